@@ -6,6 +6,7 @@ pub mod http;
 pub mod http_client;
 pub mod image;
 pub mod matroska;
+pub mod mikey;
 mod movie;
 pub mod mp4;
 pub mod picture;
@@ -29,6 +30,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_client", http_client::fuzz),
     ("image", image::fuzz),
     ("matroska", matroska::fuzz),
+    ("mikey", mikey::fuzz),
     ("mp4", mp4::fuzz),
     ("picture", picture::fuzz),
     ("records", records::fuzz),

@@ -49,6 +49,12 @@ fn matroska_keeps_its_promises() {
     replay("matroska");
 }
 
+/// Promise: No bytes break the readers of MIKEY messages and of KeyMgmt headers.
+#[test]
+fn mikey_keeps_its_promises() {
+    replay("mikey");
+}
+
 /// Promise: No file breaks the reader of MP4 files, the payload formats of its samples, or their description.
 #[test]
 fn mp4_keeps_its_promises() {
@@ -122,6 +128,7 @@ fn every_target_is_replayed() {
             "http_client",
             "image",
             "matroska",
+            "mikey",
             "mp4",
             "picture",
             "records",

@@ -20,11 +20,12 @@ use perf_event::{Builder, Counter};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use wirepath_datapath::calibration::Calibrations;
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_datapath::srtp::MasterKey;
 use wirepath_datapath::{DataPath, MappedFile, SendContext, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     At, Burst, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
-    PlaybackSink, Playbacks, RingUse, Segment, TrainSource,
+    PlaybackSink, Playbacks, RingUse, Segment, StreamSink, TrainSource,
 };
 use wirepath_tests::{require, trials};
 
@@ -46,7 +47,11 @@ const SESSIONS: usize = 50;
 const COUNTED: u64 = 5000;
 
 fn main() -> ExitCode {
-    let engine = trials![one_call_and_no_allocation_per_train, a_ring_sends_many_trains_in_a_call];
+    let engine = trials![
+        one_call_and_no_allocation_per_train,
+        two_calls_and_no_allocation_per_encrypted_train,
+        a_ring_sends_many_trains_in_a_call,
+    ];
     wirepath_tests::trial::run(
         Vec::new(),
         [
@@ -68,7 +73,7 @@ fn one_call_and_no_allocation_per_train() -> Result<()> {
     for (path, headers) in
         [(DataPath::WireSendfile, "stored"), (DataPath::GsoWritev, "stored"), (DataPath::WireSendfile, "own")]
     {
-        let cost = count(path, headers == "own")?;
+        let cost = count(path, headers == "own", None)?;
         println!(
             "{path}, {headers} headers: {} trains, {} kernel calls besides {} waits, {} allocations",
             cost.trains, cost.calls, cost.waits, cost.allocations
@@ -86,13 +91,31 @@ fn one_call_and_no_allocation_per_train() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An encrypted train (SRTP) costs two system calls and no heap allocation on the hot path.
+fn two_calls_and_no_allocation_per_encrypted_train() -> Result<()> {
+    let cost = count(DataPath::GsoWritev, false, Some(MasterKey::from([7; 30])))?;
+    println!(
+        "SRTP: {} trains, {} kernel calls besides {} waits, {} allocations",
+        cost.trains, cost.calls, cost.waits, cost.allocations
+    );
+    ensure!(cost.allocations == 0, "{} allocations in {} trains", cost.allocations, cost.trains);
+    let slack = 4 * SESSIONS as u64;
+    ensure!(
+        cost.calls.abs_diff(2 * cost.trains) <= slack,
+        "{} kernel calls for {} trains",
+        cost.calls,
+        cost.trains
+    );
+    Ok(())
+}
+
 /// Promise: From hot memory, trains that are due together leave in one system call, without an allocation.
 ///
 /// Sessions of a thread that are due together leave in one call.
 fn a_ring_sends_many_trains_in_a_call() -> Result<()> {
     let ring = SendContext::default().open_ring();
     require!(ring.is_ok(), "there is no io_uring to send with here: {:?}", ring.err());
-    let cost = count(DataPath::WireUring, false)?;
+    let cost = count(DataPath::WireUring, false, None)?;
     println!(
         "wire_uring: {} trains, {} kernel calls besides {} waits, {} allocations",
         cost.trains, cost.calls, cost.waits, cost.allocations
@@ -113,7 +136,7 @@ struct Cost {
 }
 
 /// Plays on one engine thread and counts what happens on it once all sessions are under way.
-fn count(path: DataPath, own_headers: bool) -> Result<Cost> {
+fn count(path: DataPath, own_headers: bool, key: Option<MasterKey>) -> Result<Cost> {
     let engine = Arc::new(Engine::start(EngineOptions::default())?);
     let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
     let ring = if path == DataPath::WireUring { RingUse::Always } else { RingUse::Never };
@@ -128,8 +151,9 @@ fn count(path: DataPath, own_headers: bool) -> Result<Cost> {
         file.set_hot(Some(&region));
         playbacks.register(&region);
     }
-    let sessions =
-        (0..SESSIONS).map(|_| udp_session(&playbacks, &source, &receiver)).collect::<Result<Vec<_>>>()?;
+    let sessions = (0..SESSIONS)
+        .map(|_| udp_session(&playbacks, &source, &receiver, key.clone()))
+        .collect::<Result<Vec<_>>>()?;
     sessions.iter().for_each(|session| play(session, own_headers));
     let on_path = |session: &Playback| {
         own_headers || session.progress().path == Some(path) // registration takes a moment
@@ -206,13 +230,19 @@ fn mount_tracefs() {
     }
 }
 
-fn udp_session(playbacks: &Playbacks, source: &Arc<OneSegment>, receiver: &UdpSocket) -> Result<Playback> {
+fn udp_session(
+    playbacks: &Playbacks,
+    source: &Arc<OneSegment>,
+    receiver: &UdpSocket,
+    key: Option<MasterKey>,
+) -> Result<Playback> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(receiver.local_addr()?)?;
-    session(playbacks, source, PlaybackSink::Udp { socket, packet_size: PACKET as u16 })
+    let sink = PlaybackSink::Udp { socket, packet_size: PACKET as u16 };
+    session(playbacks, source, StreamSink { key, ..sink.into() })
 }
 
-fn session(playbacks: &Playbacks, source: &Arc<OneSegment>, sink: PlaybackSink) -> Result<Playback> {
+fn session(playbacks: &Playbacks, source: &Arc<OneSegment>, sink: impl Into<StreamSink>) -> Result<Playback> {
     let failures = Arc::clone(&source.failures);
     let on_event = Box::new(move |event| {
         if matches!(event, PlaybackEvent::Failed(_)) {
@@ -257,7 +287,8 @@ impl OneSegment {
 }
 
 fn departure(number: u64) -> Departure {
-    let first = Header { marker: false, payload_type: 33, sequence: 0, timestamp: 0, ssrc: 0 };
+    let sequence = (number as u16).wrapping_mul(PACKETS_PER_TRAIN as u16);
+    let first = Header { marker: false, payload_type: 33, sequence, timestamp: 0, ssrc: 0 };
     let length = PACKETS_PER_TRAIN * PACKET as u32;
     let train = Train {
         offset: number * u64::from(length),

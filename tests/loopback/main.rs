@@ -68,6 +68,7 @@ mod session_memory;
 mod signed_urls;
 mod soak;
 mod speed;
+mod srtp;
 mod tls;
 mod tls_faults;
 mod tunnel;
@@ -139,6 +140,7 @@ fn main() -> ExitCode {
         sending::trials(),
         signed_urls::trials(),
         tls::trials(),
+        srtp::trials(),
         tls_faults::trials(),
         tunnel::trials(),
     ];

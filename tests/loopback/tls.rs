@@ -173,12 +173,7 @@ fn ffmpeg_plays_and_seeks_over_rtsps() -> Result<()> {
 
 /// Promise: GStreamer plays over RTSP with TLS, byte for byte.
 fn gstreamer_plays_over_rtsps() -> Result<()> {
-    let modules = ["libgiognutls.so", "libgioopenssl.so"];
-    let has_tls = modules.iter().any(|module| {
-        let folder = format!("/usr/lib/{}-linux-gnu/gio/modules", std::env::consts::ARCH);
-        std::path::Path::new(&folder).join(module).exists()
-    });
-    require!(has_tls, "the TLS module of GLib (glib-networking) is not installed");
+    require!(clients::gstreamer_has_tls(), "the TLS module of GLib (glib-networking) is not installed");
     let bed = TestBed::new(6, &[])?;
     let home = process::open_folder()?;
     let output = home.path().join("out.ts");

@@ -36,6 +36,12 @@ pub fn gstreamer_over(protocol: &str, url: &str, output: &Path, seconds: f64) ->
     gstreamer_with(&[&format!("protocols={protocol}")], url, output, seconds)
 }
 
+/// Returns whether GLib has its module for TLS.
+pub fn gstreamer_has_tls() -> bool {
+    let folder = format!("/usr/lib/{}-linux-gnu/gio/modules", std::env::consts::ARCH);
+    ["libgiognutls.so", "libgioopenssl.so"].iter().any(|module| Path::new(&folder).join(module).exists())
+}
+
 /// Time that GStreamer's jitter buffer holds packets back. It ends at the BYE, on a busy machine without the packets
 /// that are in the buffer then: so much may be missing of what it stores. Other clients count every byte.
 pub const GSTREAMER_LATENCY_S: f64 = 0.5;

@@ -80,6 +80,11 @@ impl Tunnel {
         let listener = TcpListener::bind("127.0.0.1:0").context("a port")?;
         let near = http::connect(listener.local_addr()?)?;
         let (far, _) = listener.accept().context("accept")?;
+        Ok((near, Tunnel::carry(far, server, from, authority)?))
+    }
+
+    /// Carries what is written to the other side of a connection.
+    fn carry(far: TcpStream, server: SocketAddr, from: &str, authority: &Path) -> Result<Tunnel> {
         let mut command = Command::new("openssl");
         command.args(["s_client", "-quiet", "-verify_return_error", "-verify_quiet", "-CAfile"]);
         command.arg(authority).args(["-connect", &server.to_string(), "-bind", &format!("{from}:0")]);
@@ -89,7 +94,38 @@ impl Tunnel {
             .stderr(Stdio::null())
             .spawn()
             .context("openssl")?;
-        Ok((near, Tunnel(child)))
+        Ok(Tunnel(child))
+    }
+}
+
+/// Address where a client without TLS may connect once, and goes through TLS.
+pub struct TunnelListener {
+    /// The address.
+    pub address: SocketAddr,
+    accepting: Option<std::thread::JoinHandle<Result<Tunnel>>>,
+}
+
+impl TunnelListener {
+    /// Listens for a connection to a server that must have a certificate of `authority`.
+    pub fn open(server: SocketAddr, authority: &Path) -> Result<TunnelListener> {
+        require!(find("openssl").is_some(), "openssl is not installed");
+        let listener = TcpListener::bind("127.0.0.1:0").context("a port")?;
+        let (address, authority) = (listener.local_addr()?, authority.to_owned());
+        let accepting = std::thread::spawn(move || {
+            let (far, _) = listener.accept().context("accept")?;
+            Tunnel::carry(far, server, "127.0.0.1", &authority)
+        });
+        Ok(TunnelListener { address, accepting: Some(accepting) })
+    }
+}
+
+impl Drop for TunnelListener {
+    fn drop(&mut self) {
+        // Nobody may have connected.
+        _ = TcpStream::connect(self.address);
+        if let Some(tunnel) = self.accepting.take().and_then(|accepting| accepting.join().ok()) {
+            drop(tunnel);
+        }
     }
 }
 

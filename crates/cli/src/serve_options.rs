@@ -18,7 +18,7 @@ use wirepath_net::program::ListenAddress;
 use wirepath_relay::RateSpec;
 use wirepath_server::{
     ArchiveOptions, FolderBurst, FolderCacheControl, Gaps, HotMemorySize, ImagePolicy, LiveChannelOptions,
-    MulticastRange, TimeZone,
+    MulticastRange, SrtpKeys, TimeZone,
 };
 
 use crate::confine::ConfineChoice;
@@ -41,10 +41,14 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) http: Option<ListenAddress>,
 
-    /// Listen address of RTSP over TLS (rtsps), media in the connection only; needs --tls-certificate and --tls-key
+    /// Listen address of RTSP over TLS (rtsps), media in the connection only, or by --srtp; needs --tls-certificate and --tls-key
     /// [default: none]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) rtsps: Option<ListenAddress>,
+
+    /// SRTP of sessions over TLS, which may have UDP then, and how clients are told the keys; needs --rtsps [default: off]
+    #[arg(long, value_name = "KEYS")]
+    pub(crate) srtp: Option<SrtpChoice>,
 
     /// HTTPS listen address; needs --tls-certificate and --tls-key [default: none]
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -266,6 +270,27 @@ pub(crate) enum AdmissionChoice {
     Measured,
     /// Refuse none but by the limits that are counted, such as --max-sessions
     Off,
+}
+
+/// Keys of SRTP that DESCRIBE tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SrtpChoice {
+    /// None: media go over the connection only
+    Off,
+    /// By MIKEY: media are encrypted for clients that ask for RTP/SAVP, such as GStreamer
+    Mikey,
+    /// By MIKEY and SDES: media of movies are encrypted for all that ask for a description, such as ffmpeg
+    Sdes,
+}
+
+impl From<SrtpChoice> for SrtpKeys {
+    fn from(choice: SrtpChoice) -> SrtpKeys {
+        match choice {
+            SrtpChoice::Off => SrtpKeys::None,
+            SrtpChoice::Mikey => SrtpKeys::Mikey,
+            SrtpChoice::Sdes => SrtpKeys::MikeyAndSdes,
+        }
+    }
 }
 
 /// Assets that wire images are made of.

@@ -17,7 +17,7 @@ use wirepath_net::tls::TlsFiles;
 use wirepath_relay::RateSpec;
 use wirepath_server::{
     AdmissionPolicy, ArchiveOptions, Burst, DataPath, Gaps, HotMemorySize, ResponseFields, RtspOptions,
-    ServerOptions, TimeZone, TlsAddresses, TlsOptions,
+    ServerOptions, SrtpKeys, TimeZone, TlsAddresses, TlsOptions,
 };
 
 use crate::image_options::CALIBRATION;
@@ -97,6 +97,11 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
     };
     let tls_addresses =
         TlsAddresses { rtsps: address("rtsps", &options.rtsps)?, https: address("https", &options.https)? };
+    let srtp = options.srtp.map_or(SrtpKeys::None, Into::into);
+    ensure!(
+        srtp == SrtpKeys::None || tls_addresses.rtsps.is_some(),
+        "--srtp needs --rtsps ADDRESS:PORT: keys of SRTP are told over TLS only"
+    );
     let tls = tls(&options, tls_addresses)?;
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
@@ -142,6 +147,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
             connections,
             connections_per_address,
             sessions_per_address,
+            srtp,
             ports: ports.first..=ports.last,
             ..RtspOptions::default()
         },

@@ -1,4 +1,6 @@
-//! A buffer to read payload into.
+//! A buffer to read payload into, and one for packets that are made of it.
+
+use wirepath_media::image::MAX_TRAIN_BYTES;
 
 /// Room of 64 KiB: for the largest datagram, or a usual read of a stream.
 pub(crate) struct Buffer(Box<[u8]>);
@@ -14,5 +16,17 @@ impl Buffer {
 impl Default for Buffer {
     fn default() -> Buffer {
         Buffer(vec![0; 1 << 16].into())
+    }
+}
+
+/// Memory for encrypted packets, as long as the longest train; none before the first.
+#[derive(Default)]
+pub(crate) struct ProtectedBuffer(Vec<u8>);
+
+impl ProtectedBuffer {
+    /// All of it, allocated the first time.
+    pub(crate) fn all(&mut self) -> &mut [u8] {
+        self.0.resize(MAX_TRAIN_BYTES as usize, 0);
+        &mut self.0
     }
 }

@@ -51,6 +51,7 @@ mod names;
 mod path;
 mod pipe;
 mod probe;
+mod protected;
 mod read_once;
 mod request;
 mod send;
@@ -72,6 +73,7 @@ pub use names::UnknownPath;
 pub use path::DataPath;
 pub use pipe::Pipe;
 pub use probe::{Trial, release, try_on_loopback};
+pub use protected::TrainProtector;
 pub use read_once::uncached_reads;
 pub use send::ResolvedPath;
 pub use send_context::{SendContext, SendOutcome};
@@ -81,6 +83,8 @@ pub use train::{Headers, JoinedTrains, Train};
 pub use uring::{RegisterError, RegistrationProgress};
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;
+/// Keys of SRTP, and the length of its tag.
+pub use wirepath_media::srtp;
 /// Reading into the spare capacity of a buffer.
 pub use wirepath_sys::append;
 /// Batched receive of datagrams.

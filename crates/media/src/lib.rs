@@ -17,5 +17,6 @@ pub mod rtcp;
 pub mod rtp;
 pub mod rtsp;
 pub mod sdp;
+pub mod srtp;
 pub mod track;
 pub mod ts;

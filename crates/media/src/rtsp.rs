@@ -6,7 +6,7 @@
 
 mod client;
 mod clock;
-mod headers;
+pub(crate) mod headers;
 mod npt;
 mod reader;
 mod request;
@@ -24,5 +24,7 @@ pub use request::{BODY_LIMIT, BURST_MAX, Refusal, Request};
 pub use resource::{Resource, ResourceError, Target};
 pub use response::{Response, RtpInfo};
 pub use rtsp_types::{Method, StatusCode, headers as header_names};
-pub use transport::{ChannelPair, Delivery, Offer, PortPair, Protocol, ReplyDelivery, TransportReply};
+pub use transport::{
+    ChannelPair, Delivery, Offer, PortPair, Profile, Protocol, ReplyDelivery, TransportReply,
+};
 pub use tunnel::{MEDIA_TYPE as TUNNEL_MEDIA_TYPE, NotBase64, TunnelDecoder};

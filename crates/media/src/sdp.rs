@@ -3,6 +3,7 @@
 use crate::payload::TrackDescription;
 use crate::rtp::{CLOCK_HZ, PAYLOAD_TYPE_MP2T};
 use crate::rtsp::{ClockRange, Npt, NptRange};
+use crate::srtp::KeyAttributes;
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, Time};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -100,6 +101,12 @@ impl Track {
 impl Description {
     /// The description as text, by a server that the client sees at this address.
     pub fn to_bytes(&self, server: IpAddr) -> Vec<u8> {
+        self.to_bytes_with_keys(server, &[])
+    }
+
+    /// The same with keys: the first track has the first ones. Tracks that have some are RTP/SAVP. Only the client may
+    /// see the description then.
+    pub fn to_bytes_with_keys(&self, server: IpAddr, keys: &[KeyAttributes]) -> Vec<u8> {
         let origin = Origin::with_ip_addr(self.id, self.version, server);
         let mut session = Session::new(origin, one_line(&self.name));
         // RFC 2326 appendix C.1.7: the address is settled by SETUP.
@@ -117,7 +124,13 @@ impl Description {
             session.add_attribute_with_value("range", clock);
         }
         for (number, track) in (1..).zip(&self.tracks) {
-            session.add_media(track.media(number));
+            let mut media = track.media(number);
+            if let Some(keys) = keys.get(number as usize - 1) {
+                media.proto = sdp_types::TransportProto::RtpSavp.to_string();
+                keys.iter()
+                    .for_each(|(name, value)| media.add_attribute(Attribute::with_value(*name, value)));
+            }
+            session.add_media(media);
         }
         let mut bytes = Vec::new();
         session.write(&mut bytes).expect("writing to memory does not fail");
@@ -294,6 +307,18 @@ mod tests {
         assert_eq!(text[medias..], expected.join("\r\n"));
         let read = Session::parse(text.as_bytes()).expect("valid");
         assert_eq!(read.medias.len(), 2);
+    }
+
+    /// Promise: Over TLS a track with a key is RTP/SAVP, and its key is told by MIKEY and by SDES.
+    #[test]
+    fn keys_are_told() {
+        let keys = vec![("key-mgmt", "mikey AQ==".to_owned()), ("crypto", "1 SUITE inline:AQ==".to_owned())];
+        let bytes = movie().to_bytes_with_keys(SERVER, &[keys]);
+        let text = String::from_utf8(bytes).expect("text");
+        assert!(
+            text.contains("\r\nm=video 0 RTP/SAVP 96\r\n") && text.contains("\r\nm=audio 0 RTP/AVP 97\r\n")
+        );
+        assert!(text.contains("\r\na=key-mgmt:mikey AQ==\r\na=crypto:1 SUITE inline:AQ==\r\n"), "{text}");
     }
 
     proptest! {

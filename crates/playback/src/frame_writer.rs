@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{Shutdown, shutdown};
-use wirepath_datapath::interleaved::{FrameTrain, send_bytes};
-use wirepath_datapath::{SendContext, SendError};
+use wirepath_datapath::interleaved::{FrameTrain, TakenFrames, send_bytes};
+use wirepath_datapath::{SendContext, SendError, TrainProtector};
 
 /// Called when bytes were handed to the kernel; must not block. Dropped without a call if they never are.
 pub(crate) type OnSent = Box<dyn FnOnce() + Send>;
@@ -119,7 +119,7 @@ impl FrameWriter {
         }
     }
 
-    /// Sends a train's first packets, at least one; answers how many. The last of them may be on its way only
+    /// Sends a train's first packets, at least one, encrypted if there is a protector; answers how many. The last of them may be on its way only
     /// in part.
     ///
     /// # Errors
@@ -129,17 +129,30 @@ impl FrameWriter {
     pub(crate) fn send(
         &mut self,
         frames: &FrameTrain<'_>,
+        protector: Option<&mut TrainProtector>,
         context: &mut SendContext,
         key: usize,
     ) -> Result<u32, SendError> {
         const CALL: &str = "sendmsg";
         let taken = match self.state {
-            State::Open => frames.send(self.socket.as_fd(), context),
+            State::Open => match protector {
+                None => frames.send(self.socket.as_fd(), context),
+                Some(protector) => {
+                    let (socket, rest) = (self.socket.as_fd(), &mut self.pending);
+                    let sent = protector.send_frames(socket, frames, context, rest);
+                    sent.map(|packets| TakenFrames { packets, bytes: 0 })
+                }
+            },
             State::Full => Err(SendError::Full { call: CALL }),
             State::Broken => Err(SendError::Other { call: CALL, errno: rustix::io::Errno::PIPE }),
         };
         match taken {
-            Ok(taken) if taken.bytes == 0 => Ok(taken.packets),
+            Ok(taken) if taken.bytes == 0 => {
+                if !self.pending.is_empty() {
+                    self.flush(); // the rest of an encrypted frame
+                }
+                Ok(taken.packets)
+            }
             Ok(taken) => {
                 if let Err(error) = frames.read_rest(taken, &mut self.pending) {
                     self.fail(); // half a frame cannot be taken back

@@ -50,7 +50,13 @@ pub(crate) struct Numbering {
     is_after_skip: bool,
     /// Added to stored timestamps of presentation since the last seek.
     timestamp_offset: u32,
+    /// True if the first sequence number is below 2^15: a receiver of SRTP that misses the first packets must not miss
+    /// a wrap (RFC 3711 section 3.3.1).
+    starts_low: bool,
 }
+
+/// Bits of a first sequence number that is below 2^15.
+const LOW: u16 = 0x7fff;
 
 impl Numbering {
     /// Numbers of a stream of which nothing was sent, in a playback whose seeks have added `shift_us` to the
@@ -64,6 +70,7 @@ impl Numbering {
             rebase: false,
             is_after_skip: false,
             timestamp_offset: 0,
+            starts_low: false,
         };
         numbering.seek(shift_us);
         numbering
@@ -76,6 +83,11 @@ impl Numbering {
             false => Headers::Omitted { stored: true },
         };
         Numbering { headers, ..self }
+    }
+
+    /// The same numbers, of which the first sequence number is below 2^15.
+    pub(crate) fn starting_low(self) -> Numbering {
+        Numbering { starts_low: true, rebase: true, ..self }
     }
 
     /// Has headers made for all packets, by the records of their trains.
@@ -91,7 +103,7 @@ impl Numbering {
     /// Notes that the next packet is stored elsewhere, and that seeks have added `shift_us` to the time of the
     /// source, so that timestamps go on. Before the first packet there is nothing to continue.
     pub(crate) fn seek(&mut self, shift_us: i64) {
-        self.rebase = self.next.is_some() || shift_us != 0;
+        self.rebase = self.next.is_some() || shift_us != 0 || self.starts_low;
         self.timestamp_offset = self.timestamps.ticks(shift_us);
     }
 
@@ -114,8 +126,9 @@ impl Numbering {
         if matches!(self.headers, Headers::Omitted { .. }) {
             return;
         }
-        let (sequence, timestamp) = self.next.unwrap_or(stored);
         let is_departure = self.timestamps == Timestamps::Departure;
+        let is_first = self.next.is_none() && self.starts_low;
+        let (sequence, timestamp) = self.next.unwrap_or(self.first(stored));
         self.headers = Headers::Own {
             sequence_offset: sequence.wrapping_sub(stored.0),
             timestamp_offset: match is_departure {
@@ -124,9 +137,14 @@ impl Numbering {
             },
             // Says that the timestamp does not follow the last one (RFC 2250 section 2); other formats have
             // another meaning for it.
-            marker: is_departure,
+            marker: is_departure && !is_first,
             stored: true,
         };
+    }
+
+    /// Numbers of a first packet that is stored with these.
+    fn first(&self, (sequence, timestamp): Numbers) -> Numbers {
+        (if self.starts_low { sequence & LOW } else { sequence }, timestamp)
     }
 
     /// Numbers under which the packet that is stored with these is sent.
@@ -142,7 +160,7 @@ impl Numbering {
     /// Sequence number of the next packet, of which the stored numbers are known or not.
     pub(crate) fn next_sequence(&self, stored: Option<Numbers>) -> Option<u16> {
         let next = match self.rebase {
-            true => self.next.or(stored),
+            true => self.next.or(stored.map(|stored| self.first(stored))),
             false => stored.map(|stored| self.sent(stored)).or(self.next.filter(|_| !self.is_after_skip)),
         };
         next.map(|(sequence, _)| sequence)
@@ -255,6 +273,22 @@ mod tests {
         assert_eq!(numbering.next_sequence(None), Some(9), "it follows the last one");
         numbering.skip();
         assert_eq!(numbering.next_sequence(Some((40, 99_000))), Some(18));
+    }
+
+    /// Promise: The first sequence number of SRTP is below 2^15; the next ones follow it, and timestamps are as stored.
+    #[test]
+    fn a_first_sequence_number_is_low() {
+        let mut numbering = Numbering::new(Timestamps::Departure, 0).starting_low();
+        let stored = (65_535, 1000);
+        assert_eq!(numbering.next_sequence(Some(stored)), Some(32_767));
+        numbering.begin(stored);
+        assert_eq!(numbering.sent(stored), (32_767, 1000));
+        assert!(matches!(numbering.headers, Headers::Own { marker: false, .. }));
+        numbering.advance((0, 1090));
+        assert_eq!(numbering.sent((0, 1090)), (32_768, 1090));
+        numbering.seek(0);
+        numbering.begin((40_000, 7));
+        assert_eq!(numbering.sent((40_000, 7)), (32_768, 1090), "a seek goes on");
     }
 
     /// A track that is set up after a seek has the time that the others have.

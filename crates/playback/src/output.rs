@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wirepath_datapath::interleaved::FrameTrain;
 use wirepath_datapath::{
-    DataPath, Headers, MappedFile, SendError, SendOutcome, Support, Train, UdpSink, errno_of,
+    DataPath, Headers, MappedFile, SendError, SendOutcome, Support, Train, TrainProtector, UdpSink, errno_of,
 };
 
 use crate::progress::SharedProgress;
@@ -66,6 +66,8 @@ pub(crate) struct UdpOutput {
     lent: u32,
     copied: u32,
     progress: Arc<SharedProgress>,
+    /// Encryption, which has a path of its own. Boxed: few outputs have it.
+    protector: Option<Box<TrainProtector>>,
 }
 
 /// Least copied trains of a receiver before lending stops: it stops when half of those lent were copied.
@@ -79,7 +81,13 @@ impl UdpOutput {
         progress.set_path(used);
         let (lent, copied) = (0, 0);
         let (makes_headers, lends, is_push) = (false, false, false);
-        UdpOutput { sink, paths, makes_headers, used, lends, is_push, lent, copied, progress }
+        let protector = None;
+        UdpOutput { sink, paths, makes_headers, used, lends, is_push, lent, copied, progress, protector }
+    }
+
+    /// The output that encrypts all that it sends.
+    pub(crate) fn protected(self, protector: TrainProtector) -> UdpOutput {
+        UdpOutput { protector: Some(Box::new(protector)), lends: false, ..self }
     }
 
     /// The output to a receiver that did not ask for the packets.
@@ -124,6 +132,12 @@ impl UdpOutput {
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
         let makes_headers = headers != Headers::Stored;
+        if let Some(protector) = &mut self.protector {
+            let path = self.paths.stored;
+            let sent = protector.send(&self.sink, file, train, headers, &mut thread.context, path);
+            self.note_path(path);
+            return sent.map(SendOutcome::Sent);
+        }
         if makes_headers != self.makes_headers {
             self.prepare(makes_headers)?;
         }
@@ -185,6 +199,8 @@ pub(crate) struct InterleavedOutput {
     /// Key of the connection's writer on this thread.
     writer: usize,
     channel: u8,
+    /// Encryption of the first stream.
+    protector: Option<Box<TrainProtector>>,
     /// Lateness beyond which a playback whose client reads too slowly skips forward.
     pub(crate) max_lag_us: u64,
     /// True from when the connection was full until the playback has caught up with its timetable.
@@ -196,10 +212,11 @@ pub(crate) struct InterleavedOutput {
 }
 
 impl InterleavedOutput {
-    pub(crate) fn new(channel: u8, max_lag_us: u64) -> InterleavedOutput {
+    pub(crate) fn new(channel: u8, max_lag_us: u64, protector: Option<TrainProtector>) -> InterleavedOutput {
         InterleavedOutput {
             writer: usize::MAX,
             channel,
+            protector: protector.map(Box::new),
             max_lag_us,
             is_behind: false,
             waits_for_room: false,
@@ -231,14 +248,18 @@ impl InterleavedOutput {
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<u32, SendError> {
-        self.send_in(self.channel, file, train, headers, thread, token)
+        let mut protector = self.protector.take();
+        let channel = (self.channel, protector.as_deref_mut());
+        let sent = self.send_in(channel, file, train, headers, thread, token);
+        self.protector = protector;
+        sent
     }
 
-    /// Sends a train's first packets in a channel.
+    /// Sends a train's first packets in a channel, encrypted if there is a protector.
     #[inline]
     pub(crate) fn send_in(
         &mut self,
-        channel: u8,
+        (channel, protector): (u8, Option<&mut TrainProtector>),
         file: &MappedFile,
         train: &Train,
         headers: Headers,
@@ -247,7 +268,7 @@ impl InterleavedOutput {
     ) -> Result<u32, SendError> {
         self.waits_for_room = false;
         let frames = FrameTrain { channel, file, train: *train, headers };
-        let sent = thread.writers[self.writer].send(&frames, &mut thread.context, token as usize);
+        let sent = thread.writers[self.writer].send(&frames, protector, &mut thread.context, token as usize);
         if matches!(sent, Err(SendError::Full { .. })) {
             (self.is_behind, self.waits_for_room) = (true, true);
         }

@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 
 use wirepath_datapath::SendError;
+use wirepath_datapath::srtp::MasterKey;
 use wirepath_engine::Handle;
 
 use crate::connection_writer::ConnectionWriter;
@@ -40,12 +41,14 @@ pub struct StreamSink {
     pub timestamps: Timestamps,
     /// The receiver.
     pub sink: PlaybackSink,
+    /// Key by which the packets are encrypted as SRTP; in the clear without one. Only this stream may have it.
+    pub key: Option<MasterKey>,
 }
 
 impl From<PlaybackSink> for StreamSink {
     /// The first stream of a source whose timestamps are departures, such as a transport stream.
     fn from(sink: PlaybackSink) -> StreamSink {
-        StreamSink { stream: 0, timestamps: Timestamps::Departure, sink }
+        StreamSink { stream: 0, timestamps: Timestamps::Departure, sink, key: None }
     }
 }
 

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{Choice, DataPath, Region, RegisterError, Support, UdpSink, path_mtu};
+use wirepath_datapath::srtp::{MasterKey, TAG_LENGTH};
+use wirepath_datapath::{
+    Choice, DataPath, Region, RegisterError, Support, TrainProtector, UdpSink, path_mtu,
+};
 use wirepath_engine::{Engine, Handle, Placement, now_us};
 
 use crate::balance::{ThreadLoad, least_loaded, next_move};
@@ -76,6 +79,11 @@ struct PacerThread {
 /// Reason for how trains leave on a connection.
 const OVER_TCP: &str = "over TCP: one call and one copy for a train";
 
+/// The same for encrypted trains.
+const PROTECTED_OVER_TCP: &str = "SRTP over TCP: a train is read, encrypted and sent, by two calls";
+const PROTECTED: &str = "SRTP: a train is read, encrypted and sent with UDP_SEGMENT, by two calls";
+const PROTECTED_EACH: &str = "SRTP: a train is read and encrypted, and its packets are sent one by one";
+
 /// Playbacks that share a thread before another thread gets one: few playbacks on one thread wake one thread,
 /// on many threads they wake many.
 const FEW: u64 = 32;
@@ -115,14 +123,15 @@ impl Playbacks {
     /// Failure to set up the socket.
     pub fn open(&self, options: PlaybackOptions) -> io::Result<Playback> {
         let PlaybackOptions { source, streams, sink, most_burst_us, on_event } = options;
-        let StreamSink { stream, timestamps, sink } = sink;
+        let StreamSink { stream, timestamps, sink, key } = sink;
         check(stream, streams)?;
+        check_key(&sink, key.as_ref())?;
         let progress = Arc::new(SharedProgress::new(streams));
-        let numbering = numbering(timestamps, &sink);
+        let numbering = numbering(timestamps, &sink, key.is_some());
         let id = self.next_id.fetch_add(1, Relaxed);
         let (output, reason, writer) = match sink {
             PlaybackSink::Udp { socket, packet_size } => {
-                let (output, reason) = self.udp_output(socket, packet_size, &progress)?;
+                let (output, reason) = self.udp_output(socket, packet_size, key.as_ref(), &progress)?;
                 (Output::Udp(output), reason, None)
             }
             PlaybackSink::Push { socket, packet_size, has_headers } => {
@@ -130,8 +139,10 @@ impl Playbacks {
                 (Output::Udp(output), reason, None)
             }
             PlaybackSink::Interleaved { writer, channel, max_lag_us } => {
-                let output = Output::Interleaved(InterleavedOutput::new(channel, max_lag_us));
-                (output, OVER_TCP.to_owned(), Some(writer))
+                let reason = if key.is_some() { PROTECTED_OVER_TCP } else { OVER_TCP };
+                let protector = key.as_ref().map(TrainProtector::new);
+                let output = Output::Interleaved(InterleavedOutput::new(channel, max_lag_us, protector));
+                (output, reason.to_owned(), Some(writer))
             }
         };
         let first = Stream { number: stream, numbering };
@@ -167,19 +178,21 @@ impl Playbacks {
     /// `InvalidInput` for a stream that the source does not have, or another lower transport. Failure to set
     /// up the socket.
     pub fn add(&self, playback: &Playback, sink: StreamSink) -> io::Result<()> {
-        let StreamSink { stream, timestamps, sink } = sink;
+        let StreamSink { stream, timestamps, sink, key } = sink;
         check(stream, playback.streams)?;
-        let numbering = numbering(timestamps, &sink);
+        check_key(&sink, key.as_ref())?;
+        let numbering = numbering(timestamps, &sink, key.is_some());
         let output = match (sink, &playback.writer) {
             (PlaybackSink::Push { socket, packet_size, has_headers }, None) => {
                 let output = self.push_output(socket, packet_size, has_headers, &playback.progress)?;
                 OtherOutput::Udp(output.0)
             }
             (PlaybackSink::Udp { socket, packet_size }, None) => {
-                OtherOutput::Udp(self.udp_output(socket, packet_size, &playback.progress)?.0)
+                OtherOutput::Udp(self.udp_output(socket, packet_size, key.as_ref(), &playback.progress)?.0)
             }
             (PlaybackSink::Interleaved { writer, channel, .. }, Some(first)) if writer.id == first.id => {
-                OtherOutput::Channel(channel)
+                let protector = key.as_ref().map(|key| Box::new(TrainProtector::new(key)));
+                OtherOutput::Channel(channel, protector)
             }
             _ => {
                 let why = "streams of a playback have one lower transport";
@@ -196,16 +209,40 @@ impl Playbacks {
         &self,
         socket: UdpSocket,
         packet_size: u16,
+        key: Option<&MasterKey>,
         progress: &Arc<SharedProgress>,
     ) -> io::Result<(UdpOutput, String)> {
         let local = socket.local_addr()?.ip();
         let mtu = path_mtu(&socket)?;
+        if let Some(key) = key {
+            return self.protected_output(socket, packet_size, key, progress);
+        }
         let Choice { path, reason } = self.support.choose(local, mtu);
         let own = self.support.choose_for_own_headers(local, mtu).path;
         let sink = UdpSink::new(socket, packet_size, path)?;
         let paths = DataPaths { stored: path, own };
         let output = UdpOutput::new(sink, paths, Arc::clone(progress));
         Ok((if self.ring == RingUse::UnlessCopied { output.lending() } else { output }, reason))
+    }
+
+    /// The output that encrypts: packets are made in memory, and leave as trains unless the operator or the host has them
+    /// leave one by one.
+    fn protected_output(
+        &self,
+        socket: UdpSocket,
+        packet_size: u16,
+        key: &MasterKey,
+        progress: &Arc<SharedProgress>,
+    ) -> io::Result<(UdpOutput, String)> {
+        let Choice { path, .. } =
+            self.support.choose_for_own_headers(socket.local_addr()?.ip(), path_mtu(&socket)?);
+        let (path, reason) = match path.sends_trains() {
+            true => (DataPath::GsoWritev, PROTECTED),
+            false => (DataPath::Sendmmsg, PROTECTED_EACH),
+        };
+        let sink = UdpSink::new(socket, packet_size.saturating_add(TAG_LENGTH as u16), path)?;
+        let output = UdpOutput::new(sink, DataPaths { stored: path, own: path }, Arc::clone(progress));
+        Ok((output.protected(TrainProtector::new(key)), reason.to_owned()))
     }
 
     /// The output to a receiver that did not ask, whose headers are never those stored.
@@ -347,11 +384,23 @@ impl Drop for Playbacks {
 }
 
 /// Numbers of a stream to a sink.
-fn numbering(timestamps: Timestamps, sink: &PlaybackSink) -> Numbering {
+fn numbering(timestamps: Timestamps, sink: &PlaybackSink, is_protected: bool) -> Numbering {
     let numbering = Numbering::new(timestamps, 0);
+    let numbering = if is_protected { numbering.starting_low() } else { numbering };
     match sink {
         PlaybackSink::Push { has_headers, .. } => numbering.made(*has_headers),
         PlaybackSink::Udp { .. } | PlaybackSink::Interleaved { .. } => numbering,
+    }
+}
+
+/// Checks that a sink whose packets are to be encrypted can do so.
+fn check_key(sink: &PlaybackSink, key: Option<&MasterKey>) -> io::Result<()> {
+    match sink {
+        PlaybackSink::Push { .. } if key.is_some() => {
+            let why = "packets that nobody asked for are not encrypted";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The streams of a playback that are sent: the output and the numbers of each.
 
-use wirepath_datapath::{Headers, MappedFile, SendError, SendOutcome, Support, Train};
+use wirepath_datapath::{Headers, MappedFile, SendError, SendOutcome, Support, Train, TrainProtector};
 
 use crate::numbering::{Numbering, Numbers};
 use crate::output::{InterleavedOutput, Output, UdpOutput};
@@ -33,7 +33,7 @@ pub(crate) enum OtherOutput {
     /// A socket of its own.
     Udp(UdpOutput),
     /// A channel of the connection that the first stream is sent to.
-    Channel(u8),
+    Channel(u8, Option<Box<TrainProtector>>),
 }
 
 impl Streams {
@@ -120,10 +120,11 @@ impl Streams {
         };
         match (&mut self.others[other].output, &mut self.output) {
             (OtherOutput::Udp(output), _) => output.send(file, train, headers, thread, token),
-            (OtherOutput::Channel(channel), Output::Interleaved(output)) => {
-                output.send_in(*channel, file, train, headers, thread, token).map(SendOutcome::Sent)
+            (OtherOutput::Channel(channel, protector), Output::Interleaved(output)) => {
+                let channel = (*channel, protector.as_deref_mut());
+                output.send_in(channel, file, train, headers, thread, token).map(SendOutcome::Sent)
             }
-            (OtherOutput::Channel(_), Output::Udp(_)) => {
+            (OtherOutput::Channel(..), Output::Udp(_)) => {
                 unreachable!("streams of a playback have one lower transport")
             }
         }
@@ -195,7 +196,7 @@ impl Streams {
             },
             Some(other) => match &mut self.others[other].output {
                 OtherOutput::Udp(output) => Some(output),
-                OtherOutput::Channel(_) => None,
+                OtherOutput::Channel(..) => None,
             },
         }
     }

@@ -29,7 +29,7 @@ use crate::multicast::MulticastGroups;
 use crate::plays::Plays;
 use crate::rtsp::player::{
     BoxFuture, Joined, MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Player, Presentation,
-    Reply, SessionPlayback, TrackSource,
+    Reply, SessionPlayback, TrackSource, trailer,
 };
 use crate::waiting_play::WaitingPlay;
 
@@ -173,10 +173,11 @@ impl Presentation for AssetPresentation {
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
             let image = match &sink {
-                MediaSink::Udp(socket) => self.image_for(socket).await?,
+                MediaSink::Udp(socket, key) => self.image_for(socket, trailer(key.as_ref())).await?,
                 MediaSink::Interleaved(..) => Arc::clone(&self.image),
             };
-            let is_udp = matches!(sink, MediaSink::Udp(_));
+            // What is encrypted leaves from no registered memory.
+            let is_hot = matches!(sink, MediaSink::Udp(_, None));
             let AssetPlayer { playbacks, max_lag_us, bursts, hot, plays, .. } = &self.player;
             let options = PlaybackOptions {
                 source: Arc::clone(&image) as Arc<dyn TrainSource>,
@@ -187,7 +188,7 @@ impl Presentation for AssetPresentation {
             };
             let playback = playbacks.open(options).map_err(socket_error)?;
             let playback = ImagePlayback {
-                _hot: hot.as_ref().filter(|_| is_udp).and_then(|hot| hot.session(&image)),
+                _hot: hot.as_ref().filter(|_| is_hot).and_then(|hot| hot.session(&image)),
                 image,
                 playback: Arc::new(playback),
                 playbacks: Arc::clone(playbacks),
@@ -203,7 +204,7 @@ impl Presentation for AssetPresentation {
         Box::pin(async move {
             let groups = self.player.groups.as_ref();
             let groups = groups.ok_or_else(|| OpenError::Failed("there are no groups".to_owned()))?;
-            let image = self.image_for(&groups.first().connect(0).map_err(socket_error)?).await?;
+            let image = self.image_for(&groups.first().connect(0).map_err(socket_error)?, 0).await?;
             let (member, group) = groups.join(&image, self.client, on_event)?;
             Ok(Joined { playback: Box::new(member), group })
         })
@@ -211,10 +212,10 @@ impl Presentation for AssetPresentation {
 }
 
 impl AssetPresentation {
-    /// The image whose packets fit the path that `socket` is connected over: nearly always the one that is
-    /// open.
-    async fn image_for(&self, socket: &UdpSocket) -> Result<Arc<Image>, OpenError> {
-        let limits = self.player.store.limits_of(socket).map_err(limits_error)?;
+    /// The image whose packets, with a trailer of so many bytes, fit the path that `socket` is connected over: nearly
+    /// always the one that is open.
+    async fn image_for(&self, socket: &UdpSocket, trailer: u32) -> Result<Arc<Image>, OpenError> {
+        let limits = self.player.store.limits_of(socket, trailer).map_err(limits_error)?;
         if limits.recipe_like(self.image.plan().recipe) == self.image.plan().recipe {
             return Ok(Arc::clone(&self.image));
         }
@@ -343,11 +344,13 @@ pub(crate) fn stream_plan(image: &Image, track: u8) -> StreamPlan {
 
 /// A track's stream of an image, and its receiver.
 pub(crate) fn stream_sink(image: &Image, track: u8, sink: MediaSink, max_lag_us: u64) -> StreamSink {
-    let sink = match sink {
-        MediaSink::Udp(socket) => {
-            PlaybackSink::Udp { socket, packet_size: image.plan().recipe.packet_size() }
+    let (sink, key) = match sink {
+        MediaSink::Udp(socket, key) => {
+            (PlaybackSink::Udp { socket, packet_size: image.plan().recipe.packet_size() }, key)
         }
-        MediaSink::Interleaved(writer, channel) => PlaybackSink::Interleaved { writer, channel, max_lag_us },
+        MediaSink::Interleaved(writer, channel, key) => {
+            (PlaybackSink::Interleaved { writer, channel, max_lag_us }, key)
+        }
     };
     let timestamps = match image.plan().recipe.is_transport_stream() {
         true => Timestamps::Departure,
@@ -356,7 +359,7 @@ pub(crate) fn stream_sink(image: &Image, track: u8, sink: MediaSink, max_lag_us:
             Timestamps::Presentation { first: timestamp, clock_hz }
         }
     };
-    StreamSink { stream: track, timestamps, sink }
+    StreamSink { stream: track, timestamps, sink, key }
 }
 
 pub(crate) fn socket_error(error: io::Error) -> OpenError {

@@ -39,7 +39,7 @@ pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
 pub use multicast::MulticastRange;
 pub use reload::{AccessRules, ReloadableOptions, Reloader};
-pub use rtsp::{RtspOptions, port_pairs};
+pub use rtsp::{RtspOptions, SrtpKeys, port_pairs};
 pub use sending::{
     ChannelOptions, ChannelStatus, Destination, Form, Interface, OutputStatus, PlaylistError, SendFailure,
     Sender, SenderOptions,

@@ -9,6 +9,7 @@ mod authenticate;
 mod connection;
 mod counters;
 mod handler;
+mod key_offers;
 mod listener;
 mod methods;
 mod output;
@@ -26,6 +27,7 @@ mod session_info;
 mod session_state;
 mod set_up;
 mod shared;
+mod srtp;
 mod ticks;
 mod track;
 mod transport;
@@ -34,7 +36,7 @@ mod tunnels;
 
 pub(crate) use listener::{Listener, SessionControl};
 pub use ports::port_pairs;
-pub use shared::RtspOptions;
+pub use shared::{RtspOptions, SrtpKeys};
 pub(crate) use tunnel_entrance::TunnelEntrance;
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub(super) fn is_token_byte(byte: u8) -> bool {
 }
 
 /// Parts between separators that are not inside double quotes, trimmed.
-pub(super) fn split_outside_quotes(value: &str, separator: char) -> impl Iterator<Item = &str> {
+pub(crate) fn split_outside_quotes(value: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     value
         .split(move |character| {

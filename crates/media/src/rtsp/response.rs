@@ -156,7 +156,7 @@ fn reason_phrase(status: StatusCode) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ChannelPair, Npt, PortPair, ReplyDelivery};
+    use super::super::{ChannelPair, Npt, PortPair, Profile, ReplyDelivery};
     use super::*;
     use std::net::Ipv4Addr;
     use std::time::Duration;
@@ -181,7 +181,7 @@ mod tests {
             server_port: PortPair { rtp: 6970, rtcp: 6971 },
             source: Ipv4Addr::new(10, 0, 0, 1).into(),
         };
-        let transport = TransportReply { delivery, ssrc: 0xab };
+        let transport = TransportReply { profile: Profile::Plain, delivery, ssrc: 0xab };
         let response = Response::new(StatusCode::Ok, Some(3)).session("0123", 60).transport(transport);
         assert_eq!(
             text(response),
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_setup_over_tcp_is_answered() {
         let delivery = ReplyDelivery::Interleaved(ChannelPair { rtp: 0, rtcp: 1 });
-        let transport = TransportReply { delivery, ssrc: 0xab };
+        let transport = TransportReply { profile: Profile::Plain, delivery, ssrc: 0xab };
         let response = Response::new(StatusCode::Ok, Some(3)).transport(transport);
         assert_eq!(
             text(response),

@@ -9,12 +9,21 @@ use std::net::IpAddr;
 /// Lower transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// RTP/AVP over UDP.
+    /// RTP over UDP.
     RtpUdp,
-    /// RTP/AVP over TCP, interleaved with RTSP on its connection.
+    /// RTP over TCP, interleaved with RTSP on its connection.
     RtpTcp,
     /// Anything else, as it was written.
     Other(String),
+}
+
+/// Profile of RTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// RTP/AVP (RFC 3551).
+    Plain,
+    /// RTP/SAVP (RFC 3711).
+    Secure,
 }
 
 /// Unicast or multicast.
@@ -49,6 +58,8 @@ pub struct ChannelPair {
 pub struct Offer {
     /// Lower transport.
     pub protocol: Protocol,
+    /// Profile of RTP.
+    pub profile: Profile,
     /// Unicast or multicast.
     pub delivery: Delivery,
     /// Ports of the client.
@@ -64,6 +75,8 @@ pub struct Offer {
 /// The transport of a session, as the answer to SETUP names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportReply {
+    /// Profile of RTP, as offered.
+    pub profile: Profile,
     /// The way of the packets.
     pub delivery: ReplyDelivery,
     /// Synchronisation source of the packets.
@@ -103,7 +116,7 @@ impl Offer {
 
     fn parse(value: &str) -> Result<Self, Refusal> {
         let mut parts = split_outside_quotes(value, ';');
-        let protocol = Protocol::parse(parts.next().unwrap_or_default());
+        let (protocol, profile) = parse_protocol(parts.next().unwrap_or_default());
         let (mut delivery, mut destination, mut mode) = (None, None, None);
         let (mut client_port, mut interleaved) = (None, None);
         let bad = |why| Refusal::new(StatusCode::BadRequest, format!("Transport: {value}: {why}"));
@@ -127,17 +140,17 @@ impl Offer {
         let guess = if is_unicast { Delivery::Unicast } else { Delivery::Multicast };
         let is_play = |mode: String| mode.split(',').any(|mode| mode.trim().trim_matches('"') == "PLAY");
         let (delivery, is_for_playing) = (delivery.unwrap_or(guess), mode.is_none_or(is_play));
-        Ok(Offer { protocol, delivery, client_port, interleaved, destination, is_for_playing })
+        Ok(Offer { protocol, profile, delivery, client_port, interleaved, destination, is_for_playing })
     }
 }
 
-impl Protocol {
-    fn parse(specification: &str) -> Self {
-        match specification.to_ascii_uppercase().as_str() {
-            "RTP/AVP" | "RTP/AVP/UDP" => Self::RtpUdp,
-            "RTP/AVP/TCP" => Self::RtpTcp,
-            _ => Self::Other(specification.to_owned()),
-        }
+fn parse_protocol(specification: &str) -> (Protocol, Profile) {
+    match specification.to_ascii_uppercase().as_str() {
+        "RTP/AVP" | "RTP/AVP/UDP" => (Protocol::RtpUdp, Profile::Plain),
+        "RTP/AVP/TCP" => (Protocol::RtpTcp, Profile::Plain),
+        "RTP/SAVP" | "RTP/SAVP/UDP" => (Protocol::RtpUdp, Profile::Secure),
+        "RTP/SAVP/TCP" => (Protocol::RtpTcp, Profile::Secure),
+        _ => (Protocol::Other(specification.to_owned()), Profile::Plain),
     }
 }
 
@@ -222,7 +235,11 @@ impl From<TransportReply> for rtsp_types::headers::Transports {
                 (None, RtpTransportParameters { ttl: Some(ttl), ..params })
             }
         };
-        vec![Transport::Rtp(RtpTransport { profile: RtpProfile::Avp, lower_transport, params })].into()
+        let profile = match reply.profile {
+            Profile::Plain => RtpProfile::Avp,
+            Profile::Secure => RtpProfile::SAvp,
+        };
+        vec![Transport::Rtp(RtpTransport { profile, lower_transport, params })].into()
     }
 }
 
@@ -239,6 +256,7 @@ mod tests {
     fn unicast(rtp: u16) -> Offer {
         Offer {
             protocol: Protocol::RtpUdp,
+            profile: Profile::Plain,
             delivery: Delivery::Unicast,
             client_port: Some(PortPair { rtp, rtcp: rtp + 1 }),
             interleaved: None,
@@ -272,7 +290,11 @@ mod tests {
             ),
             (
                 "RTP/SAVP;unicast;client_port=5000-5001",
-                with(|offer| offer.protocol = Protocol::Other("RTP/SAVP".to_owned())),
+                with(|offer| offer.profile = Profile::Secure), // GStreamer
+            ),
+            (
+                "RTP/SAVPF;unicast;client_port=5000-5001",
+                with(|offer| offer.protocol = Protocol::Other("RTP/SAVPF".to_owned())),
             ),
             ("RTP/AVP/TCP;unicast;interleaved=0-1", over_tcp(Some((0, 1)))), // ffmpeg, GStreamer, live555
             ("RTP/AVP/TCP;interleaved=254", over_tcp(Some((254, 255)))),

@@ -15,7 +15,9 @@ use super::playback::ArchivePlayback;
 use super::source::{ArchiveSource, feed};
 use crate::asset_player::{AssetPlayer, blocking, find_error, limits_error, socket_error, stream_sink};
 use crate::describe::describe;
-use crate::rtsp::player::{BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback};
+use crate::rtsp::player::{
+    BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback, trailer,
+};
 use crate::waiting_play::WaitingPlay;
 
 /// Most recordings that are examined for the end of an archive.
@@ -50,8 +52,8 @@ impl ArchivePresentation {
     }
 
     /// An opener of recordings whose packets fit the path of a socket, and the first recording.
-    async fn fitting(&self, socket: &UdpSocket) -> Result<(Opener, Opened), OpenError> {
-        let limits = self.player.store.limits_of(socket).map_err(limits_error)?;
+    async fn fitting(&self, socket: &UdpSocket, trailer: u32) -> Result<(Opener, Opened), OpenError> {
+        let limits = self.player.store.limits_of(socket, trailer).map_err(limits_error)?;
         let opener = Opener { limits, ..self.opener.clone() };
         let recipe = self.first.image.plan().recipe;
         if limits.recipe_like(recipe) == recipe {
@@ -104,7 +106,7 @@ impl Presentation for ArchivePresentation {
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
             let (opener, first) = match &sink {
-                MediaSink::Udp(socket) => self.fitting(socket).await?,
+                MediaSink::Udp(socket, key) => self.fitting(socket, trailer(key.as_ref())).await?,
                 MediaSink::Interleaved(..) => (self.opener.clone(), self.first.clone()),
             };
             let AssetPlayer { playbacks, max_lag_us, bursts, plays, .. } = &self.player;

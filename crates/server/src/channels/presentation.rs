@@ -12,7 +12,9 @@ use super::playback::ChannelPlayback;
 use super::source::ChannelSource;
 use crate::asset_player::{AssetPlayer, limits_error, socket_error, stream_sink};
 use crate::describe::describe;
-use crate::rtsp::player::{BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback};
+use crate::rtsp::player::{
+    BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback, trailer,
+};
 
 /// Channel that was opened for a client.
 pub(super) struct ChannelPresentation {
@@ -22,8 +24,8 @@ pub(super) struct ChannelPresentation {
 
 impl ChannelPresentation {
     /// Refuses a path that packets of the channel do not fit.
-    fn check_path(&self, socket: &UdpSocket) -> Result<(), OpenError> {
-        let limits = self.player.store.limits_of(socket).map_err(limits_error)?;
+    fn check_path(&self, socket: &UdpSocket, trailer: u32) -> Result<(), OpenError> {
+        let limits = self.player.store.limits_of(socket, trailer).map_err(limits_error)?;
         let recipe = self.channel.first.plan().recipe;
         if limits.recipe_like(recipe).packet_size() >= recipe.packet_size() {
             return Ok(());
@@ -50,8 +52,8 @@ impl Presentation for ChannelPresentation {
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
-            if let MediaSink::Udp(socket) = &sink {
-                self.check_path(socket)?;
+            if let MediaSink::Udp(socket, key) = &sink {
+                self.check_path(socket, trailer(key.as_ref()))?;
             }
             let AssetPlayer { playbacks, max_lag_us, bursts, plays, .. } = &self.player;
             let channel = &self.channel;

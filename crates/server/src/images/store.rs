@@ -165,10 +165,10 @@ impl Store {
         Ok(PathLimits { payload: limits.payload.min(USUAL_PAYLOAD), ..limits })
     }
 
-    /// The limits of the path that a socket is connected over.
-    pub(crate) fn limits_of(&self, socket: &UdpSocket) -> Result<PathLimits, LimitsError> {
+    /// The limits of the path that a socket is connected over, for packets with a trailer of so many bytes.
+    pub(crate) fn limits_of(&self, socket: &UdpSocket, trailer: u32) -> Result<PathLimits, LimitsError> {
         let ip_header = if socket.local_addr()?.is_ipv4() { 20 } else { 40 };
-        Ok(self.limits(path_mtu(socket)?, ip_header)?)
+        Ok(self.limits(path_mtu(socket)?.saturating_sub(trailer), ip_header)?)
     }
 
     /// The limits where nothing is known of the path.

@@ -95,6 +95,9 @@ counters! {
     rtcp_received: Counter,
     /// Datagrams and frames received from clients that are not RTCP.
     rtcp_malformed: Counter,
+    /// RTCP packets received in SRTP sessions that are not authentic: forged, in the clear, repeated, or of a client that
+    /// told no key.
+    rtcp_unauthenticated: Counter,
     /// Datagrams received on RTCP ports from addresses and ports that have no session.
     rtcp_strays: Counter,
     /// Calls that read RTCP ports, each for many datagrams.

@@ -7,6 +7,7 @@ use super::ports::canonical;
 use super::session::Session;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::shared::Shared;
+use super::srtp::OfferedKeys;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -30,13 +31,15 @@ pub(super) struct RequestHandler {
     pub(super) shared: Arc<Shared>,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
-    /// True with TLS: then media go over the connection only.
+    /// True with TLS: then media go over the connection only, or are SRTP.
     pub(super) is_secure: bool,
     pub(super) output: Output,
     /// User that a request was admitted as.
     pub(super) user: Option<String>,
     /// Presentation that was described last, with the query of its URL, if it had one: players leave it out later.
     pub(super) described: Option<Box<Described>>,
+    /// SRTP keys of the presentation that was described last.
+    pub(super) offered_keys: Option<Box<OfferedKeys>>,
     /// True if the present request was admitted without a user, by its URL or by the callback.
     pub(super) is_by_url: bool,
     /// In no order: a connection has few.
@@ -68,6 +71,7 @@ impl RequestHandler {
             output,
             user: None,
             described: None,
+            offered_keys: None,
             is_by_url: false,
             sessions: Vec::new(),
             events,

@@ -21,7 +21,7 @@ impl RequestHandler {
             return Err(refuse(StatusCode::NotAcceptable, why));
         }
         let description = match self.open(resource).await {
-            Ok(presentation) => presentation.describe().to_bytes(self.local.ip()),
+            Ok(presentation) => self.described_for_client(resource.path(), &presentation.describe())?,
             Err(error) => return Err(self.explain_missing(resource, error).await),
         };
         let base = format!("{}/", resource.url(&self.origin()));

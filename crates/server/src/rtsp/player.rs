@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::admission::Overload;
 use wirepath_media::rtsp::{PortPair, ReplyDelivery};
 use wirepath_media::sdp::Description;
+use wirepath_media::srtp::{MasterKey, TAG_LENGTH};
 use wirepath_playback::{
     ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, Scale, Speed, StreamProgress,
 };
@@ -66,10 +67,15 @@ pub(crate) trait Player: Send + Sync {
 
 /// Receiver of a track's packets.
 pub(crate) enum MediaSink {
-    /// A socket connected to the client.
-    Udp(UdpSocket),
-    /// A channel of the RTSP connection.
-    Interleaved(Arc<ConnectionWriter>, u8),
+    /// A socket connected to the client, and the key if packets are encrypted.
+    Udp(UdpSocket, Option<MasterKey>),
+    /// A channel of the RTSP connection, and the key likewise.
+    Interleaved(Arc<ConnectionWriter>, u8, Option<MasterKey>),
+}
+
+/// Bytes behind each packet's payload to a sink with this key.
+pub(crate) fn trailer(key: Option<&MasterKey>) -> u32 {
+    if key.is_some() { TAG_LENGTH as u32 } else { 0 }
 }
 
 /// Address of a multicast group.

@@ -4,9 +4,11 @@ use super::port_socket::RtcpReceiver;
 use super::rtcp_path::LowerTransport;
 use super::session_info::SessionInfo;
 use super::track::{Track, TrackReport};
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::SystemTime;
 use wirepath_media::rtcp::{self, NtpTime, SenderState};
+use wirepath_media::srtp::UnprotectError;
 use wirepath_playback::StreamProgress;
 
 use super::player::TrackSource;
@@ -23,6 +25,11 @@ impl SessionInfo {
     pub(super) fn read_packet(&self, datagram: &[u8], received: SystemTime) {
         self.counters.rtcp_received.increment();
         self.with_tracks(|tracks| {
+            let clear = unprotect(tracks, datagram);
+            let Ok(datagram) = clear.as_deref() else {
+                self.counters.rtcp_unauthenticated.increment();
+                return;
+            };
             let ours = |ssrc| tracks.iter().any(|track| track.source.ssrc == ssrc);
             match rtcp::read(datagram, ours) {
                 Ok(report) => {
@@ -81,7 +88,7 @@ impl SessionInfo {
 
     /// Calls a function with each track whose clock is or was known, what is to be reported of it now, and its
     /// progress. Returns whether there is such a track.
-    fn for_each_clock(&self, act: impl Fn(&Track, &SenderState, &StreamProgress)) -> bool {
+    fn for_each_clock(&self, act: impl Fn(&mut Track, &SenderState, &StreamProgress)) -> bool {
         let Some(playback) = self.playback() else { return false };
         let (now, now_us) = (ntp(SystemTime::now()), wirepath_engine::now_us());
         self.with_tracks(|tracks| {
@@ -98,11 +105,30 @@ impl SessionInfo {
     }
 
     /// Sends a report. One that the network does not take is not sent again: the next one says more.
-    fn send(&self, track: &Track, datagram: &[u8]) {
-        if let Err(error) = track.rtcp.send(datagram) {
+    fn send(&self, track: &mut Track, datagram: &[u8]) {
+        let datagram = match &mut track.srtcp {
+            None => Cow::Borrowed(datagram),
+            Some(srtcp) => match srtcp.protect(datagram) {
+                Some(protected) => Cow::Owned(protected),
+                None => return, // its key is used up
+            },
+        };
+        if let Err(error) = track.rtcp.send(&datagram) {
             tracing::debug!(peer = %self.peer, %error, "RTCP was not sent");
         }
     }
+}
+
+/// A datagram in the clear: as it is, or decrypted by the key of the track that it is about.
+fn unprotect<'a>(tracks: &mut [Track], datagram: &'a [u8]) -> Result<Cow<'a, [u8]>, UnprotectError> {
+    let mut result = Ok(Cow::Borrowed(datagram));
+    for srtcp in tracks.iter_mut().filter_map(|track| track.srtcp.as_mut()) {
+        match srtcp.unprotect(datagram) {
+            Ok(clear) => return Ok(Cow::Owned(clear)),
+            Err(error) => result = Err(error),
+        }
+    }
+    result
 }
 
 /// Report of a track for this moment, which is `now_us` on CLOCK_MONOTONIC.

@@ -7,6 +7,7 @@ use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::session_info::SessionInfo;
 use super::session_state::{Phase, SessionState};
 use super::shared::Shared;
+use super::srtp::TrackKeys;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use wirepath_counters::Label;
@@ -19,6 +20,8 @@ pub(super) struct Session {
     pub(super) id: String,
     /// Path of the presentation.
     pub(super) path: Vec<u8>,
+    /// Keys of the tracks, if media are encrypted.
+    pub(super) keys: Option<TrackKeys>,
     /// True if it was set up without a user, by its URL or by the callback. Then it goes on when the URL has expired.
     pub(super) is_by_url: bool,
     /// Tracks that are set up, in the order in which they were.

@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 use wirepath_datapath::DataPath;
 use wirepath_media::rtsp::ChannelPair;
+use wirepath_media::srtp::CIPHER_SUITE;
 
 /// Names of a session's client for the status page.
 pub(super) struct ClientName {
@@ -56,6 +57,8 @@ pub(super) struct SessionInfo {
     /// The tracks that are set up, in the order in which they were.
     tracks: Mutex<Vec<Track>>,
     transport: LowerTransport,
+    /// Media are SRTP.
+    is_protected: bool,
     /// Weak: the session's connection ends the playback by dropping it.
     playback: Weak<dyn SessionPlayback>,
     local: IpAddr,
@@ -85,6 +88,7 @@ impl SessionInfo {
             has_played: AtomicBool::new(false),
             rtcp: Mutex::default(),
             transport: track.rtcp.transport(),
+            is_protected: track.srtcp.is_some(),
             tracks: Mutex::new(vec![track]),
             playback: Arc::downgrade(playback),
             local,
@@ -161,6 +165,16 @@ impl SessionInfo {
         self.playback.upgrade()
     }
 
+    /// Name of a data path; encryption has paths of its own.
+    fn data_path(&self, path: Option<DataPath>) -> &'static str {
+        match (self.is_protected, path) {
+            (false, path) => path.map_or("interleaved", DataPath::name),
+            (true, None) => "srtp_interleaved",
+            (true, Some(path)) if path.segments() => "srtp_gso",
+            (true, Some(_)) => "srtp_send",
+        }
+    }
+
     /// The session for `/api/status`, unless its playback is over.
     pub(super) fn json(&self) -> Option<Json> {
         let playback = self.playback.upgrade()?;
@@ -194,7 +208,8 @@ impl SessionInfo {
             "forward_skips": progress.forward_skips,
             "transport": self.transport().name(),
             "burst_ms": progress.burst_us as f64 / 1000.0,
-            "data_path": progress.path.map_or("interleaved", DataPath::name),
+            "srtp": self.is_protected.then_some(CIPHER_SUITE),
+            "data_path": self.data_path(progress.path),
             "data_path_reason": playback.reason(),
             "receiver_report": report,
             "tracks": tracks,

@@ -2,6 +2,7 @@
 
 use super::counters::RefusalReason;
 use super::handler::{Answer, RequestHandler, refuse, resource};
+use super::key_offers::client_key;
 use super::player::{Joined, SessionPlayback};
 use super::registry::SessionSlot;
 use super::rtcp_path::RtcpPath;
@@ -9,11 +10,13 @@ use super::session::{Session, SetUpTrack};
 use super::session_events::{EventKind, SessionEvent};
 use super::session_info::{ClientName, SessionInfo};
 use super::session_state::{Phase, SessionState};
+use super::srtp::{Srtcp, TrackKeys};
 use super::track::{self, Track};
 use super::transport::{Accepted, Offerer, Opened, Unicast, choose, choose_like};
 use std::sync::Arc;
-use wirepath_media::rtsp::{Refusal, Request, Resource, Response, StatusCode, TransportReply};
+use wirepath_media::rtsp::{Profile, Refusal, Request, Resource, Response, StatusCode, TransportReply};
 use wirepath_media::sdp;
+use wirepath_media::srtp::MasterKey;
 
 impl RequestHandler {
     /// RFC 2326 section 10.4.
@@ -26,7 +29,9 @@ impl RequestHandler {
         if let Some(id) = request.session() {
             return self.add_track(request, id, &presentation_url, number);
         }
-        let offer = choose(&request.headers, self.offerer())?;
+        let path = presentation_url.path();
+        let offer = choose(&request.headers, self.offerer(self.offered_keys(path)))?;
+        let client_key = client_key(&request.headers)?;
         let most_burst_us = request.burst_max_us()?;
         let slot = self.reserve()?;
         let presentation = self.open(&presentation_url).await.map_err(|error| self.open_refusal(error))?;
@@ -34,13 +39,17 @@ impl RequestHandler {
         if let bits_per_second @ Some(_) = presentation.bits_per_second() {
             self.admit_rate(bits_per_second)?;
         }
-        let (key, events) = (slot.key, Arc::clone(&self.events));
+        let keys = self.offered_keys(path).filter(|keys| keys.are_for(offer.profile()));
+        let key = track_key(keys, index)?.cloned();
+        let is_protected = key.is_some();
+        let srtcp = key.as_ref().map(|key| Srtcp::new(key, client_key.as_ref()));
+        let (number, events) = (slot.key, Arc::clone(&self.events));
         let on_event = Box::new(move |event| {
-            events.add(SessionEvent { key, kind: EventKind::Event(event) });
+            events.add(SessionEvent { key: number, kind: EventKind::Event(event) });
         });
         let begun = match offer {
-            Accepted::Unicast(offer) => {
-                let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
+            Accepted::Unicast(offer, _) => {
+                let Opened { sink, rtcp, delivery } = self.open_transport(offer, key)?;
                 let set_up = presentation.set_up(index, sink, most_burst_us, on_event).await;
                 set_up.map(|playback| (playback, rtcp, delivery, None))
             }
@@ -50,9 +59,9 @@ impl RequestHandler {
         };
         let (playback, rtcp, delivery, group) = begun.map_err(|error| self.open_refusal(error))?;
         let playback: Arc<dyn SessionPlayback> = Arc::from(playback);
-        let (path, counters) = (presentation_url.path(), Arc::clone(&self.shared.counters));
-        let client = ClientName::new(key, request.headers.first("User-Agent"));
-        let track = Track::new(index, playback.source(index), rtcp);
+        let counters = Arc::clone(&self.shared.counters);
+        let client = ClientName::new(number, request.headers.first("User-Agent"));
+        let track = Track::new(index, playback.source(index), rtcp, srtcp);
         let (way, ssrc) = (Arc::clone(&track.rtcp), track.source.ssrc);
         let info = SessionInfo::new(self.peer, self.local.ip(), path, track, &playback, counters, client);
         let info = Arc::new(info);
@@ -61,6 +70,7 @@ impl RequestHandler {
         let session = Session {
             id: new_id()?,
             path: path.to_vec(),
+            keys: if is_protected { self.take_keys(path) } else { None },
             is_by_url: self.is_by_url,
             tracks: vec![SetUpTrack { index, url, _descriptor: None }],
             playback,
@@ -73,7 +83,8 @@ impl RequestHandler {
             is_held: false,
             slot,
         };
-        let response = self.admit(request, session, TransportReply { delivery, ssrc });
+        let transport = TransportReply { profile: offer.profile(), delivery, ssrc };
+        let response = self.admit(request, session, transport);
         Ok(match most_burst_us {
             Some(burst_us) => response.burst_max(burst_us),
             None => response,
@@ -94,6 +105,8 @@ impl RequestHandler {
             return Err(refuse(StatusCode::AggregateOperationNotAllowed, why));
         }
         let (tracks, transport) = (session.playback.tracks(), session.info.transport());
+        // Whatever profile it is offered, a track is as the first one.
+        let is_protected = session.keys.is_some();
         let group = session.group;
         let is_playing = matches!(session.state.phase(), Phase::Playing { .. });
         let set_up: Vec<u8> = session.tracks.iter().map(|track| track.index).collect();
@@ -106,17 +119,21 @@ impl RequestHandler {
             let why = "SETUP: the session is playing; PAUSE it to add a track";
             return Err(refuse(StatusCode::MethodNotValidInThisState, why));
         }
-        let offer = choose_like(&request.headers, self.offerer(), transport)?;
+        let offerer = Offerer { has_keys: is_protected, has_sdes: is_protected, ..self.offerer(None) };
+        let offer = choose_like(&request.headers, offerer, transport)?;
+        let client_key = client_key(&request.headers)?;
+        let key = track_key(self.session(id)?.keys.as_ref(), index)?.cloned();
+        let srtcp = key.as_ref().map(|key| Srtcp::new(key, client_key.as_ref()));
         let descriptor = match offer {
-            Accepted::Unicast(Unicast::Udp(_)) => {
+            Accepted::Unicast(Unicast::Udp(_), _) => {
                 let reserved = self.shared.registry.reserve_track(self.peer.ip());
                 Some(reserved.map_err(|exceeded| self.refuse_limit(RefusalReason::from(exceeded)))?)
             }
-            Accepted::Unicast(Unicast::Interleaved(_)) | Accepted::Multicast => None,
+            Accepted::Unicast(Unicast::Interleaved(_), _) | Accepted::Multicast => None,
         };
         let (rtcp, delivery) = match (offer, group) {
-            (Accepted::Unicast(offer), _) => {
-                let Opened { sink, rtcp, delivery } = self.open_transport(offer)?;
+            (Accepted::Unicast(offer, _), _) => {
+                let Opened { sink, rtcp, delivery } = self.open_transport(offer, key)?;
                 let added = self.session(id)?.playback.add(index, sink);
                 added.map_err(|error| self.open_refusal(error))?;
                 (rtcp, delivery)
@@ -128,18 +145,20 @@ impl RequestHandler {
         };
         let url = self.track_url(presentation, index);
         let session = self.session(id)?;
-        let track = Track::new(index, session.playback.source(index), rtcp);
+        let track = Track::new(index, session.playback.source(index), rtcp, srtcp);
         let ssrc = track.source.ssrc;
         track.rtcp.register(&session.info);
         session.info.add_track(track);
         session.tracks.push(SetUpTrack { index, url, _descriptor: descriptor });
         session.info.counters.tracks.increment();
-        Ok(self.ok(request).transport(TransportReply { delivery, ssrc }))
+        Ok(self.ok(request).transport(TransportReply { profile: offer.profile(), delivery, ssrc }))
     }
 
-    fn offerer(&self) -> Offerer {
+    fn offerer(&self, keys: Option<&TrackKeys>) -> Offerer {
         let has_groups = self.shared.player.has_groups();
-        Offerer { peer: self.peer.ip(), is_secure: self.is_secure, has_groups }
+        let has_sdes = keys.is_some_and(|keys| keys.are_for(Profile::Plain));
+        let (peer, is_secure, has_keys) = (self.peer.ip(), self.is_secure, keys.is_some());
+        Offerer { peer, is_secure, has_keys, has_sdes, has_groups }
     }
 
     /// Index of the track that a URL names. The URL of a presentation with one track will do: VLC as Debian
@@ -217,6 +236,12 @@ impl RequestHandler {
         self.sessions.push(session);
         response
     }
+}
+
+/// Key of a track, where the session's media are encrypted.
+fn track_key(keys: Option<&TrackKeys>, index: u8) -> Result<Option<&MasterKey>, Refusal> {
+    let missing = || refuse(StatusCode::NotFound, "the description had no such track; DESCRIBE it again");
+    keys.map(|keys| keys.get(index).ok_or_else(missing)).transpose()
 }
 
 /// RFC 2326 section 3.4 asks for eight random octets; these are 64 random bits.

@@ -16,6 +16,18 @@ use wirepath_net::{ClientLimits, DescriptorBudget, DescriptorPermit, Exceeded, L
 /// Value of `Server` in every response.
 pub(super) const SERVER_NAME: &str = concat!("Wirepath/", env!("CARGO_PKG_VERSION"));
 
+/// Keys of SRTP that DESCRIBE tells over TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SrtpKeys {
+    /// None: media go over the connection only.
+    None,
+    /// By MIKEY, for clients that ask for RTP/SAVP. Media of others go over the connection only.
+    Mikey,
+    /// By SDES, too, for clients that ask for RTP/AVP and decrypt all the same, as ffmpeg does: media of sessions that are
+    /// set up after DESCRIBE are encrypted for all. Not of transport streams, of which ffmpeg does not read the key.
+    MikeyAndSdes,
+}
+
 /// Options of an RTSP listener.
 #[derive(Clone, Debug)]
 pub struct RtspOptions {
@@ -39,6 +51,8 @@ pub struct RtspOptions {
     pub sessions_per_address: usize,
     /// Most sessions of one connection.
     pub sessions_per_connection: usize,
+    /// SRTP of sessions over TLS.
+    pub srtp: SrtpKeys,
     /// UDP ports for RTP and RTCP.
     pub ports: RangeInclusive<u16>,
 }
@@ -56,6 +70,7 @@ impl Default for RtspOptions {
             sessions: 10_000,
             sessions_per_address: 1_000,
             sessions_per_connection: 64,
+            srtp: SrtpKeys::None,
             ports: 10_000..=32_767, // below the kernel's ephemeral ports
         }
     }

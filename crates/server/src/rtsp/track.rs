@@ -2,6 +2,7 @@
 
 use super::player::TrackSource;
 use super::rtcp_path::RtcpPath;
+use super::srtp::Srtcp;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ pub(super) struct Track {
     pub(super) index: u8,
     pub(super) source: TrackSource,
     pub(super) rtcp: Arc<RtcpPath>,
+    /// Encryption of RTCP, if media are encrypted.
+    pub(super) srtcp: Option<Box<Srtcp>>,
     /// The client's last report.
     pub(super) report: Option<TrackReport>,
     /// The clock as it was when packets were last being sent.
@@ -36,8 +39,8 @@ pub(super) fn number(index: u8) -> u32 {
 }
 
 impl Track {
-    pub(super) fn new(index: u8, source: TrackSource, rtcp: RtcpPath) -> Track {
-        Track { index, source, rtcp: Arc::new(rtcp), report: None, clock: None }
+    pub(super) fn new(index: u8, source: TrackSource, rtcp: RtcpPath, srtcp: Option<Srtcp>) -> Track {
+        Track { index, source, rtcp: Arc::new(rtcp), srtcp: srtcp.map(Box::new), report: None, clock: None }
     }
 
     /// The clock as it is by the progress of the track, or was when packets were last being sent.

@@ -8,8 +8,9 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use wirepath_media::rtsp::{
-    ChannelPair, Delivery, Headers, Offer, PortPair, Protocol, Refusal, ReplyDelivery, StatusCode,
+    ChannelPair, Delivery, Headers, Offer, PortPair, Profile, Protocol, Refusal, ReplyDelivery, StatusCode,
 };
+use wirepath_media::srtp::MasterKey;
 use wirepath_net::is_out_of_descriptors;
 
 /// Ports below this belong to services; a client that wants media there wants to annoy one.
@@ -19,7 +20,7 @@ const FIRST_CLIENT_PORT: u16 = 1024;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Accepted {
     /// To this client alone.
-    Unicast(Unicast),
+    Unicast(Unicast, Profile),
     /// To the group of the presentation.
     Multicast,
 }
@@ -43,21 +44,25 @@ pub(super) struct Opened {
 }
 
 impl RequestHandler {
-    /// Opens sockets or channels for an offer.
-    pub(super) fn open_transport(&mut self, offer: Unicast) -> Result<Opened, Refusal> {
+    /// Opens sockets or channels for an offer, for media that are encrypted if there is a key.
+    pub(super) fn open_transport(
+        &mut self,
+        offer: Unicast,
+        key: Option<MasterKey>,
+    ) -> Result<Opened, Refusal> {
         match offer {
             Unicast::Udp(client_port) => {
-                self.open_ports(client_port).map_err(|error| self.socket_refusal(error))
+                self.open_ports(client_port, key).map_err(|error| self.socket_refusal(error))
             }
-            Unicast::Interleaved(wish) => self.open_channels(wish),
+            Unicast::Interleaved(wish) => self.open_channels(wish, key),
         }
     }
 
-    fn open_ports(&self, client_port: PortPair) -> io::Result<Opened> {
+    fn open_ports(&self, client_port: PortPair, key: Option<MasterKey>) -> io::Result<Opened> {
         let SessionPorts { rtp, rtcp, ports } = self.shared.ports.open(self.local, self.peer, client_port)?;
         let source = self.local.ip();
         Ok(Opened {
-            sink: MediaSink::Udp(rtp),
+            sink: MediaSink::Udp(rtp, key),
             rtcp: RtcpPath::Udp(rtcp),
             delivery: ReplyDelivery::Udp { client_port, server_port: ports, source },
         })
@@ -72,7 +77,11 @@ impl RequestHandler {
         }
     }
 
-    fn open_channels(&mut self, wish: Option<ChannelPair>) -> Result<Opened, Refusal> {
+    fn open_channels(
+        &mut self,
+        wish: Option<ChannelPair>,
+        key: Option<MasterKey>,
+    ) -> Result<Opened, Refusal> {
         let used: Vec<_> = self.sessions.iter().flat_map(|session| session.info.channels()).collect();
         let channels = free_channels(wish, &used).ok_or_else(|| {
             refuse(StatusCode::UnsupportedTransport, "Transport: all channels of this connection are in use")
@@ -83,7 +92,7 @@ impl RequestHandler {
             refuse(StatusCode::InternalServerError, why)
         })?;
         Ok(Opened {
-            sink: MediaSink::Interleaved(Arc::clone(&writer), channels.rtp),
+            sink: MediaSink::Interleaved(Arc::clone(&writer), channels.rtp, key),
             rtcp: RtcpPath::Interleaved { writer, channels },
             delivery: ReplyDelivery::Interleaved(channels),
         })
@@ -104,15 +113,27 @@ pub(super) struct Offerer {
     pub(super) peer: IpAddr,
     /// The connection has TLS.
     pub(super) is_secure: bool,
+    /// The client was told keys, by which its media are encrypted if it asks for RTP/SAVP.
+    pub(super) has_keys: bool,
+    /// It was told them such that its media are encrypted if it asks for RTP/AVP, too.
+    pub(super) has_sdes: bool,
     /// There are multicast groups to send to.
     pub(super) has_groups: bool,
 }
 
 impl Accepted {
+    /// Profile of the packets, as offered.
+    pub(super) fn profile(self) -> Profile {
+        match self {
+            Accepted::Unicast(_, profile) => profile,
+            Accepted::Multicast => Profile::Plain,
+        }
+    }
+
     fn transport(self) -> LowerTransport {
         match self {
-            Accepted::Unicast(Unicast::Udp(_)) => LowerTransport::Udp,
-            Accepted::Unicast(Unicast::Interleaved(_)) => LowerTransport::Tcp,
+            Accepted::Unicast(Unicast::Udp(_), _) => LowerTransport::Udp,
+            Accepted::Unicast(Unicast::Interleaved(_), _) => LowerTransport::Tcp,
             Accepted::Multicast => LowerTransport::Multicast,
         }
     }
@@ -157,11 +178,17 @@ fn choose_of(
 }
 
 fn accept(offer: &Offer, offerer: Offerer) -> Result<Accepted, Refusal> {
-    let Offerer { peer, is_secure, has_groups } = offerer;
+    let Offerer { peer, is_secure, has_keys, has_sdes, has_groups } = offerer;
     let refuse = |why: &str| Err(refuse(StatusCode::UnsupportedTransport, format!("Transport: {why}")));
     if let Protocol::Other(_) = &offer.protocol {
-        return refuse("only RTP/AVP over UDP or TCP is served");
+        return refuse("only RTP/AVP and RTP/SAVP over UDP or TCP are served");
     }
+    if offer.profile == Profile::Secure && !has_keys {
+        return refuse(
+            "RTP/SAVP needs new keys, which DESCRIBE tells over TLS if the server has --srtp; offer RTP/AVP",
+        );
+    }
+    let is_protected = offer.profile == Profile::Secure || has_sdes;
     if !offer.is_for_playing {
         return refuse("this server only plays");
     }
@@ -178,9 +205,9 @@ fn accept(offer: &Offer, offerer: Offerer) -> Result<Accepted, Refusal> {
         return refuse("media goes only to the address that asks for it; leave destination out");
     }
     if offer.protocol == Protocol::RtpTcp {
-        return Ok(Accepted::Unicast(Unicast::Interleaved(offer.interleaved)));
+        return Ok(Accepted::Unicast(Unicast::Interleaved(offer.interleaved), offer.profile));
     }
-    if is_secure {
+    if is_secure && !is_protected {
         return refuse(
             "over TLS media go over the connection, UDP would send them in the clear; offer RTP/AVP/TCP",
         );
@@ -191,7 +218,7 @@ fn accept(offer: &Offer, offerer: Offerer) -> Result<Accepted, Refusal> {
         Some(PortPair { rtp, rtcp }) if rtp.min(rtcp) < FIRST_CLIENT_PORT => {
             refuse(&format!("client ports are {FIRST_CLIENT_PORT} or more"))
         }
-        Some(ports) => Ok(Accepted::Unicast(Unicast::Udp(ports))),
+        Some(ports) => Ok(Accepted::Unicast(Unicast::Udp(ports), offer.profile)),
     }
 }
 

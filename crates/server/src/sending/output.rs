@@ -293,7 +293,7 @@ fn sink(
         packet_size: plan.recipe.packet_size(),
         has_headers: destination.form == Form::Rtp,
     };
-    StreamSink { stream: number, timestamps, sink }
+    StreamSink { stream: number, timestamps, sink, key: None }
 }
 
 fn local_address(sink: &StreamSink) -> io::Result<std::net::IpAddr> {

@@ -120,7 +120,7 @@ fn common_limits(options: &ChannelOptions, store: &Store) -> Result<PathLimits, 
     for destination in &options.destinations {
         let fail = |error| SendFailure::Destination(destination.to_string(), error);
         let socket = destination.connect(0).map_err(fail)?;
-        let limits = store.limits_of(&socket).map_err(|error| match error {
+        let limits = store.limits_of(&socket, 0).map_err(|error| match error {
             LimitsError::Mtu(error) => fail(error),
             LimitsError::Store(error) => fail(io::Error::other(error)),
         })?;

@@ -297,7 +297,7 @@ impl SessionPlayback for FakePlayback {
         progress.is_playing = true;
         let mut streams = Vec::new();
         for (track, sink) in &*self.sinks.lock() {
-            if let MediaSink::Udp(socket) = sink {
+            if let MediaSink::Udp(socket, _) = sink {
                 socket.send(b"a packet").expect("the client listens");
             }
             let (sequence, timestamp) = (Some(progress.packets as u16), self.source(*track).clock_hz);
@@ -308,7 +308,7 @@ impl SessionPlayback for FakePlayback {
 
     fn release(&self) {
         for (_, sink) in &*self.sinks.lock() {
-            if let MediaSink::Interleaved(writer, channel) = sink {
+            if let MediaSink::Interleaved(writer, channel, _) = sink {
                 self.shared.note(Asked::Release);
                 writer.write_report(*channel, b"a packet");
             }

@@ -1,0 +1,249 @@
+//! Trains as SRTP (RFC 3711): read into a buffer, encrypted packet by packet into another, and sent from there.
+//!
+//! To a UDP socket a train is one `sendto` with UDP_SEGMENT, or one `sendto` for each packet where the route cannot cut;
+//! to an RTSP connection it is one `send` of frames. Three passes over the bytes: a `pread`, the encryption, the copy into
+//! the socket. Encryption needs the bytes in user space, so no path by reference can do it.
+
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use wirepath_media::image::MAX_TRAIN_BYTES;
+use wirepath_media::rtp::HEADER_LENGTH;
+use wirepath_media::srtp::{MasterKey, RtpProtector, TAG_LENGTH};
+use wirepath_sys::datagrams;
+
+use crate::buffer::Buffer;
+use crate::interleaved::{FRAMING_LENGTH, FrameTrain, framing, send_bytes};
+use crate::{DataPath, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
+
+/// Encryption of a stream's trains.
+pub struct TrainProtector(RtpProtector);
+
+/// Encrypted packets in a buffer.
+struct Protected {
+    /// Index of the first packet, as SRTP counts.
+    first: u64,
+    packets: u32,
+    /// Length of all of them with what is in front of each.
+    length: usize,
+    /// Length of each but the last, likewise.
+    packet_size: usize,
+}
+
+impl TrainProtector {
+    /// Encryption of a stream of which no packet was sent.
+    pub fn new(key: &MasterKey) -> TrainProtector {
+        TrainProtector(RtpProtector::new(key))
+    }
+
+    /// Sends the train's first packets, at least one, to a sink that was set up for `path`; answers how many. Never
+    /// blocks, allocates nothing after the first time.
+    ///
+    /// # Errors
+    /// As [`DataPath::send`]; [`SendError::Other`] for a train that is not behind the one before.
+    pub fn send(
+        &mut self,
+        sink: &UdpSink,
+        file: &MappedFile,
+        train: &Train,
+        headers: Headers,
+        context: &mut SendContext,
+        path: DataPath,
+    ) -> Result<u32, SendError> {
+        const CALL: &str = "sendto";
+        let (buffer, output) = (&mut context.buffer, &mut context.protected);
+        let packets = self.protect(file, train, headers, buffer, output.all(), &[])?;
+        let bytes = &output.all()[..packets.length];
+        let sent = match path.segments() {
+            true => {
+                let size = (packets.packets > 1).then_some(packets.packet_size as u16);
+                let sent = datagrams::send(sink.socket(), &[IoSlice::new(bytes)], size, None);
+                sent.map(|_| packets.packets).map_err(|error| SendError::of_udp_io(CALL, &error))?
+            }
+            false => {
+                let mut sent = 0;
+                for packet in bytes.chunks(packets.packet_size) {
+                    match datagrams::send(sink.socket(), &[IoSlice::new(packet)], None, None) {
+                        Ok(_) => sent += 1,
+                        Err(error) if sent == 0 => return Err(SendError::of_udp_io(CALL, &error)),
+                        // The caller comes back for the rest, and hears the error then if it lasts.
+                        Err(_) => break,
+                    }
+                }
+                sent
+            }
+        };
+        self.note_sent(&packets, sent);
+        Ok(sent)
+    }
+
+    /// Sends the train's first packets, at least one, as frames of an RTSP connection; answers how many. Of the last one
+    /// a part may have been taken, the rest of which is put into `rest`.
+    ///
+    /// # Errors
+    /// As [`FrameTrain::send`]; [`SendError::Other`] for a train that is not behind the one before.
+    pub fn send_frames(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        frames: &FrameTrain<'_>,
+        context: &mut SendContext,
+        rest: &mut Vec<u8>,
+    ) -> Result<u32, SendError> {
+        let (buffer, output) = (&mut context.buffer, &mut context.protected);
+        let FrameTrain { channel, file, train, headers } = frames;
+        let packets = self.protect(file, train, *headers, buffer, output.all(), &[*channel])?;
+        let bytes = &output.all()[..packets.length];
+        let taken = send_bytes(socket, bytes)?;
+        let sent = taken.div_ceil(packets.packet_size);
+        let end = (sent * packets.packet_size).min(bytes.len());
+        rest.extend_from_slice(&bytes[taken..end]);
+        self.note_sent(&packets, sent as u32);
+        Ok(sent as u32)
+    }
+
+    /// Encrypts as many packets as fit `output`, each behind its framing if there is a channel.
+    fn protect(
+        &self,
+        file: &MappedFile,
+        train: &Train,
+        headers: Headers,
+        buffer: &mut Buffer,
+        output: &mut [u8],
+        channel: &[u8],
+    ) -> Result<Protected, SendError> {
+        let framed = if channel.is_empty() { 0 } else { FRAMING_LENGTH };
+        let stored = usize::from(train.packet_size).saturating_sub(headers.stored_length());
+        let around = framed + HEADER_LENGTH + TAG_LENGTH;
+        let most = (MAX_TRAIN_BYTES as usize).min(output.len()) / (stored + around);
+        let train = &train.up_to(most.max(1) as u32);
+        let first_sequence = train.header_fields(0, headers).sequence;
+        let first = self.0.index(first_sequence).map_err(|_| not_behind())?;
+        let extent = train.extent();
+        let read = buffer.first(extent.length);
+        file.read(extent.offset, read)?;
+        let mut length = 0;
+        for index in 0..train.packets() {
+            let payload = train.payload(index, headers);
+            let start = (payload.offset - extent.offset) as usize;
+            let payload = read.get(start..start + payload.length).ok_or_else(too_long)?;
+            let size = HEADER_LENGTH + payload.len() + TAG_LENGTH;
+            let place = output.get_mut(length..length + framed + size).ok_or_else(too_long)?;
+            let (frame, packet) = place.split_at_mut(framed);
+            if let [channel] = channel {
+                frame.copy_from_slice(&framing(*channel, size as u16));
+            }
+            self.0.protect(first + u64::from(index), &train.header(index, headers), payload, packet);
+            length += framed + size;
+        }
+        let packet_size = if train.packets() > 1 { stored + around } else { length };
+        Ok(Protected { first, packets: train.packets(), length, packet_size })
+    }
+
+    fn note_sent(&mut self, packets: &Protected, sent: u32) {
+        self.0.note_sent(packets.first + u64::from(sent.max(1)) - 1);
+    }
+}
+
+#[cold]
+fn not_behind() -> SendError {
+    SendError::Other { call: "SRTP: sequence numbers do not go up", errno: Errno::INVAL }
+}
+
+#[cold]
+fn too_long() -> SendError {
+    SendError::Other { call: "SRTP: a packet has no room for its tag", errno: Errno::MSGSIZE }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::train::tests::example;
+
+    const HEADERS: [Headers; 3] = [
+        Headers::Stored,
+        Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true },
+        Headers::Generated,
+    ];
+
+    fn key() -> MasterKey {
+        MasterKey::from([5; 30])
+    }
+
+    fn stored() -> (MappedFile, Train) {
+        let bytes: Vec<u8> = (0..70).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        (MappedFile::new(file, 70).unwrap(), example(70))
+    }
+
+    /// Packets of a train, each encrypted by itself.
+    fn expected(file: &MappedFile, train: &Train, headers: Headers) -> Vec<Vec<u8>> {
+        let mut protector = RtpProtector::new(&key());
+        let packets = (0..train.packets()).map(|index| {
+            let payload = train.payload(index, headers);
+            let mut clear = vec![0; payload.length];
+            file.read(payload.offset, &mut clear).unwrap();
+            let count = protector.index(train.header_fields(index, headers).sequence).unwrap();
+            let mut packet = vec![0; HEADER_LENGTH + clear.len() + TAG_LENGTH];
+            protector.protect(count, &train.header(index, headers), &clear, &mut packet);
+            protector.note_sent(count);
+            packet
+        });
+        packets.collect()
+    }
+
+    /// Promise: A train of SRTP leaves by one call, or packet by packet, each packet encrypted by itself across a wrap.
+    #[test]
+    fn trains_are_encrypted_packet_by_packet() {
+        let (file, train) = stored();
+        for headers in HEADERS {
+            for path in [DataPath::GsoWritev, DataPath::Sendmmsg] {
+                let (receiver, socket) =
+                    (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+                socket.connect(receiver.local_addr().unwrap()).unwrap();
+                let sink = UdpSink::new(socket, 60, path).unwrap();
+                let (mut protector, mut context) = (TrainProtector::new(&key()), SendContext::default());
+                let sent = protector.send(&sink, &file, &train, headers, &mut context, path).unwrap();
+                assert_eq!(sent, 3);
+                for packet in expected(&file, &train, headers) {
+                    let mut received = [0; 100];
+                    let length = receiver.recv(&mut received).unwrap();
+                    assert_eq!(received[..length], packet, "{headers:?} {path}");
+                }
+                let again = protector.send(&sink, &file, &train, headers, &mut context, path);
+                assert_eq!(again, Err(not_behind()), "no key stream is used twice");
+            }
+        }
+    }
+
+    /// Promise: SRTP over the RTSP connection is one frame for each packet, whole however little the connection takes.
+    #[test]
+    fn frames_are_whole_however_little_is_taken() {
+        let (file, train) = stored();
+        for headers in HEADERS {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let (mut protector, mut context, mut rest) =
+                (TrainProtector::new(&key()), SendContext::default(), Vec::new());
+            let mut left = Some(train);
+            while let Some(train) = left {
+                let frames = FrameTrain { channel: 4, file: &file, train, headers };
+                let sent = protector.send_frames(near.as_fd(), &frames, &mut context, &mut rest).unwrap();
+                left = train.after(sent);
+            }
+            assert!(rest.is_empty());
+            drop(near);
+            let mut bytes = Vec::new();
+            far.read_to_end(&mut bytes).unwrap();
+            let framed = expected(&file, &train, headers)
+                .into_iter()
+                .map(|packet| [framing(4, packet.len() as u16).to_vec(), packet].concat());
+            assert_eq!(bytes, framed.flatten().collect::<Vec<u8>>());
+        }
+    }
+}

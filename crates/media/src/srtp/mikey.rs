@@ -1,0 +1,232 @@
+//! MIKEY messages (RFC 3830) as RTSP carries them over TLS (RFC 7826 appendix C.1.4.1): a master key for SRTP, not
+//! encrypted by itself.
+//!
+//! The dialect is that of GStreamer: the key data are key and salt together, of type TEK.
+
+use super::keys::{MASTER_KEY_LENGTH, MasterKey};
+use crate::rtcp::NtpTime;
+
+/// Payload types (RFC 3830 section 6.1).
+mod payload {
+    pub(super) const LAST: u8 = 0;
+    pub(super) const KEMAC: u8 = 1;
+    pub(super) const T: u8 = 5;
+    pub(super) const SP: u8 = 10;
+    pub(super) const RAND: u8 = 11;
+}
+
+/// Security policy of AES_CM_128_HMAC_SHA1_80 (section 6.10.1): type, length and value of each parameter.
+const POLICY: [u8; 21] = [
+    0, 1, 1, // encryption: AES-CM
+    1, 1, 16, // its key's bytes
+    2, 1, 1, // authentication: HMAC-SHA1
+    3, 1, 20, // its key's bytes
+    4, 1, 14, // the salt's bytes
+    11, 1, 10, // the tag's bytes
+    7, 1, 1, // RTP is encrypted
+];
+
+/// The rest of it, likewise.
+const POLICY_OF_RTCP: [u8; 6] = [
+    8, 1, 1, // RTCP is encrypted
+    10, 1, 1, // RTP is authenticated
+];
+
+/// Error of reading a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MikeyError {
+    /// It ends too early.
+    #[error("MIKEY: the message ends inside a payload")]
+    Short,
+    /// It is no message that a client sends over TLS.
+    #[error("MIKEY: unsupported {0}")]
+    Unsupported(&'static str),
+    /// It has no key of 30 bytes.
+    #[error("MIKEY: expected a key of 16 bytes with a salt of 14")]
+    NoKey,
+}
+
+/// Message with a key for the packets of a source that begins, and 20 random bytes: an identifier and the value of RAND.
+pub fn write_mikey(key: &MasterKey, random: &[u8; 20], now: NtpTime) -> Vec<u8> {
+    let (identifier, random) = random.split_at(4);
+    let mut message = vec![1, 0, payload::T, 0]; // version 1, pre-shared key, no verification, PRF MIKEY-1
+    message.extend_from_slice(identifier);
+    message.extend([1, 0, 0]); // one crypto session, of SRTP, policy 0
+    message.extend([0; 8]); // SSRC: whichever comes; rollover counter
+    message.extend([payload::RAND, 0]); // time as NTP, UTC
+    message.extend(now.to_bits().to_be_bytes());
+    message.extend([payload::SP, random.len() as u8]);
+    message.extend_from_slice(random);
+    message.extend([payload::KEMAC, 0, 0]); // policy 0, of SRTP
+    message.extend(((POLICY.len() + POLICY_OF_RTCP.len()) as u16).to_be_bytes());
+    message.extend(POLICY);
+    message.extend(POLICY_OF_RTCP);
+    message.extend([payload::LAST, 0]); // not encrypted
+    message.extend((4 + MASTER_KEY_LENGTH as u16).to_be_bytes());
+    message.extend([payload::LAST, 2 << 4]); // TEK, valid without limits
+    message.extend((MASTER_KEY_LENGTH as u16).to_be_bytes());
+    message.extend(key.as_bytes());
+    message.push(0); // no MAC
+    message
+}
+
+/// The key in a client's message.
+///
+/// # Errors
+/// [`MikeyError`] for what is malformed, is encrypted, or has another cipher.
+pub fn read_mikey(message: &[u8]) -> Result<MasterKey, MikeyError> {
+    let mut rest = Bytes(message);
+    let [version, kind, mut next, _verification] = rest.array()?;
+    if (version, kind) != (1, 0) {
+        return Err(MikeyError::Unsupported("version or type: expected version 1 with a pre-shared key"));
+    }
+    let [.., sessions, map] = rest.array::<6>()?;
+    if map != 0 {
+        return Err(MikeyError::Unsupported("map of crypto sessions"));
+    }
+    rest.take(9 * usize::from(sessions))?;
+    let mut key = None;
+    while next != payload::LAST {
+        let current = next;
+        [next] = rest.array()?;
+        match current {
+            payload::T => {
+                let [kind] = rest.array()?;
+                rest.take(if kind == 2 { 4 } else { 8 })?;
+            }
+            payload::RAND => {
+                let [length] = rest.array()?;
+                rest.take(length.into())?;
+            }
+            payload::SP => {
+                let [_policy, protocol] = rest.array()?;
+                let parameters = rest.counted()?;
+                if protocol != 0 {
+                    return Err(MikeyError::Unsupported("protocol: expected SRTP"));
+                }
+                check_policy(parameters)?;
+            }
+            payload::KEMAC => {
+                let [encryption] = rest.array()?;
+                let data = rest.counted()?;
+                let [authentication] = rest.array()?;
+                if (encryption, authentication) != (0, 0) {
+                    return Err(MikeyError::Unsupported("encryption of keys"));
+                }
+                key = Some(read_key_data(data)?);
+            }
+            _ => return Err(MikeyError::Unsupported("payload")),
+        }
+    }
+    key.ok_or(MikeyError::NoKey)
+}
+
+/// Checks that a policy is that of [`POLICY`], as far as it says.
+fn check_policy(parameters: &[u8]) -> Result<(), MikeyError> {
+    let mut rest = Bytes(parameters);
+    while !rest.0.is_empty() {
+        let [kind, length] = rest.array()?;
+        let value = rest.take(length.into())?;
+        let is_ours = match (kind, value) {
+            (0 | 2 | 7 | 8 | 10, [value]) => *value == 1,
+            (1, [length]) => *length == 16,
+            (11, [length]) => *length == 10,
+            // GStreamer calls the length of the tag that of the key.
+            (3, [length]) => matches!(length, 10 | 20),
+            _ => true,
+        };
+        if !is_ours {
+            return Err(MikeyError::Unsupported("cipher: expected AES_CM_128_HMAC_SHA1_80"));
+        }
+    }
+    Ok(())
+}
+
+/// Key and salt, together or one behind the other.
+fn read_key_data(data: &[u8]) -> Result<MasterKey, MikeyError> {
+    let mut rest = Bytes(data);
+    let [_next, kind] = rest.array()?;
+    let mut bytes = rest.counted()?.to_vec();
+    if kind >> 4 & 1 == 1 {
+        bytes.extend_from_slice(rest.counted()?);
+    }
+    // A client that announces an MKI would put one into its packets.
+    if kind & 0xf == 1 {
+        let [length] = rest.array()?;
+        if length > 0 {
+            return Err(MikeyError::Unsupported("MKI: expected none"));
+        }
+    }
+    <[u8; MASTER_KEY_LENGTH]>::try_from(bytes).map(MasterKey::from).map_err(|_| MikeyError::NoKey)
+}
+
+/// Bytes that are left.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], MikeyError> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(MikeyError::Short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], MikeyError> {
+        self.take(LENGTH)?.try_into().map_err(|_| MikeyError::Short)
+    }
+
+    /// Bytes behind their number, of 16 bits.
+    fn counted(&mut self) -> Result<&'a [u8], MikeyError> {
+        let length = u16::from_be_bytes(self.array()?);
+        self.take(length.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn message() -> Vec<u8> {
+        let key: [u8; 30] = std::array::from_fn(|byte| byte as u8);
+        write_mikey(&MasterKey::from(key), &[3; 20], NtpTime::from_unix(std::time::Duration::ZERO))
+    }
+
+    #[test]
+    fn a_message_is_read_back() {
+        let key: [u8; 30] = std::array::from_fn(|byte| byte as u8);
+        assert_eq!(read_mikey(&message()), Ok(MasterKey::from(key)));
+    }
+
+    /// Promise: MIKEY messages that end early, or ask for another cipher or an MKI, are refused with the reason.
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        let message = message();
+        for length in 0..message.len() {
+            assert_eq!(read_mikey(&message[..length]), Err(MikeyError::Short), "{length}");
+        }
+        let policy = message.windows(POLICY.len()).position(|part| part == POLICY).unwrap();
+        let changed = |at: usize, value: u8| {
+            let mut message = message.clone();
+            message[at] = value;
+            read_mikey(&message)
+        };
+        assert!(
+            matches!(changed(policy + 5, 32), Err(MikeyError::Unsupported(why)) if why.starts_with("cipher"))
+        );
+        assert!(matches!(changed(0, 2), Err(MikeyError::Unsupported(_))));
+        let kind = message.len() - 34;
+        assert_eq!(message[kind], 2 << 4);
+        assert_eq!(changed(kind, 2 << 4 | 1), Err(MikeyError::Short), "an SPI is missing");
+        assert_eq!(changed(2, 20), Err(MikeyError::Unsupported("payload")));
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_panics(at in 0..120_usize, bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let mut message = message();
+            let at = at.min(message.len());
+            message.splice(at.., bytes);
+            _ = read_mikey(&message);
+        }
+    }
+}
