@@ -89,7 +89,7 @@ fn legible(width: u32) -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath assess report` makes one page that needs neither network nor script.
+/// Promise: `wirepath assess report` makes a single page that needs neither network nor script.
 fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
     let bed = TestBed::new()?;
     let said = bed.run(["report", "full.json"])?;
@@ -135,7 +135,7 @@ fn a_result_is_never_written_over() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath assess compare` shows improvements as table 2 of the papers, and noise as no
+/// Promise: `wirepath assess compare` shows improvements as in table 2 of the papers, and noise as no
 /// difference.
 fn two_results_are_compared() -> Result<()> {
     let bed = TestBed::new()?;

@@ -17,7 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: The cheapest measured path that works is taken, unless another is asked for.
+/// Promise: The server takes the cheapest measured path that works, unless an option names another.
 fn what_was_measured_decides() -> Result<()> {
     for cheapest in ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"] {
         let others = ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"].into_iter();
@@ -49,7 +49,7 @@ fn what_was_measured_decides() -> Result<()> {
 }
 
 /// Promise: The data path in use and the reason for it are shown.
-/// Promise: The cheapest measured path that works is taken, unless another is asked for.
+/// Promise: The server takes the cheapest measured path that works, unless an option names another.
 fn the_path_in_use_is_shown() -> Result<()> {
     let server = Server::of(clips::folder(&[("clip.ts", &clips::constant(2)?)])?.path()).start()?;
     let shown = &server.status()?["data_path"];

@@ -306,7 +306,7 @@ fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath inspect` shows what is in an asset or a wire image, as text or JSON.
+/// Promise: `wirepath inspect` shows the contents of an asset or a wire image, as text or JSON.
 fn inspect_answers_json() -> Result<()> {
     let (code, json, errors) = inspect(&clips::two_programmes(4)?)?;
     ensure!(code == Some(0) && errors.is_empty(), "{errors}");
@@ -327,7 +327,7 @@ fn inspect_answers_json() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath inspect` finds every damaged segment of an image and says where it begins.
+/// Promise: `wirepath inspect` finds every damaged segment of an image and shows its position.
 ///
 /// An image is told by its content, says what its asset says, and shows what is wrong with it.
 fn inspect_reads_images_and_finds_their_damage() -> Result<()> {

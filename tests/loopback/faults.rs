@@ -141,7 +141,7 @@ fn packing_killed_leaves_nothing_that_is_trusted() -> Result<()> {
     ensure_bytes(&received, &std::fs::read(&clip)?[..received.payload.len()])
 }
 
-/// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
+/// Promise: A damaged wire image is detected before any of its bytes is sent, and packed again.
 ///
 /// One byte in 64 KiB of what the stored image's packets take is turned over; header and table, at both ends
 /// of the file, say that it is good, so that it is begun to be played from.

@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: All data paths send the same bytes, with stored, own and generated headers.
+/// Promise: All data paths send the same bytes, with stored, separate and generated headers.
 fn wire_uring_sends_every_byte() -> Result<()> {
     require_ring()?;
     let bed = TestBed::new(&["--path", "wire_uring", "--hot-memory", "64MiB"])?;

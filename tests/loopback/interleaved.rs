@@ -121,7 +121,7 @@ fn vlc_plays_over_tcp() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Responses and reports come between frames, never inside one.
+/// Promise: Responses and reports are sent between frames, never inside a frame.
 ///
 /// Requests go out as fast as they are answered while the clip plays.
 fn every_byte_comes_over_tcp_among_responses() -> Result<()> {

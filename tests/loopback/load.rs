@@ -92,7 +92,8 @@ fn media_of_sessions_outside_the_sample_are_dropped() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sessions outside the sample that have addresses of their own share sockets, and reports find them.
+/// Promise: Unsampled sessions with their own source addresses share sockets, and sender reports still reach
+/// their session.
 fn sessions_with_addresses_of_their_own_share_sockets() -> Result<()> {
     let (_folder, server) = serving(20)?;
     let url = server.rtsp_url("clip.ts");
@@ -167,7 +168,7 @@ fn what_a_server_loses_repeats_and_reorders_is_counted() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A session is timely if a player with the buffer asked for never ran dry.
+/// Promise: A session is timely if a player with the requested buffer never ran dry.
 /// Promise: `wirepath load` exits with 3 if a criterion of `--require` is not met.
 fn silence_is_an_underrun_and_fails_the_criterion() -> Result<()> {
     let sequences: Vec<u16> = (0..300).collect();

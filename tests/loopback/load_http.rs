@@ -364,7 +364,7 @@ fn servers_that_break_http_fail_their_sessions() -> Result<()> {
     Ok(())
 }
 
-/// Promise: No playlist breaks `wirepath load`.
+/// Promise: No playlist makes `wirepath load` panic or exceed its limits.
 fn playlists_that_cannot_be_played_fail_their_sessions() -> Result<()> {
     let server = Scripted::start(|stream, path| {
         let media = |lines: &str| format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n{lines}");

@@ -91,7 +91,7 @@ fn the_log_is_whole_at_the_end() -> Result<()> {
     Ok(())
 }
 
-/// Promise: At most 20 refused requests a second are logged, and the number of the others.
+/// Promise: At most 20 refused requests a second are logged, and then the number of the others.
 ///
 /// One client sends what is refused, as fast as it can.
 fn refusals_make_a_small_log() -> Result<()> {
@@ -118,7 +118,7 @@ fn refusals_make_a_small_log() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An invalid `RUST_LOG` is reported once, and the level is the default.
+/// Promise: An invalid `RUST_LOG` is reported once, and the log level is the default.
 ///
 /// It would be taken for a module, and nothing of any other be in the log.
 fn a_level_that_is_misspelled_is_told() -> Result<()> {

@@ -251,7 +251,7 @@ fn what_does_not_open_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The last line reports records that were lost, late or without a tag.
+/// Promise: The last line reports records that were lost, late or untagged.
 ///
 /// An exit code alone tells nobody why.
 fn what_an_order_missed_is_said() -> Result<()> {

@@ -201,7 +201,8 @@ fn an_early_answer_comes_whatever_becomes_of_the_body() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A client that resets while it waits gives up its place; one that only ended its side does not.
+/// Promise: A client that resets while it waits loses its place in the queue; a client that half-closes keeps
+/// it.
 fn a_client_that_breaks_off_leaves_its_place() -> Result<()> {
     let (over, is_over) = channel::<()>();
     let is_over = Mutex::new(is_over);

@@ -38,7 +38,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Promise: A mirror continues without a receiver that is killed or a full disk, and reports what was lost.
-/// Promise: A lost output or missing shares make exit code 3; requested drops do not.
+/// Promise: A lost output or missing shares give exit code 3; requested drops do not.
 fn a_receiver_killed_costs_a_mirror_only_itself() -> Result<()> {
     require!(find("socat").is_some(), "socat is not installed");
     let mut rig = Rig::new()?;

@@ -467,7 +467,7 @@ fn a_port_that_takes_a_right_says_so() -> Result<()> {
 }
 
 /// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are skipped.
-/// Promise: An option that the chosen mode would ignore is refused by its name.
+/// Promise: An option that the chosen mode would ignore is refused by name.
 /// Promise: Wrong arguments are named, with what to do.
 fn wrong_arguments_are_named() -> Result<()> {
     let taken = TcpListener::bind("127.0.0.1:0")?;

@@ -154,7 +154,8 @@ fn a_scan_goes_over_to_the_normal_scale() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A Scale that is not supported is answered by the nearest that is: 1, or 2 to 32 either way.
+/// Promise: An unsupported Scale is answered with the nearest supported one: 1, or 2 to 32 in either
+/// direction.
 ///
 /// Of transport streams there is no other than 1.
 fn a_transport_stream_has_no_other_scale() -> Result<()> {

@@ -78,7 +78,8 @@ fn require_module() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath assess count` counts calls and copies of the papers' tables and explains differences.
+/// Promise: `wirepath assess count` counts the calls and copies in the papers' tables and explains
+/// differences.
 fn calls_and_copies_are_those_of_the_tables() -> Result<()> {
     require_module()?;
     require!(is_root(), "probes need root");

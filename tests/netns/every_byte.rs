@@ -57,7 +57,8 @@ fn a_device_without_segmentation_is_served() -> Result<()> {
     TestBed::new(&["ethtool -K veth tx-udp-segmentation off"])?.ensure_whole(&[])
 }
 
-/// Promise: A route that cannot segment costs its session one step down, and no other session.
+/// Promise: On a route without segmentation, a session steps down by one path, and other sessions keep
+/// theirs.
 ///
 /// A payload sent by reference would be read after all to make its checksum, so it is copied; by a device
 /// that the kernel makes segments for, from Linux 6.12 on.
@@ -86,7 +87,8 @@ fn a_seek_crosses_a_link_from_the_right_byte() -> Result<()> {
     TestBed::new(&[])?.seek(&[], ["wire_sendfile", "gso_writev"])
 }
 
-/// Promise: A route that cannot segment costs its session one step down, and no other session.
+/// Promise: On a route without segmentation, a session steps down by one path, and other sessions keep
+/// theirs.
 ///
 /// The device's MTU falls below the size of packets that are playing: no segments any more, but packets in
 /// fragments. Whoever comes then gets packets that fit, by the path that is best.

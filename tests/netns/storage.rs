@@ -135,7 +135,7 @@ fn full_disk(cache: &SmallDisk) -> Result<()> {
     Ok(())
 }
 
-/// Promise: No path leaves part of a packet in the socket, whatever fails.
+/// Promise: After any failure, no path leaves part of a packet in the socket.
 ///
 /// `sendfile` gives up where it cannot read on, and what it had handed over waits in the socket for the rest.
 fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()> {

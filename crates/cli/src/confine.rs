@@ -132,7 +132,8 @@ fn folder(file: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// Promise: A callback adds to the files that a confined server reads only those that its URL needs.
+    /// Promise: With a callback, a confined server may read in addition only the files that the callback's
+    /// URL needs.
     #[test]
     fn a_callback_is_reached_by_as_few_files_as_its_url_needs() {
         let reached = |url: &str| of_callback(&url.parse().unwrap());

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
-    /// Promise: A change of the file of users, made while `wirepath passwd` asks for a password, is kept.
+    /// Promise: A change to the users file while `wirepath passwd` asks for a password is kept.
     #[test]
     fn what_another_changes_meanwhile_is_kept() {
         let folder = tempfile::tempdir().unwrap();

@@ -293,7 +293,8 @@ mod tests {
     use crate::calibration::PathCost;
     use rustix::io::Errno;
 
-    /// Promise: A route that cannot segment costs its session one step down, and no other session.
+    /// Promise: On a route without segmentation, a session steps down by one path, and other sessions keep
+    /// theirs.
     #[test]
     fn a_route_that_failed_is_shown_and_nobody_else_pays_for_it() {
         let support = Support::probe(Some(DataPath::WireSendfile), Calibrations::default(), false);
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(support.choose(local, 1500).path, DataPath::WireSendfile);
     }
 
-    /// Promise: Packets with own headers leave by `krtpsendfile` where it was measured cheaper.
+    /// Promise: Packets with separate headers leave by `krtpsendfile` where it was measured to be cheaper.
     #[test]
     fn headers_of_its_own_leave_by_what_was_measured_for_them() {
         let local = "127.0.0.1".parse().unwrap();

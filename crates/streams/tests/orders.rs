@@ -276,8 +276,8 @@ impl<F: FnMut(&ReadyClasses<'_>) -> usize + Send> TurnPolicy for Turns<F> {
     }
 }
 
-/// Promise: A scheduling policy of another's type gives the turns of a thread; best effort replaces one that
-/// fails.
+/// Promise: A caller's own scheduling policy orders the tasks of a thread; if it fails, best effort replaces
+/// it.
 #[test]
 fn streams_have_turns_by_a_policy_of_another_type_and_without_it_when_it_fails() {
     let last =

@@ -206,8 +206,8 @@ fn a_detached_connection_goes_on_in_another_stream() {
     assert_eq!((before.bytes(), after.bytes()), (b"here\n".to_vec(), b"there\n".to_vec()));
 }
 
-/// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
-/// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+/// Promise: Scheduling policies are best effort, priority, and fair share with carry-over of unused volume.
+/// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid back.
 ///
 /// Of two that have as much to do and begin together, the one with the greater share is through first, though
 /// it began last.
@@ -247,7 +247,7 @@ fn classes_get_their_shares() {
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), 0);
 }
 
-/// Promise: Under the deadline policy the earliest deadline goes first.
+/// Promise: Under the deadline policy the task with the earliest deadline runs first.
 ///
 /// Those that should be done first go first, whatever began first.
 #[test]
@@ -394,7 +394,7 @@ fn a_stream_over_tcp_ends_when_its_peer_has_everything_or_fails_when_it_is_reset
     }
 }
 
-/// Promise: Bytes that no handler looks at are not copied, also to several connections.
+/// Promise: Bytes that no handler reads are not copied, also to several connections.
 #[test]
 fn a_mirror_over_sockets_gives_every_byte_to_each() {
     let engine = engine(Sharing::default());

@@ -397,7 +397,7 @@ mod tests {
         assert!(mapping.forget(0..2 << 20).is_err());
     }
 
-    /// Promise: With a warm cache no run is the first to touch a page.
+    /// Promise: With a warm cache, all pages are mapped before a run, so no run takes the page faults.
     #[test]
     fn a_populated_mapping_has_every_page() {
         let file = of_bytes(&[7; 1 << 20]);

@@ -184,7 +184,7 @@ fn remedy(error: &io::Error) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Promise: Without the kernel module, its paths say so and how to load it.
+    /// Promise: Without the kernel module, its data paths report that it is missing and how to load it.
     #[test]
     fn what_is_no_device_says_so() {
         let folder = tempfile::tempdir().unwrap();

@@ -262,7 +262,7 @@ fn a_ring_dropped_with_bytes_in_flight_loses_none() {
     ensure_all_comes(&mut client, sent, LENGTH);
 }
 
-/// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+/// Promise: A train that a full socket refuses is sent later; no train is lost or sent twice.
 ///
 /// With something queued, or a ring that is broken, there is nothing to wait for; else for as long as one
 /// likes.

@@ -140,7 +140,7 @@ fn what_a_peer_did_not_get_is_no_success() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A lost output or missing shares make exit code 3; requested drops do not.
+/// Promise: A lost output or missing shares give exit code 3; requested drops do not.
 fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = random_bytes(5_000_000);

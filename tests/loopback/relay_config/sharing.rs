@@ -49,7 +49,7 @@ fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `resource = "cpu"` shares processor time, and shows what each class got.
+/// Promise: `resource = "cpu"` shares processor time, and the status shows the share of each class.
 ///
 /// By the relay's own account: what touches every byte gets its share of processor time, and what nobody
 /// looks at moves more in less.

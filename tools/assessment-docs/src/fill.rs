@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
+    /// Promise: No text of a result becomes markup, a formula or a control sequence of the terminal.
     #[test]
     fn hostile_results_write_no_markup() {
         for (name, _) in TABLES {

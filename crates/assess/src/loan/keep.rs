@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(found(), from(None));
     }
 
-    /// Promise: Costs measured on the way to another host are kept for the device that leads there.
+    /// Promise: Costs measured to another host are stored for the device on the route to that host.
     #[test]
     fn connections_are_those_of_the_device_on_the_way_to_a_host() {
         let folder = tempfile::tempdir().unwrap();

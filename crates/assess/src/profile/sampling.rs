@@ -164,7 +164,7 @@ fn why_not(error: io::Error) -> ProfileError {
 mod tests {
     use super::*;
 
-    /// Promise: Where the kernel may not be sampled, the profile is left out with the remedy.
+    /// Promise: If the kernel may not be sampled, the assessment omits the profile and gives the remedy.
     #[test]
     fn who_may_not_is_told_what_would_help() {
         assert!(matches!(why_not(Errno::ACCESS.into()), ProfileError::NotPermitted { .. }));

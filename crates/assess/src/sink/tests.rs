@@ -44,7 +44,7 @@ fn a_stream_is_counted_to_its_end() {
     assert_eq!(account.settle(32 << 20).unwrap().bytes, 32 << 20);
 }
 
-/// Promise: Another host receives for an assessment, and serves strangers nothing.
+/// Promise: Another host receives data for an assessment, and serves nothing to other peers.
 #[test]
 fn strangers_get_nothing() {
     let Remote { address } = started();
@@ -57,7 +57,7 @@ fn strangers_get_nothing() {
     assert_eq!(account.settle(0).unwrap().bytes, 0);
 }
 
-/// Promise: Another host receives for an assessment, and serves strangers nothing.
+/// Promise: Another host receives data for an assessment, and serves nothing to other peers.
 #[test]
 fn datagrams_of_others_do_not_count() {
     let (socket, account) = started().udp(1000).unwrap();

@@ -136,7 +136,7 @@ fn all_packets(image: &Image) -> Vec<Vec<u8>> {
     segments.flat_map(|segment| packets(&segment)).collect()
 }
 
-/// Promise: An asset that has no wire image is played from its own bytes with the packets that an image has.
+/// Promise: An asset without a wire image plays from its own bytes, with the same packets as from an image.
 #[test]
 fn an_asset_is_played_from_its_index_which_is_found_again() {
     let fixture = fixture();

@@ -137,7 +137,7 @@ fn a_time_is_located_at_the_random_access_point_before_it() {
     assert_eq!(image.locate(u64::MAX), SeekResult::BeyondEnd);
 }
 
-/// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
+/// Promise: A damaged wire image is detected before any of its bytes is sent, and packed again.
 ///
 /// Damage in the middle of the packets is noticed before any of that segment is played, and mended from the
 /// asset.
@@ -371,7 +371,7 @@ fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
     assert!(begun.elapsed() >= rest, "it was let go of after {:?}", begun.elapsed());
 }
 
-/// Promise: Files are closed on no engine thread and on no thread that serves connections.
+/// Promise: No engine thread and no connection thread closes files.
 ///
 /// The last owner of an image may be the control thread or an engine thread.
 #[test]

@@ -306,8 +306,8 @@ mod tests {
         dimensions.cases().iter().map(ToString::to_string).collect()
     }
 
-    /// Promise: `assess clients` varies one dimension at a time, those that are named and no others with
-    /// `--quick`.
+    /// Promise: `assess clients` varies one dimension at a time; with `--quick` only the dimensions that are
+    /// named.
     #[test]
     fn what_is_named_is_varied() {
         assert_eq!(cases(&["--quick"]), ["4 Mb/s UDP"]);
@@ -319,7 +319,7 @@ mod tests {
         assert!(cases(&[]).len() > 10);
     }
 
-    /// Promise: `assess clients --path all` measures every data path that the machine may have, and `auto`.
+    /// Promise: `assess clients --path all` measures `auto` and every data path that the machine may have.
     #[test]
     fn all_stands_for_each_data_path() {
         let paths = parsed(&["--quick", "--path", "sendmmsg,all"]).unwrap().dimensions().paths;

@@ -136,7 +136,8 @@ impl Task for Woken {
     fn end(self: Box<Self>, _pool: &BlockingPool) {}
 }
 
-/// Promise: A playback that waits for a segment is woken when the answer has changed, and asks only then.
+/// Promise: A playback that waits for a segment is woken when the segment's state changes, and polls only
+/// then.
 #[test]
 fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
     let engine = Engine::start(EngineOptions::default()).unwrap();

@@ -53,7 +53,7 @@ async fn channels_are_answered_and_never_shared() {
     assert_eq!(transports, [json!("tcp"), json!("tcp"), json!("tcp")]);
 }
 
-/// Promise: No packet comes before the response to PLAY.
+/// Promise: No packet is sent before the response to PLAY.
 #[tokio::test]
 async fn the_first_packet_follows_the_response() {
     let open = Open::with(|options| options.report_interval = Duration::from_secs(60)).await;

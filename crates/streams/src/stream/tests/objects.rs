@@ -7,7 +7,7 @@ use rustix::net::{RecvFlags, recv, sockopt};
 use std::thread;
 
 /// Promise: Files, connections, pipes, UDP sockets and memory have one interface, on any thread.
-/// Promise: Bytes that no handler looks at are not copied, also to several connections.
+/// Promise: Bytes that no handler reads are not copied, also to several connections.
 #[test]
 fn files_sockets_and_pipes_are_all_the_same() {
     let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 7 / 3) as u8).collect();

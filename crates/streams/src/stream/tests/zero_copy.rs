@@ -187,7 +187,8 @@ fn beside_a_stalled_one(inputs: Vec<Object>) -> (Stream, UnixStream, JoinHandle<
     (builder.build(), stalled, readers.remove(0))
 }
 
-/// Promise: A full output blocks no other output by capacity, no detach and no later input.
+/// Promise: With the pattern `capacity`, a full output blocks neither other outputs, nor a detach, nor a
+/// later input.
 #[test]
 fn by_capacity_an_output_that_takes_nothing_holds_up_no_file() {
     let bytes = some_bytes(20_000_000);
@@ -197,7 +198,8 @@ fn by_capacity_an_output_that_takes_nothing_holds_up_no_file() {
     turn_until(&mut stream, |stream| stream.status().outputs[1].bytes > 15_000_000);
 }
 
-/// Promise: A full output blocks no other output by capacity, no detach and no later input.
+/// Promise: With the pattern `capacity`, a full output blocks neither other outputs, nor a detach, nor a
+/// later input.
 #[test]
 fn inputs_end_and_leave_while_an_output_takes_nothing() {
     let (near, mut far) = UnixStream::pair().unwrap();
@@ -212,7 +214,8 @@ fn inputs_end_and_leave_while_an_output_takes_nothing() {
     turn_until(&mut stream, |_| told.try_recv().is_ok());
 }
 
-/// Promise: A full output blocks no other output by capacity, no detach and no later input.
+/// Promise: With the pattern `capacity`, a full output blocks neither other outputs, nor a detach, nor a
+/// later input.
 #[test]
 fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
     let (near, mut far) = UnixStream::pair().unwrap();
