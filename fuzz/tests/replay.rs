@@ -6,100 +6,102 @@ use std::path::{Path, PathBuf};
 
 use wirepath_fuzz::{TARGETS, Target, seeds};
 
-/// Promise: No bytes break the readers of credentials, challenges and users, and none are admitted.
+/// Promise: No bytes make the readers of credentials, challenges and users panic, and no forged login is
+/// admitted.
 #[test]
 fn authorization_keeps_its_promises() {
     replay("authorization");
 }
 
-/// Promise: No query breaks the reader of signed URLs, and none is admitted without a key.
+/// Promise: No query makes the reader of signed URLs panic, and no query is admitted without a key.
 #[test]
 fn signed_url_keeps_its_promises() {
     replay("signed_url");
 }
 
-/// Promise: No object file of a handler makes user space panic, run for ever, or see more than its record.
+/// Promise: No object file of a handler makes user space panic, run for ever, or read beyond its record.
 #[test]
 fn bpf_keeps_its_promises() {
     replay("bpf");
 }
 
-/// Promise: No bytes break the HTTP reader or its answers, however they are cut.
+/// Promise: No bytes make the HTTP reader or its responses panic or differ, however the bytes are split.
 #[test]
 fn http_keeps_its_promises() {
     replay("http");
 }
 
-/// Promise: No bytes of an HTTP server break the load client's readers of heads, bodies and playlists.
+/// Promise: No bytes of an HTTP server make the load client's readers of heads, bodies and playlists panic.
 #[test]
 fn http_client_keeps_its_promises() {
     replay("http_client");
 }
 
-/// Promise: No file breaks the reader of wire images.
+/// Promise: No file makes the reader of wire images panic.
 #[test]
 fn image_keeps_its_promises() {
     replay("image");
 }
 
-/// Promise: No file breaks the reader of Matroska files, the payload formats of its samples, or their
-/// description.
+/// Promise: No file makes the Matroska reader, the payload formats of its samples or their description panic.
 #[test]
 fn matroska_keeps_its_promises() {
     replay("matroska");
 }
 
-/// Promise: No file breaks the reader of MP4 files, the payload formats of its samples, or their description.
+/// Promise: No file makes the MP4 reader, the payload formats of its samples or their description panic.
 #[test]
 fn mp4_keeps_its_promises() {
     replay("mp4");
 }
 
-/// Promise: No file breaks the readers of pictures, and no part of a picture refers to bytes outside its
+/// Promise: No file makes the picture readers panic, and no part of a picture refers to bytes outside its
 /// file.
 #[test]
 fn picture_keeps_its_promises() {
     replay("picture");
 }
 
-/// Promise: No file of Arrow records, no query and no format description in XML or JSON breaks their readers.
+/// Promise: No Arrow file, query or format description in XML or JSON makes its reader panic.
 #[test]
 fn records_keeps_its_promises() {
     replay("records");
 }
 
-/// Promise: No bytes break the RTCP reader.
+/// Promise: No bytes make the RTCP reader panic.
 #[test]
 fn rtcp_keeps_its_promises() {
     replay("rtcp");
 }
 
-/// Promise: No bytes break the RTSP reader, however they are cut.
+/// Promise: No bytes make the RTSP reader panic or differ, however the bytes are split.
 #[test]
 fn rtsp_keeps_its_promises() {
     replay("rtsp");
 }
 
-/// Promise: No bytes of an RTSP server break the load client's reader, however they are cut.
+/// Promise: No bytes of an RTSP server make the load client's reader panic or differ, however the bytes are
+/// split.
 #[test]
 fn rtsp_client_keeps_its_promises() {
     replay("rtsp_client");
 }
 
-/// Promise: No file breaks the packing of transport streams.
+/// Promise: No transport stream makes packing panic or write an image that its reader refuses.
 #[test]
 fn ts_keeps_its_promises() {
     replay("ts");
 }
 
-/// Promise: No text breaks the decoder of requests through an HTTP tunnel, however it is cut.
+/// Promise: No text makes the decoder of requests through an HTTP tunnel panic or differ, however the text is
+/// split.
 #[test]
 fn tunnel_keeps_its_promises() {
     replay("tunnel");
 }
 
-/// Promise: No file breaks the packing of transport streams.
-/// Promise: No file breaks the reader of wire images.
+/// Promise: No transport stream makes packing panic or write an image that its reader refuses.
+/// Promise: No file makes the reader of wire images panic.
 #[test]
 fn seeds_that_are_made_keep_their_promises() {
     let seeds = seeds::all().expect("streams that can be packed");
@@ -136,7 +138,7 @@ fn every_target_is_replayed() {
     );
 }
 
-/// Promise: Every fuzz target has a corpus and every corpus a target, replayed in `make test`.
+/// Promise: Every fuzz target has a corpus, every corpus has a target, and `make test` replays them.
 #[test]
 fn every_corpus_has_a_target_and_every_target_a_corpus() {
     let targets: BTreeSet<OsString> = TARGETS.iter().map(|(name, _)| OsString::from(name)).collect();

@@ -281,7 +281,7 @@ fn packing_goes_on_past_what_cannot_be_packed() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A signal during packing leaves nothing unfinished.
+/// Promise: A signal during packing leaves no incomplete file.
 ///
 /// A signal in the middle of packing leaves neither an image nor a part of one.
 fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {

@@ -61,7 +61,7 @@ fn draining_ends_after_ten_seconds() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Storage that does not answer blocks neither other requests nor the end of the server.
+/// Promise: Storage that does not answer blocks neither other requests nor the shutdown of the server.
 ///
 /// An `open` of a file under a lease waits until its holder releases it, or 45 s
 /// (`/proc/sys/fs/lease-break-time`): the thread that opens an image does, as it would for storage that

@@ -119,7 +119,7 @@ fn asset_lost(lose: impl Fn(&Path) -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Promise: A kill during packing leaves nothing that a later start trusts.
+/// Promise: If packing is killed, a later start does not use the incomplete files.
 fn packing_killed_leaves_nothing_that_is_trusted() -> Result<()> {
     let clip = clips::constant(60)?;
     let folder = process::open_folder()?;
@@ -258,7 +258,7 @@ fn oversized_requests_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: 1,000 half-open RTSP connections disturb nobody and are closed in time.
+/// Promise: 1,000 half-open RTSP connections do not disturb other clients and are closed in time.
 fn half_open_connections_disturb_nobody() -> Result<()> {
     const CONNECTIONS: usize = 1000;
     let bed = TestBed::new(8)?;

@@ -114,7 +114,7 @@ fn conditions_are_honoured() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
+/// Promise: Files outside the served folders are unreachable, whatever the path or symlink.
 fn other_methods_and_names_are_refused() -> Result<()> {
     let bed = TestBed::new()?;
     let answer = http::request(bed.server.http, "DELETE", "/clip.ts", &[])?;

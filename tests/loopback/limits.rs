@@ -66,7 +66,7 @@ fn unread_downloads_of_one_address_leave_room_for_others() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Without free descriptors SETUP gets 453 and a new connection 503; sessions go on.
+/// Promise: Without free descriptors SETUP gets 453 and a new connection 503; sessions continue.
 fn without_descriptors_clients_are_refused_and_sessions_go_on() -> Result<()> {
     let bed = TestBed::new()?;
     let mut playing = Playback::set_up(bed.server.rtsp, "clip.ts")?;

@@ -273,7 +273,7 @@ fn what_an_order_missed_is_said() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A programme is taken out of a multiplex; a missing one is an error that names the others.
+/// Promise: A programme is extracted from a multiplex; if it is missing, the error lists the others.
 fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let clip = clips::two_programmes(2)?;
@@ -290,7 +290,7 @@ fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A programme is taken out of a multiplex; a missing one is an error that names the others.
+/// Promise: A programme is extracted from a multiplex; if it is missing, the error lists the others.
 ///
 /// An output without a byte would pass for what was asked for.
 fn a_programme_that_is_not_there_is_a_failure_that_names_those_that_are() -> Result<()> {
@@ -390,8 +390,9 @@ fn hostile_datagrams_end_nothing_and_are_counted() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
-/// Promise: System errors come with what to do.
+/// Promise: Errors name wrong addresses and words and list the valid ones; an existing file is not
+/// overwritten.
+/// Promise: Errors of system calls say what to do.
 fn wrong_addresses_and_words_are_named() -> Result<()> {
     let long = format!("unix:{}", "n".repeat(120));
     for (arguments, code, said) in [

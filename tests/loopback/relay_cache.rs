@@ -226,7 +226,7 @@ fn a_fetch_that_breaks_leaves_nothing_and_cuts_its_clients() -> Result<()> {
     Ok(())
 }
 
-/// Promise: After a crash no partial body is served, and complete ones still are.
+/// Promise: After a crash no partial body is served, and complete bodies are still served.
 fn a_cache_that_is_killed_never_gives_out_a_part() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;
@@ -249,7 +249,8 @@ fn a_cache_that_is_killed_never_gives_out_a_part() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The cache keeps its size, least recently used evicted first; larger answers pass through.
+/// Promise: The cache keeps to its size and evicts the least recently used first; larger responses pass
+/// through.
 fn a_full_cache_lets_the_least_recently_used_go() -> Result<()> {
     let body = bytes(100_000);
     let sent = body.clone();
@@ -274,7 +275,8 @@ fn a_full_cache_lets_the_least_recently_used_go() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The cache keeps its size, least recently used evicted first; larger answers pass through.
+/// Promise: The cache keeps to its size and evicts the least recently used first; larger responses pass
+/// through.
 fn what_does_not_fit_the_cache_passes_through() -> Result<()> {
     let body = bytes(3_000_000);
     let sent = body.clone();

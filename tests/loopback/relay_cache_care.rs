@@ -113,7 +113,7 @@ fn what_is_being_fetched_when_it_changes_is_not_kept() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An `Age` of any length is served, as at most 2^31 s.
+/// Promise: An `Age` of any number of digits is accepted, and passed on as at most 2^31 s.
 fn an_age_of_any_length_is_served() -> Result<()> {
     let origin = Origin::start(|_, connection| {
         let lines = format!("Cache-Control: max-age=600\r\nETag: \"1\"\r\nAge: {}\r\n", u64::MAX);
@@ -162,7 +162,7 @@ fn every_request_is_counted_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Response heads count on disk and in memory; those that are too long are not kept.
+/// Promise: Response heads count against disk and memory limits; heads that are too long are not stored.
 ///
 /// The guide says what an entry is taken for in memory; what a process holds that has ten thousand of them
 /// must be within that.

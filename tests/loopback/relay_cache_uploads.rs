@@ -57,7 +57,7 @@ fn written(writing: JoinHandle<std::io::Result<()>>) -> Result<Result<(), ErrorK
     Ok(written.map_err(|error| error.kind()))
 }
 
-/// Promise: An answer that the origin cuts is cut for the client.
+/// Promise: If the origin truncates a response, the client sees it truncated.
 ///
 /// The kernel tells once that a connection was reset, and whoever sends may hear of it when nobody reads.
 fn an_answer_that_is_cut_ends_so_though_the_upload_was_told_of_it() -> Result<()> {

@@ -261,7 +261,7 @@ fn every_byte_arrives_through_buffers_with_hardly_any_room() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Lost receivers of datagrams are counted and cost no other datagram.
+/// Promise: Unreachable receivers of datagrams are counted and affect no other datagram.
 fn receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else() -> Result<()> {
     let mut rig = Rig::new()?;
     // Nobody else may get the port of the one that leaves.

@@ -175,7 +175,8 @@ fn a_backend_that_refuses_is_left_out() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A backend that dies is noticed, logged once and avoided, and so is its return.
+/// Promise: The failure of a backend is detected, logged once and avoided, and its recovery is detected and
+/// logged once.
 fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
     let dying = free_port()?;
     let backends = [dying, echo(1)?];
@@ -227,7 +228,8 @@ fn a_check_whose_header_is_not_taken_has_failed() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come last.
+/// Promise: Connections are balanced in turn, by fewest connections or at random; failed backends are tried
+/// last.
 fn the_fewest_connections_get_the_next() -> Result<()> {
     let backends = [echo(0)?, echo(1)?, echo(2)?];
     let proxy = Proxy::before(&backends, &["--balance", "leastconn"])?;
@@ -244,7 +246,7 @@ fn the_fewest_connections_get_the_next() -> Result<()> {
     })
 }
 
-/// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
+/// Promise: Connections above the limit wait; a limit above the available descriptors is refused.
 fn those_who_are_too_many_wait() -> Result<()> {
     const CLIENTS: usize = 50;
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -291,7 +293,7 @@ fn those_who_are_too_many_wait() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
+/// Promise: Connections above the limit wait; a limit above the available descriptors is refused.
 ///
 /// Listeners share the limit of connections; an idle one reserves none.
 fn an_idle_listener_keeps_no_client_out() -> Result<()> {
@@ -440,7 +442,7 @@ fn no_series_of_metrics_is_there_twice() -> Result<()> {
     Ok(())
 }
 
-/// Promise: System errors come with what to do.
+/// Promise: Errors of system calls say what to do.
 ///
 /// An error names the missing capability.
 fn a_port_that_takes_a_right_says_so() -> Result<()> {
@@ -466,9 +468,10 @@ fn a_port_that_takes_a_right_says_so() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are skipped.
+/// Promise: A proxy or cache that would connect to itself is refused; own addresses of a backend's name are
+/// skipped.
 /// Promise: An option that the chosen mode would ignore is refused by name.
-/// Promise: Wrong arguments are named, with what to do.
+/// Promise: An error about a wrong argument names the argument and the remedy.
 fn wrong_arguments_are_named() -> Result<()> {
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let taken_address = taken.local_addr()?.to_string();

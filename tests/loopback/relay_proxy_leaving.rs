@@ -57,7 +57,7 @@ fn a_client_reset_before_its_turn_is_no_connection_of_our_own() -> Result<()> {
     }
 }
 
-/// Promise: A client that resets while a backend is waited for is dropped at once.
+/// Promise: If a client resets while the proxy waits for a backend, the proxy drops it at once.
 ///
 /// And who only sends nothing more waits for the answer.
 fn who_resets_while_a_backend_is_waited_for_is_let_go() -> Result<()> {

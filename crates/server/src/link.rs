@@ -38,7 +38,7 @@ fn speed_of<'a>(folder: &Path, names: &[&'a str]) -> (Vec<&'a str>, Option<u64>)
 mod tests {
     use super::*;
 
-    /// Promise: The speed of the network cards that are up limits sessions, unless that of any is not known.
+    /// Promise: The speed of the active network cards limits sessions, unless the speed of one is unknown.
     #[test]
     fn cards_have_a_speed() {
         let folder = tempfile::tempdir().unwrap();

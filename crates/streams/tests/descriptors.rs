@@ -30,7 +30,7 @@ fn with_client() -> (TcpStream, Stream, Collected, Receiver<StreamEvent>) {
     (client, stream, collected, told)
 }
 
-/// Promise: A connection waits in the queue while there are no descriptors.
+/// Promise: Without free descriptors, a connection waits in the queue.
 #[test]
 fn who_has_come_waits_until_there_are_descriptors_again() {
     let engine = Engine::start(EngineOptions::default()).unwrap();

@@ -54,7 +54,7 @@ fn threads_of(engine: &Engine, class: usize, thread: Option<usize>, count: usize
     names
 }
 
-/// Promise: Streams are spread over threads by what they may take; shares hold on each thread.
+/// Promise: Streams are spread over threads by their shares; shares hold on each thread.
 #[test]
 fn streams_are_spread_unless_a_rate_of_their_class_holds_them_together_or_somebody_says_where() {
     let engine = engine();

@@ -279,7 +279,8 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
+/// Promise: An input that fails within a share, or brings shares of another stream, does not affect the
+/// others.
 ///
 /// Whichever of three it is, its end looks like one in order: the kernel of a sender that was killed sends what
 /// it has, and a FIN.
@@ -313,7 +314,7 @@ fn a_sender_that_dies_within_a_share_takes_nothing_from_the_others() -> Result<(
     Ok(())
 }
 
-/// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+/// Promise: An empty output file that a relay created is removed if the relay is stopped or fails.
 ///
 /// It failed, and whoever starts it again finds what it found.
 fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {

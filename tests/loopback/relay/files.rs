@@ -23,7 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
+/// Promise: Errors name wrong addresses and words and list the valid ones; an existing file is not
+/// overwritten.
 fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path: PathBuf = folder.path().join("target");
@@ -52,7 +53,7 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+/// Promise: An empty output file that a relay created is removed if the relay is stopped or fails.
 ///
 /// The next start would be refused for it.
 fn a_file_that_nothing_was_written_to_is_not_left() -> Result<()> {

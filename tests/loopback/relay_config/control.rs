@@ -143,8 +143,8 @@ fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
     lines.send("bb2\nab2\n", "ab1\nab2\n", "ab1\nab2\n")
 }
 
-/// Promise: An output whose peer loses trust gets the filtered records from the next one on, and others do not
-/// notice.
+/// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
+/// affected.
 fn an_output_that_loses_trust_gets_filtered_records_from_the_next_one_on() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let [first, second] = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];

@@ -19,7 +19,7 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A wrong configuration file is refused with the line, before anything is opened.
+/// Promise: An invalid configuration file is refused with the line, before anything is opened.
 fn wrong_files_are_named_with_their_line() -> Result<()> {
     for (configuration, said) in [
         ("[[class]]\nname = \"a\"\n".to_owned(), "relay.toml has no [[stream]]"),

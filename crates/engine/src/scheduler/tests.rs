@@ -329,7 +329,7 @@ proptest! {
         prop_assert!(before_zero <= round * 4 / 5 * (100 + u64::from(carry_percent)) / 100);
     }
 
-    /// Promise: A task never exceeds its rate.
+    /// Promise: Tasks and classes never exceed their rates, whatever arrives.
     ///
     /// Whatever comes in: a task that is told to act was ready, rates hold over the whole time, and when
     /// nothing may act the time to look again is in the future.

@@ -110,7 +110,7 @@ mod tests {
         NamePattern::parse(text, TimeZone::Utc).unwrap()
     }
 
-    /// Promise: Names of recordings have their times by a pattern of strftime.
+    /// Promise: Times of recordings are parsed from their names by a strftime pattern.
     #[test]
     fn names_have_times() {
         const TEN: i64 = 1_795_428_000_000_000; // 2026-11-23T10:00:00Z

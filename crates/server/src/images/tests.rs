@@ -264,7 +264,7 @@ fn those_who_ask_at_once_share_an_image() {
     assert_eq!(fixture.store.counts().packed, 1);
 }
 
-/// Promise: Storage that does not answer blocks neither other requests nor the end of the server.
+/// Promise: Storage that does not answer blocks neither other requests nor the shutdown of the server.
 ///
 /// A FIFO in the place of an image: opening it waits, as a disk may, until somebody opens its other end.
 #[test]
@@ -329,7 +329,7 @@ fn an_image_says_what_is_in_it() {
     assert_eq!(fs::metadata(path).unwrap().len(), contents.stored_bytes);
 }
 
-/// Promise: A signal during packing leaves nothing unfinished.
+/// Promise: A signal during packing leaves no incomplete file.
 #[test]
 fn packing_that_is_stopped_leaves_nothing() {
     let fixture = fixture();
@@ -403,7 +403,7 @@ fn the_file_of_an_image_is_closed_elsewhere() {
     assert!(!is_open(&path));
 }
 
-/// Promise: A long asset that is being packed delays no other: assets are packed in turns.
+/// Promise: Assets are packed in turns, so a long asset does not delay others.
 #[test]
 fn a_long_asset_does_not_keep_others_waiting() {
     let fixture = fixture();

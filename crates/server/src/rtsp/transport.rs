@@ -208,7 +208,7 @@ mod tests {
         ChannelPair { rtp, rtcp }
     }
 
-    /// Promise: Channels are those that the client asks for, unless another session has them.
+    /// Promise: A session gets the channels that its client requests, unless another session uses them.
     #[test]
     fn channels_are_the_wish_or_the_first_that_are_free() {
         let used = [pair(0, 1), pair(5, 2)];

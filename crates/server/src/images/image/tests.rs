@@ -82,7 +82,7 @@ fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
     wait_for(&image, |load| matches!(load, Load::Pending));
 }
 
-/// Promise: A playback ends, and does not wait, when reading its segment panics.
+/// Promise: If reading its segment panics, a playback ends instead of waiting.
 #[test]
 fn a_segment_that_is_read_with_a_panic_is_not_waited_for() {
     let (image, damaged) = image();
@@ -197,7 +197,7 @@ fn packing_is_due_for_those_who_play() {
     assert_eq!(due(begun + far), Due::Playback(asked), "one waits");
 }
 
-/// Promise: Packing is due for the next session when the one that needed it first has left.
+/// Promise: When the session that needs packing first leaves, packing is due when the next session needs it.
 #[test]
 fn packing_is_due_for_later_playbacks_when_the_first_has_left() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -224,7 +224,7 @@ fn packing_is_due_for_later_playbacks_when_the_first_has_left() {
     assert!(matches!(image.packing_due(begun, noted + seconds(8)), Due::Nobody(_)), "nor has the other");
 }
 
-/// Promise: Packing is urgent while a session waits to seek.
+/// Promise: Packing is urgent while a session waits for a seek.
 #[test]
 fn packing_is_due_for_those_who_seek() {
     let (image, _damaged) = image();

@@ -272,7 +272,7 @@ fn thread_time() -> Duration {
 mod tests {
     use super::*;
 
-    /// Promise: Images are written at `--image-rate` at most, also after they waited for playbacks.
+    /// Promise: Images are written at `--image-rate` at most, also after a wait for playbacks.
     #[test]
     fn time_without_a_write_is_no_credit() {
         let begun = Instant::now();

@@ -35,7 +35,7 @@ fn frame(channel: u8, bytes: &[u8]) -> Vec<u8> {
     [&[b'$', channel, 0, bytes.len() as u8], bytes].concat()
 }
 
-/// Promise: Channels are those that the client asks for, unless another session has them.
+/// Promise: A session gets the channels that its client requests, unless another session uses them.
 #[tokio::test]
 async fn channels_are_answered_and_never_shared() {
     let open = Open::new().await;

@@ -109,7 +109,7 @@ fn a_programme_that_is_not_there_is_reported() {
     assert_eq!(report(TransportStreamFilter::pids([5])).len(), 2, "PIDs are of no programme");
 }
 
-/// Promise: A programme is taken out of a multiplex; a missing one is an error that names the others.
+/// Promise: A programme is extracted from a multiplex; if it is missing, the error lists the others.
 #[test]
 fn a_stream_that_never_had_the_programme_ends_with_an_error_that_names_those_it_has() {
     let end = |mut filter: TransportStreamFilter, input: &[u8]| {

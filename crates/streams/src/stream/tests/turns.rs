@@ -3,7 +3,7 @@
 use super::*;
 use crate::InputOrder;
 
-/// Promise: A turn of a stream moves its allowance and at most one call more.
+/// Promise: A turn of a stream moves at most its allowance and one more call.
 ///
 /// Others wait while a stream has its turn: it may move what it is allowed, and one call more.
 #[test]

@@ -50,7 +50,7 @@ fn run_unseen(builder: StreamBuilder, outputs: Vec<Object>) -> StreamStatus {
     status
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn large_records_are_spread_unseen_as_they_are_when_seen() {
     let bytes = some_bytes(1_000_003);
@@ -78,7 +78,7 @@ fn large_records_are_spread_unseen_as_they_are_when_seen() {
     }
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn by_capacity_large_records_go_whole_and_once() {
     let (bytes, record_bytes) = (some_bytes(2_000_000), 40_000);
@@ -95,7 +95,7 @@ fn by_capacity_large_records_go_whole_and_once() {
     assert!(came == sent);
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn large_records_are_merged_unseen_as_they_are_when_seen() {
     for record_bytes in SIZES {
@@ -114,7 +114,7 @@ fn large_records_are_merged_unseen_as_they_are_when_seen() {
     }
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn records_that_arrive_are_whole_also_when_they_come_in_parts() {
     let record_bytes = 40_000;
@@ -130,7 +130,7 @@ fn records_that_arrive_are_whole_also_when_they_come_in_parts() {
     assert_eq!([1, 2, 3].map(count), [10 * record_bytes; 3]);
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn who_comes_within_a_large_record_gets_the_next_one_whole() {
     let (bytes, record_bytes) = (some_bytes(400_000), 100_000);
@@ -235,7 +235,7 @@ fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
     assert_eq!(drained.join().unwrap() + reader.join().unwrap().len(), 8_000_000);
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 ///
 /// The rest of a record that only one had the beginning of, who fails: it goes to nobody, and is counted.
 #[test]
@@ -270,7 +270,7 @@ fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
     }
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 ///
 /// Nor who comes when the only one that had its beginning has failed already, while more of it waited for
 /// room.

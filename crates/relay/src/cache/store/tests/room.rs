@@ -43,7 +43,7 @@ fn is_renewed(bed: &TestBed, url: &str) -> bool {
     bed.store.find(&key(url), url).unwrap().entry.fields.contains_key("x")
 }
 
-/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
+/// Promise: On a full disk, entries are evicted for new records; a renewed head is kept in memory.
 #[test]
 fn a_record_has_others_go_on_a_full_disk() {
     let Some((disk, bed)) = small_bed() else { return };
@@ -66,7 +66,7 @@ fn a_record_has_others_go_on_a_full_disk() {
     assert_eq!(urls.map(|url| bed.body(url).is_some()), [false, false, true]);
 }
 
-/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
+/// Promise: On a full disk, entries are evicted for new records; a renewed head is kept in memory.
 #[test]
 fn a_head_that_cannot_be_written_down_is_used_until_the_end() {
     let Some((disk, bed)) = small_bed() else { return };
