@@ -25,7 +25,8 @@ fn bpf_keeps_its_promises() {
     replay("bpf");
 }
 
-/// Promise: No bytes make the HTTP reader or its responses panic or differ, however the bytes are split.
+/// Promise: No bytes make the HTTP reader or its responses panic, and splitting them does not change the
+/// result.
 #[test]
 fn http_keeps_its_promises() {
     replay("http");
@@ -37,19 +38,19 @@ fn http_client_keeps_its_promises() {
     replay("http_client");
 }
 
-/// Promise: No file makes the reader of wire images panic.
+/// Promise: No file makes the reader of wire images panic or return values outside the file.
 #[test]
 fn image_keeps_its_promises() {
     replay("image");
 }
 
-/// Promise: No file makes the Matroska reader, the payload formats of its samples or their description panic.
+/// Promise: No Matroska file makes reading, packing or description panic, or gives samples outside the file.
 #[test]
 fn matroska_keeps_its_promises() {
     replay("matroska");
 }
 
-/// Promise: No file makes the MP4 reader, the payload formats of its samples or their description panic.
+/// Promise: No MP4 file makes reading, packing or description panic, or gives samples outside the file.
 #[test]
 fn mp4_keeps_its_promises() {
     replay("mp4");
@@ -68,20 +69,20 @@ fn records_keeps_its_promises() {
     replay("records");
 }
 
-/// Promise: No bytes make the RTCP reader panic.
+/// Promise: No datagram makes the RTCP reader panic or find more reports than fit into it.
 #[test]
 fn rtcp_keeps_its_promises() {
     replay("rtcp");
 }
 
-/// Promise: No bytes make the RTSP reader panic or differ, however the bytes are split.
+/// Promise: No bytes make the RTSP reader panic, and splitting them does not change the result.
 #[test]
 fn rtsp_keeps_its_promises() {
     replay("rtsp");
 }
 
-/// Promise: No bytes of an RTSP server make the load client's reader panic or differ, however the bytes are
-/// split.
+/// Promise: No bytes of an RTSP server make the load client panic, and splitting them does not change the
+/// result.
 #[test]
 fn rtsp_client_keeps_its_promises() {
     replay("rtsp_client");
@@ -93,15 +94,14 @@ fn ts_keeps_its_promises() {
     replay("ts");
 }
 
-/// Promise: No text makes the decoder of requests through an HTTP tunnel panic or differ, however the text is
-/// split.
+/// Promise: No text makes the HTTP tunnel's decoder panic, and splitting the text does not change the result.
 #[test]
 fn tunnel_keeps_its_promises() {
     replay("tunnel");
 }
 
 /// Promise: No transport stream makes packing panic or write an image that its reader refuses.
-/// Promise: No file makes the reader of wire images panic.
+/// Promise: No file makes the reader of wire images panic or return values outside the file.
 #[test]
 fn seeds_that_are_made_keep_their_promises() {
     let seeds = seeds::all().expect("streams that can be packed");

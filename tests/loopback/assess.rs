@@ -215,7 +215,7 @@ fn a_sink_that_is_not_there_is_said_before_anything_is_measured() -> Result<()> 
     Ok(())
 }
 
-/// Promise: An experiment that measured nothing fails; one that was left out does not.
+/// Promise: An experiment that measured nothing fails; an experiment that was left out does not.
 ///
 /// Files in memory cannot be cold.
 fn what_measures_nothing_is_an_error() -> Result<()> {
@@ -365,7 +365,7 @@ fn what_another_host_says_is_kept_for_the_device() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--loan on` and `--loan off` force the path `loan`, and a result counts what was lent and copied.
+/// Promise: `--loan on` and `--loan off` force the path `loan`, and a result counts lent and copied sends.
 fn loans_are_forced_and_counted() -> Result<()> {
     let folder = process::open_folder()?;
     for (setting, lends) in [("on", true), ("off", false)] {
@@ -450,7 +450,7 @@ fn a_sink_that_stops_is_an_error_and_keeps_what_was_measured() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An assessment leaves no namespace, device or process behind, also when it is killed.
+/// Promise: After an assessment, also a killed one, no namespace, device or process remains.
 fn an_assessment_killed_leaves_no_receiver() -> Result<()> {
     let folder = process::open_folder()?;
     let mut process = Process::start(&assess(folder.path(), "loopback", &LONG)?, true)?;

@@ -23,7 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: Streams are measured beside plain loops and other programs, each verified at every sink first.
+/// Promise: Streams are measured beside plain loops and other programs; the data of each is first verified at
+/// every sink.
 fn a_user_without_privileges_measures_relaying() -> Result<()> {
     let folder = process::open_folder()?;
     let program = server::binary()?;
@@ -62,7 +63,7 @@ fn a_user_without_privileges_measures_relaying() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Handlers, answers to requests and orders of inputs are verified at every sink before they are measured.
+/// Promise: Handlers, HTTP responses and input orders are verified at every sink before they are measured.
 fn handlers_requests_and_orders_are_verified_and_measured() -> Result<()> {
     let folder = process::open_folder()?;
     let mut options = vec!["--json", "-", "--volume", "1MiB", "--runs", "1", "--handlers"];

@@ -21,12 +21,14 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: In a browser of 360 or 1,200 pixels no label overlaps, is clipped or below 10 pixels.
+/// Promise: In a browser of 360 or 1,200 pixels width no label overlaps, is clipped or is smaller than 10
+/// pixels.
 fn a_page_is_legible_on_a_phone() -> Result<()> {
     legible(360)
 }
 
-/// Promise: In a browser of 360 or 1,200 pixels no label overlaps, is clipped or below 10 pixels.
+/// Promise: In a browser of 360 or 1,200 pixels width no label overlaps, is clipped or is smaller than 10
+/// pixels.
 fn a_page_is_legible_on_a_screen() -> Result<()> {
     legible(1200)
 }
@@ -105,7 +107,7 @@ fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Report files are written though nobody reads standard output.
+/// Promise: Report files are written even if standard output is closed.
 ///
 /// As with `head`, which has seen enough. The code is that of a program which SIGPIPE ends.
 fn files_are_there_though_nobody_reads_standard_output() -> Result<()> {
@@ -121,7 +123,7 @@ fn files_are_there_though_nobody_reads_standard_output() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A file that is no result is refused with the reason; a result is never overwritten.
+/// Promise: A file that is not a result is refused with the reason; a result is never overwritten.
 fn a_result_is_never_written_over() -> Result<()> {
     let bed = TestBed::new()?;
     let before = std::fs::read(bed.path("full.json"))?;
@@ -165,7 +167,7 @@ fn two_results_are_compared() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A file that is no result is refused with the reason; a result is never overwritten.
+/// Promise: A file that is not a result is refused with the reason; a result is never overwritten.
 fn what_is_no_result_is_refused() -> Result<()> {
     let bed = TestBed::new()?;
     std::fs::write(bed.path("other.json"), r#"{"schema": "wirepath-assessment/99"}"#)?;

@@ -26,7 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Exit code of a server that did not wait for all it had begun.
 const CUT: Option<i32> = Some(3);
 
-/// Promise: SIGTERM drains for at most 10 s: RTCP BYE to every session, responses finished; else exit code 3.
+/// Promise: SIGTERM drains for at most 10 s: RTCP BYE to every session, responses completed; otherwise exit
+/// code 3.
 fn the_first_sigterm_drains() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(60)?)])?;
     let mut server = Server::of(folder.path()).start()?;
@@ -51,7 +52,8 @@ fn the_second_sigterm_ends_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGTERM drains for at most 10 s: RTCP BYE to every session, responses finished; else exit code 3.
+/// Promise: SIGTERM drains for at most 10 s: RTCP BYE to every session, responses completed; otherwise exit
+/// code 3.
 fn draining_ends_after_ten_seconds() -> Result<()> {
     let mut draining = Draining::new()?;
     let status = draining.server.process.wait(Deadline::seconds(13.0))?;

@@ -34,7 +34,7 @@ pub(crate) fn alone() -> Vec<Trial> {
     trials![half_open_connections_disturb_nobody, sessions_leak_nothing]
 }
 
-/// Promise: A client killed with SIGKILL costs only itself.
+/// Promise: A client killed with SIGKILL affects no other client.
 /// Promise: After each fault no descriptor and no memory is leaked.
 fn a_client_killed_costs_only_itself() -> Result<()> {
     require!(process::find("ffmpeg").is_some(), "ffmpeg is not installed");
@@ -89,12 +89,12 @@ fn an_unreachable_port_ends_its_session() -> Result<()> {
     bed.ensure_whole(&mut witness)
 }
 
-/// Promise: An asset that is deleted or truncated while it plays disturbs no other session.
+/// Promise: An asset that is deleted or truncated during playback disturbs no other session.
 fn an_asset_deleted_while_playing_disturbs_nobody() -> Result<()> {
     asset_lost(|asset| std::fs::remove_file(asset).context("deleting"))
 }
 
-/// Promise: An asset that is deleted or truncated while it plays disturbs no other session.
+/// Promise: An asset that is deleted or truncated during playback disturbs no other session.
 fn an_asset_truncated_while_playing_disturbs_nobody() -> Result<()> {
     asset_lost(|asset| std::fs::File::create(asset).map(drop).context("truncating"))
 }

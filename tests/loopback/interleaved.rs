@@ -224,7 +224,8 @@ fn a_slow_reader_skips_to_a_random_access_point() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A client over TCP that ends, closes or resets its connection leaves nothing behind.
+/// Promise: A client over TCP that ends, closes or resets its connection leaves no session or descriptor
+/// behind.
 fn clients_that_leave_take_everything_with_them() -> Result<()> {
     let (_folder, server, _) = serving(60, &[])?;
     let leave: [fn(&mut Interleaved) -> Result<()>; 5] = [

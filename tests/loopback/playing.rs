@@ -46,7 +46,7 @@ fn ffmpeg_plays_to_the_end() -> Result<()> {
     ensure_pictures(&output, &clip, 1)
 }
 
-/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over it.
+/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over IPv6.
 fn every_byte_comes_over_ipv6() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -55,7 +55,7 @@ fn every_byte_comes_over_ipv6() -> Result<()> {
     ensure_bytes(&Playback::whole(server.rtsp, "clip.ts", 15.0)?, &std::fs::read(&clip)?)
 }
 
-/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over it.
+/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over IPv6.
 fn ffmpeg_plays_over_ipv6() -> Result<()> {
     let clip = clips::film(6, "libx264", "aac", "mp4")?;
     let folder = clips::folder(&[("film.mp4", &clip)])?;

@@ -12,8 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![plays_are_counted_over_restarts]
 }
 
-/// Promise: Plays of assets are counted over restarts; what is damaged in the cache folder is logged and
-/// ignored.
+/// Promise: Play counts of assets survive restarts; damaged files in the cache folder are logged and ignored.
 fn plays_are_counted_over_restarts() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let cache = process::open_folder()?;

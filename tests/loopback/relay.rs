@@ -113,7 +113,7 @@ fn a_file_goes_over_a_socket_to_files_without_a_copy() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Datagrams are mirrored to many receivers as they came.
+/// Promise: Datagrams are mirrored to many receivers unchanged.
 fn datagrams_are_reflected_to_every_receiver() -> Result<()> {
     let receivers = (0..3).map(|_| bound()).collect::<Result<Vec<UdpSocket>>>()?;
     let inlet = free_port()?;
@@ -155,7 +155,7 @@ fn datagrams_are_reflected_to_every_receiver() -> Result<()> {
     Ok(())
 }
 
-/// Promise: What one relay stripes or seals another restores; a changed record does not pass.
+/// Promise: A relay restores what another relay stripes or seals; a changed record is rejected.
 fn stripes_over_sockets_are_put_together_again() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = random_bytes(1_234_567);
@@ -200,7 +200,7 @@ fn stripes_over_sockets_are_put_together_again() -> Result<()> {
     Ok(())
 }
 
-/// Promise: What one relay stripes or seals another restores; a changed record does not pass.
+/// Promise: A relay restores what another relay stripes or seals; a changed record is rejected.
 fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let key = folder.path().join("key");
@@ -229,7 +229,7 @@ fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A record that does not open ends a stream of bytes with an error.
+/// Promise: A record that cannot be decrypted ends a byte stream with an error.
 fn what_does_not_open_is_an_error() -> Result<()> {
     let folder = tempfile::tempdir()?;
     for (name, byte) in [("key", 1), ("other", 2)] {

@@ -41,7 +41,8 @@ pub(crate) fn read_until(connection: &mut impl Read, ending: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Promise: A body that ends with the connection is never taken for complete, even if the cache is killed.
+/// Promise: A partial body that ends with its connection never looks complete to a client, even if the cache
+/// is killed.
 fn what_ends_with_the_connection_is_never_taken_for_whole() -> Result<()> {
     // Each waits until the test is over.
     let (over, is_over) = channel::<()>();
@@ -76,7 +77,8 @@ fn what_ends_with_the_connection_is_never_taken_for_whole() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A fetch that a change invalidates is not kept, and nobody joins it.
+/// Promise: If a change invalidates a resource during its fetch, the response is not stored and no client
+/// joins the fetch.
 fn what_is_being_fetched_when_it_changes_is_not_kept() -> Result<()> {
     let (open, gate) = channel::<()>();
     let gate = Mutex::new(gate);

@@ -133,7 +133,7 @@ fn echo() -> Result<Origin> {
     })
 }
 
-/// Promise: An early answer reaches the client while its body is still sent.
+/// Promise: An early response reaches the client while its body is still sent.
 fn an_origin_may_answer_while_it_still_reads() -> Result<()> {
     let origin = echo()?;
     let (cache, _folder) = cache_of(&origin)?;
@@ -156,7 +156,7 @@ fn an_origin_may_answer_while_it_still_reads() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An early answer reaches the client while its body is still sent.
+/// Promise: An early response reaches the client while its body is still sent.
 fn curl_gets_back_what_it_still_sends() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let origin = echo()?;
@@ -171,7 +171,7 @@ fn curl_gets_back_what_it_still_sends() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An early answer reaches the client while its body is still sent.
+/// Promise: An early response reaches the client while its body is still sent.
 fn an_early_answer_comes_whatever_becomes_of_the_body() -> Result<()> {
     // It waits until the test is over.
     let (over, is_over) = channel::<()>();

@@ -125,7 +125,7 @@ fn what_is_not_for_all_passes_through_and_is_not_kept() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Variants are told apart.
+/// Promise: Variants are stored and served separately.
 fn variants_are_told_apart() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let language = asked.header("accept-language").unwrap_or("none").to_owned();
@@ -152,7 +152,7 @@ fn variants_are_told_apart() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Request bodies reach the origin, and changes drop what was kept.
+/// Promise: Request bodies reach the origin, and changes drop the stored response.
 fn bodies_of_requests_reach_the_origin_and_changes_drop_what_was_kept() -> Result<()> {
     let origin = Origin::start(|asked, connection| match asked.line.starts_with("GET") {
         true => answer(connection, "200 OK", "Cache-Control: max-age=600\r\n", b"kept"),
@@ -189,7 +189,8 @@ fn bodies_of_requests_reach_the_origin_and_changes_drop_what_was_kept() -> Resul
     Ok(())
 }
 
-/// Promise: A failed origin is reported and bridged where it allows that; one that stalls is given up.
+/// Promise: A failed origin is reported, and stale responses are served if it allows that; a stalled origin
+/// times out.
 fn an_origin_that_fails_is_said_and_bridged_where_it_allows() -> Result<()> {
     let nobody = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
     let folder = tempfile::tempdir()?;
@@ -274,7 +275,7 @@ fn answers_that_cannot_be_passed_on_are_said() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An answer whose head arrives byte by byte is read rarely, and passed on.
+/// Promise: A response whose head arrives byte by byte is read with few calls and passed on.
 ///
 /// Byte by byte, with what is provisional before it, and with what is no HTTP found before it ends.
 fn an_answer_that_drips_is_passed_on() -> Result<()> {
@@ -411,7 +412,8 @@ fn wrong_arguments_are_named() -> Result<()> {
     Cache::start(&nobody, empty.path(), &[]).map(drop)
 }
 
-/// Promise: A failed origin is reported and bridged where it allows that; one that stalls is given up.
+/// Promise: A failed origin is reported, and stale responses are served if it allows that; a stalled origin
+/// times out.
 fn an_origin_that_stalls_is_given_up() -> Result<()> {
     // Each waits until the test is over.
     let (over, is_over) = channel::<()>();

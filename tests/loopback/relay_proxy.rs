@@ -73,7 +73,7 @@ fn both_ways(client: TcpStream, server: TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Promise: The proxy moves bytes both ways at once, over TCP and Unix sockets, and reports them.
+/// Promise: The proxy forwards bytes in both directions at once, over TCP and Unix sockets, and reports them.
 fn megabytes_go_both_ways_at_once() -> Result<()> {
     let backend = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[backend.local_addr()?], &[])?;
@@ -91,7 +91,7 @@ fn megabytes_go_both_ways_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The proxy moves bytes both ways at once, over TCP and Unix sockets, and reports them.
+/// Promise: The proxy forwards bytes in both directions at once, over TCP and Unix sockets, and reports them.
 fn unix_sockets_are_relayed_as_well() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [front, back] = ["front", "back"].map(|name| folder.path().join(name));
@@ -124,7 +124,7 @@ fn numbered(proxy: &Proxy) -> Result<(u8, TcpStream)> {
     Ok((number[0], client))
 }
 
-/// Promise: No connection has a thread of its own.
+/// Promise: Connections have no threads of their own.
 fn connections_have_no_threads_of_their_own() -> Result<()> {
     let proxy = Proxy::before(&[echo(0)?], &["--threads", "2"])?;
     let first = numbered(&proxy)?;
@@ -145,7 +145,7 @@ fn connections_have_no_threads_of_their_own() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A backend that refuses is skipped and the next is tried; a client that none takes is reset.
+/// Promise: If a backend refuses, the next is tried; a client that no backend accepts is reset.
 fn a_backend_that_refuses_is_left_out() -> Result<()> {
     let closed = ClosedPort::new()?;
     let nobody = closed.address();
@@ -209,7 +209,7 @@ fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A check fails if its PROXY protocol header is not taken.
+/// Promise: A health check fails if the backend does not accept its PROXY protocol header.
 ///
 /// A Unix socket takes the connection in any case, and the header if that leaves before whoever was there
 /// hangs up.

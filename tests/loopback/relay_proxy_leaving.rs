@@ -25,7 +25,7 @@ fn reset(connection: TcpStream) -> Result<()> {
     set_socket_linger(&connection, Some(Duration::ZERO)).context("SO_LINGER")
 }
 
-/// Promise: A client that was reset before its turn is never announced as `LOCAL`.
+/// Promise: A client that resets before its turn is never announced as `LOCAL`.
 ///
 /// A backend does for connections of a proxy's own (LOCAL) what it does for nobody else.
 fn a_client_reset_before_its_turn_is_no_connection_of_our_own() -> Result<()> {

@@ -114,7 +114,7 @@ fn nothing_outside_the_folder_is_described() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Media is sent only to the address that asked for it.
+/// Promise: Media is sent only to the address that requested it.
 ///
 /// `destination=` would let anyone send media to a victim (RFC 2326 section 16).
 fn media_goes_to_the_address_that_asked() -> Result<()> {

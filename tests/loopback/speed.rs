@@ -47,7 +47,7 @@ fn a_speed_out_of_range_is_the_nearest() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sender reports map time to the timestamps that leave then, at any Speed.
+/// Promise: At any Speed, sender reports map the current time to the timestamps of packets that leave then.
 fn reports_tell_the_speed_of_timestamps() -> Result<()> {
     let bed = TestBed::new(8)?;
     let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;

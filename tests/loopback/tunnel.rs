@@ -71,7 +71,8 @@ impl TestBed {
     }
 }
 
-/// Promise: ffmpeg plays and seeks through an HTTP tunnel (`-rtsp_transport http`), by the HTTP and the RTSP port.
+/// Promise: ffmpeg plays and seeks through an HTTP tunnel (`-rtsp_transport http`), on the HTTP and the RTSP
+/// port.
 fn ffmpeg_plays_and_seeks_through_either_port() -> Result<()> {
     let bed = TestBed::new(6, &[])?;
     let home = open_folder()?;
@@ -101,7 +102,8 @@ fn gstreamer_plays_through_a_tunnel() -> Result<()> {
     clients::ensure_gstreamer_has(&std::fs::read(&output)?, &bed.stored)
 }
 
-/// Promise: Through an HTTP tunnel every byte comes, responses between frames, however requests are cut.
+/// Promise: Through an HTTP tunnel every byte arrives, responses come between frames, however requests are
+/// split.
 fn every_byte_comes_through_a_tunnel() -> Result<()> {
     let bed = TestBed::new(4, &[])?;
     for bytes_at_a_time in [1, 4096] {
@@ -144,7 +146,7 @@ fn say(post: &mut TcpStream, request: &str) -> Result<()> {
     Ok(post.write_all(BASE64_STANDARD.encode(request).as_bytes())?)
 }
 
-/// Promise: A client may close the POST of a tunnel and go on with another, as QuickTime does.
+/// Promise: A client may close the POST of a tunnel and continue with another, as QuickTime does.
 fn a_post_is_followed_by_another() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
     let mut client = Client::over(get(bed.server.http, "several")?);
@@ -165,7 +167,7 @@ fn a_post_is_followed_by_another() -> Result<()> {
     bed.is_left_alone()
 }
 
-/// Promise: Requests that came by the POST of a tunnel before another took its place are answered.
+/// Promise: Requests from a tunnel's earlier POST are answered after a later POST has replaced it.
 fn a_post_is_read_to_its_end_before_another() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
     let mut client = Client::over(get(bed.server.http, "changing")?);
@@ -199,7 +201,8 @@ fn of_another_address(server: SocketAddr, cookie: &str) -> Result<http::Response
     http::read_response(&mut stream, &mut Vec::new(), false)
 }
 
-/// Promise: Halves of a tunnel that do not fit are refused with the reason; text that is not Base64 ends the tunnel.
+/// Promise: Mismatched GET and POST of a tunnel are refused with the reason; text that is not Base64 ends the
+/// tunnel.
 fn halves_that_do_not_fit_are_refused() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
     let ensure_refused = |status: u16, why: &str, response: http::Response| {
@@ -226,7 +229,7 @@ fn halves_that_do_not_fit_are_refused() -> Result<()> {
     bed.is_left_alone()
 }
 
-/// Promise: Requests in a tunnel need the password that they need outside; its halves need none.
+/// Promise: Requests in a tunnel need the same password as outside; the tunnel's GET and POST need none.
 fn users_are_asked_inside_the_tunnel() -> Result<()> {
     let users = tempfile::NamedTempFile::new()?;
     let hash = wirepath_auth::user_hash(wirepath_auth::Algorithm::Md5, "anna", "wirepath", "secret");
@@ -270,7 +273,8 @@ fn tunnels_leave_nothing_behind() -> Result<()> {
         .wait_for("descriptors as before", || Ok((bed.server.descriptors()? <= before).then_some(())))
 }
 
-/// Promise: At SIGTERM sessions in tunnels end with a BYE, and a GET that waits for its POST holds nobody up.
+/// Promise: On SIGTERM sessions in tunnels end with a BYE, and a GET that waits for its POST does not delay
+/// the end.
 fn draining_ends_sessions_in_tunnels() -> Result<()> {
     let mut bed = TestBed::new(60, &[])?;
     let mut playing = bed.session("playing", 4096)?;

@@ -121,7 +121,8 @@ fn ensure_counted(counts: &[Value], (path, transport, calls, payloads, headers):
 
 const SESSIONS: usize = 50;
 
-/// Promise: Fifty sessions play by `krtpsendfile`, with seeks, without a wrong byte or a missing number.
+/// Promise: Fifty sessions play by `krtpsendfile`, with seeks, without a wrong byte or a missing sequence
+/// number.
 ///
 /// Every other session plays from beginning to end; those between seek twice. Each session has headers of its
 /// own, which the kernel makes.

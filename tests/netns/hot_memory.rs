@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A receiver gets every packet in order, and the payloads are the file, through each data path.
+/// Promise: Through each data path, a receiver gets every packet in order, and the payloads equal the file.
 fn wire_uring_crosses_a_link() -> Result<()> {
     let bed = TestBed::new(&[])?;
     bed.wait_until_hot()?;

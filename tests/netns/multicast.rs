@@ -206,17 +206,17 @@ fn mirrored(group: IpAddr) -> Result<()> {
     mirror.end()
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn a_group_is_mirrored_datagram_by_datagram() -> Result<()> {
     mirrored(GROUP.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn a_group_of_ipv6_is_mirrored_datagram_by_datagram() -> Result<()> {
     mirrored(GROUP_IPV6.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn a_group_of_a_link_is_mirrored_datagram_by_datagram() -> Result<()> {
     mirrored(GROUP_OF_LINK.into())
 }
@@ -245,22 +245,22 @@ fn sent(group: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn what_goes_to_a_group_reaches_everybody_who_joined() -> Result<()> {
     sent(GROUP.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn what_goes_to_a_group_of_ipv6_reaches_everybody_who_joined() -> Result<()> {
     sent(GROUP_IPV6.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn what_goes_to_a_group_of_a_link_reaches_everybody_who_joined() -> Result<()> {
     sent(GROUP_OF_LINK.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 ///
 /// A real sender: a transport stream over RTP.
 fn what_ffmpeg_sends_to_a_group_is_mirrored() -> Result<()> {

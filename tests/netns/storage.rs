@@ -49,12 +49,12 @@ fn a_disk_that_fills_while_packing_is_reported() -> Result<()> {
     full_disk(&SmallDisk::ext2()?)
 }
 
-/// Promise: On a full disk entries make room, or answers pass through.
+/// Promise: On a full disk entries are evicted, or responses pass through.
 fn a_cache_on_a_full_disk_makes_room_or_passes_through() -> Result<()> {
     full_cache(&SmallDisk::tmpfs()?)
 }
 
-/// Promise: On a full disk entries make room, or answers pass through.
+/// Promise: On a full disk entries are evicted, or responses pass through.
 fn a_cache_on_a_disk_that_cannot_reserve_makes_room_or_passes_through() -> Result<()> {
     full_cache(&SmallDisk::ext2()?)
 }

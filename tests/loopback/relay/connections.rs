@@ -37,7 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A listening address says where it waits and accepts one connection.
+/// Promise: A listening address reports where it listens and accepts one connection.
 ///
 /// As an input and as an output, which each take one connection; netcat sends, socat receives.
 fn connections_are_waited_for_and_said_so() -> Result<()> {
@@ -70,7 +70,7 @@ fn connections_are_waited_for_and_said_so() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Streams announce the addresses that listen by one line on standard output, once all are open.
+/// Promise: Once all listening addresses are open, streams announce them in one line on standard output.
 fn listeners_are_announced_when_all_are_open() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let outlet = folder.path().join("outlet");
@@ -112,7 +112,7 @@ fn peers_that_say_nothing_are_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A listening address says where it waits and accepts one connection.
+/// Promise: A listening address reports where it listens and accepts one connection.
 fn who_connects_and_resets_has_come() -> Result<()> {
     let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let from = format!("tcp://{inlet}?listen");
@@ -233,7 +233,7 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A relay that restores shares continues without a failed input, as long as enough are left.
+/// Promise: A relay that restores shares continues without a failed input if enough shares remain.
 ///
 /// Two of three give a record back. When too few are left, records are lost, and without any that ended in
 /// order the end is not known.
@@ -337,7 +337,7 @@ fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A relay that is stopped while it waits for a FIFO leaves no Unix socket behind.
+/// Promise: A relay that is stopped while it waits for a FIFO removes its Unix socket.
 ///
 /// The process may end as soon as it hears of the failure.
 fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
@@ -353,7 +353,7 @@ fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A relay that is stopped while it waits for a FIFO leaves no Unix socket behind.
+/// Promise: A relay that is stopped while it waits for a FIFO removes its Unix socket.
 ///
 /// The thread that opens a stream is in the kernel when the process ends.
 fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {

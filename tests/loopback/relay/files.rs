@@ -119,7 +119,7 @@ fn files_of_a_shell_keep_their_place() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A report replaces no input, output, key or configuration file of its run.
+/// Promise: A report file cannot overwrite an input, output, key or configuration file of its run.
 ///
 /// It is written at the end, over what has its name.
 fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
@@ -177,7 +177,7 @@ fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A file output takes 16 MiB at once whatever `--when-full` says.
+/// Promise: A file output accepts 16 MiB at once, whatever `--when-full` says.
 ///
 /// Less than may wait for it, so that nothing is lost however slow the disk is.
 fn a_file_takes_what_comes_at_once() -> Result<()> {

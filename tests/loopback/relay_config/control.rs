@@ -69,8 +69,8 @@ fn request(relay: &Watched, method: &str, path: &str, body: &str, more: &[&str])
     Ok((status.parse()?, body.to_owned()))
 }
 
-/// Promise: Handlers of running streams are controlled, replaced, removed and added over HTTP, those of single
-/// outputs, too.
+/// Promise: Handlers of running streams and of single outputs are controlled, replaced, removed and added
+/// over HTTP.
 fn handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let mut lines = Lines::start()?;
@@ -98,8 +98,8 @@ fn handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs() ->
     Ok(())
 }
 
-/// Promise: Handlers of running streams are controlled, replaced, removed and added over HTTP, those of single
-/// outputs, too.
+/// Promise: Handlers of running streams and of single outputs are controlled, replaced, removed and added
+/// over HTTP.
 ///
 /// Invalid requests, and those of a page in a browser, are refused with a reason.
 fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {

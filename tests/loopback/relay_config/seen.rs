@@ -140,7 +140,7 @@ fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The reason why the last output is gone is reported once.
+/// Promise: The reason for the loss of the last output is reported once.
 fn why_the_last_output_is_gone_is_said_once() -> Result<()> {
     let folder =
         Folder::new("[[stream]]\nname = \"full\"\nin = [\"file:source\"]\nout = [\"file:/dev/full\"]\n")?;
