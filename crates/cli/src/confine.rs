@@ -39,10 +39,10 @@ const TRUST_VARIABLES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// Choice of confinement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConfineChoice {
-    /// As far as the kernel can
+    /// As far as the kernel supports it
     #[default]
     Auto,
-    /// Whole, or the server does not start
+    /// Completely; otherwise the server does not start
     On,
     /// Not at all
     Off,
