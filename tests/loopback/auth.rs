@@ -282,7 +282,7 @@ fn users_are_read_again() -> Result<()> {
     ensure!(bed.get("/clip.ts", ("anna", "new"))?.status == 200);
     let good = std::fs::read_to_string(&bed.users)?;
     std::fs::write(&bed.users, format!("{good}eve:Wirepath:nohash\n"))?;
-    reload(&bed, "the users stay as they were")?;
+    reload(&bed, "the users are unchanged")?;
     ensure!(
         bed.server.process.log().contains("line 5: expected user:realm:HA1"),
         "{}",
@@ -324,7 +324,8 @@ fn rules_for_nothing_are_told() -> Result<()> {
     let bed =
         TestBed::with(&["--folder-users=clips=bob", "--folder-users=CLIP.TS=bob", "--folder-users=/=*"])?;
     let log = bed.server.process.log();
-    let told: Vec<&str> = log.lines().filter(|line| line.contains("names nothing that is served")).collect();
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("names a path that is not served")).collect();
     ensure!(told.len() == 1 && told[0].contains("clips"), "{log}");
     Ok(())
 }

@@ -207,7 +207,7 @@ fn a_list_is_read_again_at_the_next_joint() -> Result<()> {
     };
     fs::write(&bed.list, "assets = 3\n")?;
     bed.server.process.signal(Signal::HUP)?;
-    log("the playlist is kept as it was")?;
+    log("the playlist is unchanged")?;
     fs::write(&bed.list, "assets = [\"one.ts\", \"two.ts\"]\n")?;
     bed.server.process.signal(Signal::HUP)?;
     log("playlist read again")?;

@@ -178,7 +178,7 @@ fn a_server_that_handed_over_says_so_and_ends_its_sessions_after_the_drain_time(
     ensure!(before.status()?["draining"] == false);
     let mut playback = Playback::set_up(before.rtsp, "clip.ts")?;
     playback.play(None)?;
-    // A connection that is open already stays with the server before, for one more response.
+    // A connection that is open already stays with the old server, for one more response.
     let (mut kept, mut buffer) = (http::connect(before.http)?, Vec::new());
     write!(kept, "GET /note.txt HTTP/1.1\r\nHost: a\r\n\r\n")?;
     ensure!(http::read_response(&mut kept, &mut buffer, false)?.status == 200);
@@ -250,7 +250,7 @@ fn a_handover_goes_on_without_the_server_before() -> Result<()> {
         server
     })?;
     ensure!(server.http == address && http::get(address, "/note.txt")?.status == 200);
-    let ended = || Ok(server.process.log().contains("the server before has ended").then_some(()));
+    let ended = || Ok(server.process.log().contains("the old server has ended").then_some(()));
     Deadline::seconds(10.0).wait_for("a line in the log", ended)
 }
 

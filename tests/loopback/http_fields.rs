@@ -187,7 +187,8 @@ fn options_for_nothing_are_told() -> Result<()> {
     let options: Vec<&str> = fields.iter().chain(&bursts).map(String::as_str).collect();
     let (server, _folder) = serve(&options)?;
     let log = server.process.log();
-    let told: Vec<&str> = log.lines().filter(|line| line.contains("names nothing that is served")).collect();
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("names a path that is not served")).collect();
     let expected = [("--folder-cache-control", "life"), ("--folder-burst-max", "large.ts")];
     ensure!(told.len() == 2, "{log}");
     for (line, (option, path)) in told.iter().zip(expected) {

@@ -26,7 +26,7 @@ fn plays_are_counted_over_restarts() -> Result<()> {
     std::fs::write(cache.path().join("popularity.json"), "{")?;
     let server = Server::of(folder.path()).cache(cache.path()).start()?;
     Deadline::seconds(10.0).wait_for("a line of the log", || {
-        Ok(server.process.log().contains("the popularity of assets cannot be read").then_some(()))
+        Ok(server.process.log().contains("cannot read the popularity of assets").then_some(()))
     })?;
     ensure!(plays_of(&server)?.is_none(), "{:?} plays", plays_of(&server)?);
     Playback::whole(server.rtsp, "clip.ts", 20.0).map(drop)

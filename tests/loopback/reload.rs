@@ -116,9 +116,9 @@ fn a_broken_configuration_changes_nothing() -> Result<()> {
             "tls-certificate: cannot find /missing",
         ),
     ] {
-        bed.reload(broken, "the configuration stays as it was")?;
+        bed.reload(broken, "the configuration is unchanged")?;
         let log = bed.server.process.log();
-        let line = log.lines().rfind(|line| line.contains("the configuration stays as it was"));
+        let line = log.lines().rfind(|line| line.contains("the configuration is unchanged"));
         ensure!(line.is_some_and(|line| line.contains(words)), "{words}: {line:?}");
         ensure!(bed.fields()? == before, "{broken}");
     }
@@ -138,7 +138,7 @@ fn names_of_hosts_are_not_resolved_again() -> Result<()> {
 fn rules_wait_with_the_users_that_they_are_about() -> Result<()> {
     let bed = TestBed::with("")?;
     std::fs::write(bed.file.with_file_name("users"), format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
-    let words = "at the next start only, these options take effect: users, folder-users, status-users";
+    let words = "these changed options take effect at the next start: users, folder-users, status-users";
     let rules = "folder-users = [\"clip.ts=bob\"]\nstatus-users = \"bob\"\n";
     bed.reload(&format!("users = \"users\"\n{rules}"), words)?;
     let warning = "until the next start, everything is served without a password";
@@ -152,7 +152,7 @@ fn rules_wait_with_the_users_that_they_are_about() -> Result<()> {
     std::fs::write(&users, format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
     let bed = TestBed::with(&format!("users = {users:?}\nfolder-users = [\"clip.ts=-\"]\n"))?;
     bed.fields()?;
-    bed.reload("", "at the next start only, these options take effect: users, folder-users")?;
+    bed.reload("", "these changed options take effect at the next start: users, folder-users")?;
     bed.fields()?;
     let listing = http::request(bed.server.http, "GET", "/", &[])?;
     ensure!(listing.status == 401, "{}", listing.status);

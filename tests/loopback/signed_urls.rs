@@ -259,7 +259,7 @@ fn keys_are_read_again() -> Result<()> {
     bed.reload(&format!("{other}\n{KEY}\n"), "URL keys are read again")?;
     let new = bed.sign("/clip.ts", "1h", &[])?;
     ensure!(old != new && bed.get(&old)?.status == 200 && bed.get(&new)?.status == 200);
-    bed.reload("short\n", "the URL keys stay as they were")?;
+    bed.reload("short\n", "the URL keys are unchanged")?;
     ensure!(bed.server.process.log().contains("line 1: expected a key of 32 to 1024 characters"));
     ensure!(bed.get(&old)?.status == 200);
     std::fs::write(&bed.keys, format!("{other}\n"))?;

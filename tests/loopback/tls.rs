@@ -272,7 +272,7 @@ fn a_new_certificate_disturbs_nobody() -> Result<()> {
     ensure!(options(&bed.certificate.file())? == 200);
     ensure!(options(old.path()).is_err(), "the old certificate is still in use");
     std::fs::write(bed.certificate.key(), "no key")?;
-    reload(&bed, "the TLS certificate stays as it was")?;
+    reload(&bed, "the TLS certificate is unchanged")?;
     ensure!(options(&bed.certificate.file())? == 200);
     ensure!(bed.count("certificate_reloads_total")? == 1);
     ensure!(bed.count("certificate_reloads_failed_total")? == 1);

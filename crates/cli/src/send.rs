@@ -36,8 +36,8 @@ Send:     wirepath send clip.ts --loop --to rtp://239.1.1.1:5004?ttl=4 --sdp cli
 Receive:  ffplay -protocol_whitelist file,udp,rtp clip.sdp; a transport stream also vlc rtp://@239.1.1.1:5004
 Plain TS: wirepath send clip.ts --to udp://239.1.1.1:1234; ffplay udp://239.1.1.1:1234, vlc udp://@239.1.1.1:1234
 
-A playlist plays as one endless stream. It is an .m3u file (a path in each line, # for comments) or a
-.toml file (assets = [\"a.ts\", { path = \"b.ts\", at = 2026-11-26T20:00:00Z }], loop = true), with
+A playlist plays as one endless stream. It is an .m3u file (a path in each line, # for comments) or
+a .toml file (assets = [\"a.ts\", { path = \"b.ts\", at = 2026-11-26T20:00:00Z }], loop = true), with
 paths relative to the playlist. SIGHUP reads playlists again; if the next asset is already open, it
 is sent before the new list applies.
 

@@ -99,7 +99,7 @@ async fn serve(
     reload_on_hang_up(&mut signals, configuration, server.reloader());
     let offer = successors.map(|listener| anyhow::Ok(Offer::new(listener, server.sockets()?))).transpose()?;
     let handed_over = hand_over(offer, server.popularity());
-    // The server before goes on if this one cannot say that it is ready.
+    // The old server continues if this one cannot announce that it is ready.
     announce(&server)?;
     if let Some(server) = takeover {
         complete(server);
@@ -129,11 +129,11 @@ async fn hand_over(offer: Option<Offer>, popularity: PopularityKeeper) {
     std::future::pending().await
 }
 
-/// Tells the server before that this one accepts.
+/// Tells the old server that this one accepts.
 fn complete(server: Takeover) {
     match server.complete() {
         Ok(()) => tracing::info!("listening sockets taken over"),
-        Err(error) => tracing::warn!(%error, "listening sockets taken over; the server before has ended"),
+        Err(error) => tracing::warn!(%error, "listening sockets taken over; the old server has ended"),
     }
 }
 

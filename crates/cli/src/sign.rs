@@ -25,9 +25,9 @@ Serve:       wirepath serve --url-key FILE /srv/media
 Sign:        wirepath sign rtsp://HOST:8554/cams/lobby.mp4 --key FILE --for 2h
 
 A URL that ends in a slash is that of a folder: its query can be appended to the URL of any file
-below the folder. Only the path is signed, not host and protocol: the query is valid for RTSP and HTTP.
-Everyone with the URL can read the file until the URL expires; running sessions and downloads continue
-after that.")]
+below the folder. Only the path is signed, not host and protocol: the query is valid for RTSP and
+HTTP. Everyone with the URL can read the file until the URL expires; running sessions and downloads
+then continue.")]
 pub(crate) struct Sign {
     /// URL of a file, or of a folder (ending in a slash)
     #[arg(value_name = "URL")]

@@ -2,7 +2,7 @@
 //!
 //! The successor connects, and receives one message: `GREETING` with the names of the listeners, and their descriptors
 //! (`SCM_RIGHTS`), behind them that of the Unix socket itself. When it is ready to accept it writes `READY`; then the
-//! server before accepts no more. If it closes the connection instead, nothing changes. The sockets are the same
+//! old server stops accepting. If it closes the connection instead, nothing changes. The sockets are the same
 //! objects all the time, so no connection in their queues is lost, and the path is never without a listener.
 
 use std::fs;
@@ -107,10 +107,10 @@ impl Takeover {
         self.listener.try_clone()
     }
 
-    /// Has the server before accept no more.
+    /// Makes the old server stop accepting.
     ///
     /// # Errors
-    /// That of the write: the server before has ended meanwhile, and there is nobody to be told.
+    /// The write failed: the old server has ended meanwhile.
     pub fn complete(mut self) -> io::Result<()> {
         self.server.write_all(&[READY])
     }
@@ -166,8 +166,10 @@ impl Offer {
             };
             match hand_over(stream, listener.as_fd(), &sockets, &prepare).await {
                 Ok(Some(process)) => return Ok(process),
-                Ok(None) => tracing::info!("no handover: the new server did not get ready; serving on"),
-                Err(error) => tracing::warn!(%error, "no handover; serving on"),
+                Ok(None) => tracing::info!(
+                    "no handover: the new server closed the connection before it was ready; continuing to serve"
+                ),
+                Err(error) => tracing::warn!(%error, "handover failed; continuing to serve"),
             }
         }
     }
@@ -196,7 +198,7 @@ async fn hand_over<F: Future<Output = ()>>(
     tracing::info!(process, "listening sockets offered to a new server");
     match stream.read_u8().await {
         Ok(READY) => Ok(Some(process)),
-        Ok(_) => Err(invalid("the new server sent something else than that it is ready")),
+        Ok(_) => Err(invalid("invalid message from the new server: expected that it is ready")),
         Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
             Ok(None)
         }

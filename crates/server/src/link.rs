@@ -15,7 +15,7 @@ pub(crate) fn bits_per_second() -> Option<u64> {
         Some(bits) => tracing::info!(?cards, megabits_per_second = bits / 1_000_000, "speed of the links"),
         None => tracing::info!(
             ?cards,
-            "the speed of the links is not known: --max-rate limits the sessions' bits"
+            "the speed of the links is unknown: set --max-rate to limit the sessions' bit rate"
         ),
     }
     speed

@@ -249,7 +249,7 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     Process::start(&relay(&[&sharing[..], &outputs].concat())?, true)?.succeed(Deadline::seconds(20.0))?;
     let shares = ["one", "two", "three"].map(|name| std::fs::read(path(name)));
     for (broken, code, said) in
-        [(1, 0, "the others go on"), (2, 3, "for want of shares"), (3, 1, "no input is left")]
+        [(1, 0, "the other inputs continue"), (2, 3, "for want of shares"), (3, 1, "no input is left")]
     {
         let addresses = [free_port()?, free_port()?, free_port()?];
         let inputs = addresses.map(|address| format!("tcp://{address}?listen"));

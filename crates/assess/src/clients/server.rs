@@ -299,7 +299,7 @@ fn end_of(log: &Path) -> String {
     format!("; its log {} ends with: {}", log.display(), lines.join(" | "))
 }
 
-/// Waits until no connection of the server before holds this port, in the namespace of the calling thread:
+/// Waits until no connection of the previous server holds this port, in the namespace of the calling thread:
 /// some servers do not listen beside one. After a while they have to.
 fn wait_until_free(port: u16) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;

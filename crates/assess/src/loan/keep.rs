@@ -34,7 +34,7 @@ pub fn keep(loan: &Loan, options: &Options) -> Result<StoredThresholds, Error> {
     let number = found.len();
     let add = |all: &mut Calibrations| found.into_iter().filter(|one| all.add_loan(one.clone())).count();
     let kept = Calibrations::update(file, add)
-        .map_err(|error| Error::of_file("keep what was measured in", file, error))?;
+        .map_err(|error| Error::of_file("store the measured costs in", file, error))?;
     Ok(StoredThresholds { kept, quick: number - kept })
 }
 

@@ -103,7 +103,7 @@ impl Measuring {
             .calibration
             .clone()
             .map_or_else(|| default_cache_folder().map(|folder| folder.join(CALIBRATION)), Ok);
-        file.context("a place for what data paths cost: name one with --calibration FILE")
+        file.context("no default calibration file: use --calibration FILE")
     }
 
     /// Destination of packets, and what is left out by that: a device that drops, if none is named and one
@@ -147,7 +147,7 @@ impl Measuring {
             cpu: self.cpu,
             file: self.file.clone(),
             bare: self.bare.clone(),
-            scratch: scratch.context("a folder for what is sent: name one with --scratch DIR")?,
+            scratch: scratch.context("no default folder for test files: use --scratch DIR")?,
             calibration: self.calibration()?,
             loans: match self.loan {
                 None | Some(Loan::Auto) => None,

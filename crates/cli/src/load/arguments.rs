@@ -163,7 +163,7 @@ impl Load {
     pub(super) fn conflict(&self) -> Option<String> {
         if let Some(storm) = self.storm().filter(|storm| !storm.fits(self.duration, self.settle)) {
             return Some(format!(
-                "--for leaves no time around a storm of {} s: expected a second before and after it, behind --settle",
+                "--for leaves no time around a storm of {} s: expected a second before and after it, in addition to --settle",
                 storm.duration.as_secs_f64()
             ));
         }

@@ -41,7 +41,9 @@ fn running(event: &StreamEvent) -> Option<String> {
         StreamEvent::ListeningFailed { error, .. } => {
             Some(format!("cannot accept a connection: {error}; retrying every second"))
         }
-        StreamEvent::InputFailed { error, .. } => Some(format!("an input failed: {error}; the others go on")),
+        StreamEvent::InputFailed { error, .. } => {
+            Some(format!("an input failed: {error}; the other inputs continue"))
+        }
         StreamEvent::OutputFailed { error, dropped, .. } => {
             Some(format!("an output failed: {error}; {} not delivered to it", undelivered(*dropped)))
         }

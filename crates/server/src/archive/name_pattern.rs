@@ -30,7 +30,7 @@ pub struct NamePattern {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// A place is not known.
-    #[error("{0}: unknown place of a time: expected text with places such as %Y-%m-%dT%H-%M-%S")]
+    #[error("{0}: unknown conversion: expected a pattern such as %Y-%m-%dT%H-%M-%S")]
     Unknown(String),
     /// Names of this pattern say no time.
     #[error("{0}: names would have no time: expected at least %Y, %m, %d, %H and %M, or %s")]

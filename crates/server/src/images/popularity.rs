@@ -80,7 +80,7 @@ impl Popularity {
         let read = read(&file).unwrap_or_else(|error| {
             tracing::warn!(
                 file = %file.display(), %error,
-                "the popularity of assets cannot be read: it is counted anew, and the file will be replaced"
+                "cannot read the popularity of assets: counting starts at zero, and the file will be replaced"
             );
             None
         });
@@ -126,7 +126,7 @@ impl Popularity {
         match &result {
             // Said once: a folder that may only be read from still serves.
             Err(error) if !kept.has_failed => {
-                tracing::warn!(file = %file.display(), %error, "the popularity of assets cannot be kept");
+                tracing::warn!(file = %file.display(), %error, "cannot store the popularity of assets");
             }
             _ => {}
         }

@@ -175,7 +175,7 @@ fn accept(offer: &Offer, offerer: Offerer) -> Result<Accepted, Refusal> {
         };
     }
     if offer.destination.as_deref().is_some_and(|destination| !is_peer(destination, peer)) {
-        return refuse("media goes only to the address that asks for it; leave destination out");
+        return refuse("media is sent only to the requesting address; omit destination");
     }
     if offer.protocol == Protocol::RtpTcp {
         return Ok(Accepted::Unicast(Unicast::Interleaved(offer.interleaved)));

@@ -41,7 +41,7 @@ Examples, as root:
 sh runs a peer's command in the server's network namespace and on the server's processor. Environment variables: \
 ADDRESS and PORT to listen at; MEDIA, the folder of assets; ASSETS, their number; ASSET, the name of the first, which clients \
 play as rtsp://ADDRESS:PORT/ASSET (http:// for TRANSPORT http); BIT_RATE, their mean rate in bits per second; TRANSPORT \
-(udp, tcp or http); SCRATCH, a folder that is kept between steps. At the end of a step the process group is killed.
+(udp, tcp or http); SCRATCH, a folder that is kept. At the end of a step the process group is killed.
 
 Exit code: 0 if every case has a number, even if it is not the server's limit (the result says so); 3 if a server had \
 no timely client in a case, or did not start; 1 if the run could not begin or ended early; 2 for invalid arguments; 130 or \
@@ -167,7 +167,7 @@ impl Clients {
         let calibration = match &self.calibration {
             Some(file) => file.clone(),
             None => default_cache_folder()
-                .context("name the server's calibration with --calibration FILE")?
+                .context("no default calibration file: use --calibration FILE")?
                 .join(CALIBRATION),
         };
         ensure!(
@@ -200,8 +200,7 @@ impl Clients {
             processes: usize::from(self.processes),
             server_arguments: self.server.clone(),
             peers: self.peer.clone(),
-            scratch: folder(&self.scratch)
-                .context("a folder for what is played: name one with --scratch DIR")?,
+            scratch: folder(&self.scratch).context("no default folder for assets: use --scratch DIR")?,
             calibration,
         })
     }
