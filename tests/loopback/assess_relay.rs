@@ -19,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         handlers_requests_and_orders_are_verified_and_measured,
         parts_and_sinks_that_make_no_sense_are_refused,
         an_interrupted_relay_keeps_what_was_measured,
-        a_killed_assessment_leaves_nobody_moving,
+        a_killed_assessment_leaves_no_process,
     ]
 }
 
@@ -119,7 +119,7 @@ fn an_interrupted_relay_keeps_what_was_measured() -> Result<()> {
 }
 
 /// Promise: Wrong parts and sinks of `assess relay` are refused; a killed run leaves no process.
-fn a_killed_assessment_leaves_nobody_moving() -> Result<()> {
+fn a_killed_assessment_leaves_no_process() -> Result<()> {
     let folder = process::open_folder()?;
     let mut process = Process::start(&relay(folder.path(), &LONG)?, true)?;
     until_it_measures(&process)?;

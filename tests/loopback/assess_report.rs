@@ -14,7 +14,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_page_is_legible_on_a_phone,
         a_page_is_legible_on_a_screen,
         a_result_becomes_a_page_markdown_and_csv,
-        files_are_there_though_nobody_reads_standard_output,
+        files_are_written_if_standard_output_is_closed,
         a_result_is_never_written_over,
         two_results_are_compared,
         what_is_no_result_is_refused,
@@ -110,7 +110,7 @@ fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
 /// Promise: Report files are written even if standard output is closed.
 ///
 /// As with `head`, which has seen enough. The code is that of a program which SIGPIPE ends.
-fn files_are_there_though_nobody_reads_standard_output() -> Result<()> {
+fn files_are_written_if_standard_output_is_closed() -> Result<()> {
     let bed = TestBed::new()?;
     let (reader, writer) = std::io::pipe()?;
     drop(reader);

@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_channel_plays_over_tcp,
         a_movie_channel_goes_on_over_its_joint,
         viewers_are_at_the_same_place => || unless_overloaded(viewers_are_at_the_same_place),
-        a_pause_goes_on_at_what_is_on_now,
+        play_after_a_pause_continues_at_the_current_position,
         a_list_is_read_again_at_the_next_joint,
         ffmpeg_joins_a_channel => || unless_overloaded(ffmpeg_joins_a_channel),
         gstreamer_joins_a_channel => || unless_overloaded(gstreamer_joins_a_channel),
@@ -168,7 +168,7 @@ fn viewers_are_at_the_same_place() -> Result<()> {
 }
 
 /// Promise: PLAY after PAUSE continues at the channel's current position, with continuous sequence numbers.
-fn a_pause_goes_on_at_what_is_on_now() -> Result<()> {
+fn play_after_a_pause_continues_at_the_current_position() -> Result<()> {
     let bed = TestBed::new("news.m3u", M3U)?;
     let (mut paused, mut other) =
         (Playback::set_up(bed.server.rtsp, "tv/news")?, Playback::set_up(bed.server.rtsp, "tv/news")?);

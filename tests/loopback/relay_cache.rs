@@ -18,7 +18,7 @@ use wirepath_tests::{Deadline, http, require, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         curl_gets_every_byte_from_the_origin_once_and_then_from_the_cache,
-        many_who_miss_share_one_fetch_and_a_slow_one_holds_up_nobody,
+        many_misses_share_one_fetch_and_a_slow_client_delays_no_other,
         bytes_come_while_the_origin_still_sends_and_late_ones_join,
         a_fetch_goes_on_when_its_client_has_left,
         a_fetch_that_breaks_leaves_nothing_and_cuts_its_clients,
@@ -123,7 +123,7 @@ fn curl_gets_every_byte_from_the_origin_once_and_then_from_the_cache() -> Result
 }
 
 /// Promise: Clients that miss share one fetch; a slow client does not delay the others.
-fn many_who_miss_share_one_fetch_and_a_slow_one_holds_up_nobody() -> Result<()> {
+fn many_misses_share_one_fetch_and_a_slow_client_delays_no_other() -> Result<()> {
     // More than the buffers of a connection hold.
     let gated = Gated::start(20_000_000)?;
     let folder = tempfile::tempdir()?;

@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_body_that_ends_while_it_is_answered_ends_for_the_origin,
         a_client_that_pauses_within_its_body_is_cut,
         an_origin_that_takes_no_body_is_given_up_at_once,
-        a_change_is_believed_though_nobody_hears_of_it,
+        a_change_without_a_response_drops_the_entry,
     ]
 }
 
@@ -202,7 +202,7 @@ fn an_origin_that_takes_no_body_is_given_up_at_once() -> Result<()> {
 ///
 /// A client that changes a resource may not wait for the answer, or wait in vain: the change may have taken
 /// place all the same.
-fn a_change_is_believed_though_nobody_hears_of_it() -> Result<()> {
+fn a_change_without_a_response_drops_the_entry() -> Result<()> {
     let (over, is_over) = gate();
     let origin = Origin::of_heads(move |asked, connection| {
         if asked.line.starts_with("GET") {

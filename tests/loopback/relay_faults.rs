@@ -29,10 +29,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_source_that_resets_ends_it_and_what_came_is_delivered,
         a_receiver_that_stops_is_waited_for,
         records_are_dropped_for_a_receiver_that_stops_and_counted,
-        a_receiver_that_stops_is_let_go_of_and_what_it_lacks_is_said,
+        a_receiver_that_stops_is_detached_and_its_loss_reported,
         a_full_disk_leaves_what_was_written_and_costs_a_mirror_only_its_file,
         every_byte_arrives_through_buffers_with_hardly_any_room,
-        receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else,
+        vanished_receivers_of_datagrams_are_counted_and_affect_no_other,
         a_signal_in_the_middle_ends_it_with_every_byte_accounted_for,
     ]
 }
@@ -182,7 +182,7 @@ fn records_are_dropped_for_a_receiver_that_stops_and_counted() -> Result<()> {
 }
 
 /// Promise: If a receiver stops, the relay waits, drops records or detaches it, as `--when-full` says.
-fn a_receiver_that_stops_is_let_go_of_and_what_it_lacks_is_said() -> Result<()> {
+fn a_receiver_that_stops_is_detached_and_its_loss_reported() -> Result<()> {
     let source = records(3000);
     let mut pair = Pair::start("disconnect")?;
     pair.send_in_step(&source)?;
@@ -262,7 +262,7 @@ fn every_byte_arrives_through_buffers_with_hardly_any_room() -> Result<()> {
 }
 
 /// Promise: Unreachable receivers of datagrams are counted and affect no other datagram.
-fn receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else() -> Result<()> {
+fn vanished_receivers_of_datagrams_are_counted_and_affect_no_other() -> Result<()> {
     let mut rig = Rig::new()?;
     // Nobody else may get the port of the one that leaves.
     let (stays, leaves) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind((own_address(), 0))?);

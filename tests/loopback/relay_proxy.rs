@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_backend_that_dies_is_noticed_and_so_is_its_return,
         a_check_whose_header_is_not_taken_has_failed,
         the_fewest_connections_get_the_next,
-        those_who_are_too_many_wait,
+        connections_above_the_limit_wait,
         an_idle_listener_keeps_no_client_out,
         open_connections_end_before_a_proxy_that_drains,
         a_proxy_does_not_drain_for_ever,
@@ -247,7 +247,7 @@ fn the_fewest_connections_get_the_next() -> Result<()> {
 }
 
 /// Promise: Connections above the limit wait; a limit above the available descriptors is refused.
-fn those_who_are_too_many_wait() -> Result<()> {
+fn connections_above_the_limit_wait() -> Result<()> {
     const CLIENTS: usize = 50;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let backend = listener.local_addr()?;

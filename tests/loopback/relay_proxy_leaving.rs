@@ -17,7 +17,7 @@ use wirepath_tests::{Deadline, http, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_client_reset_before_its_turn_is_no_connection_of_our_own,
-        who_resets_while_a_backend_is_waited_for_is_let_go,
+        a_client_that_resets_while_a_backend_is_waited_for_is_dropped,
     ]
 }
 
@@ -60,7 +60,7 @@ fn a_client_reset_before_its_turn_is_no_connection_of_our_own() -> Result<()> {
 /// Promise: If a client resets while the proxy waits for a backend, the proxy drops it at once.
 ///
 /// And who only sends nothing more waits for the answer.
-fn who_resets_while_a_backend_is_waited_for_is_let_go() -> Result<()> {
+fn a_client_that_resets_while_a_backend_is_waited_for_is_dropped() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("backend");
     let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;

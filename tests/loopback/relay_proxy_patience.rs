@@ -14,7 +14,7 @@ use wirepath_tests::{Deadline, slow, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         silence_ends_a_connection,
-        who_reads_slowly_is_not_silent,
+        a_slow_reader_is_not_silent,
         peers_that_say_nothing_are_asked_for,
         a_unix_socket_whose_queue_is_full_is_waited_for,
     ]
@@ -38,7 +38,7 @@ fn silence_ends_a_connection() -> Result<()> {
 ///
 /// Longer than the silence that is allowed, while all that is still to come is in the kernel, and no stream
 /// moves anything.
-fn who_reads_slowly_is_not_silent() -> Result<()> {
+fn a_slow_reader_is_not_silent() -> Result<()> {
     const BYTES: usize = 2_000_000;
     let backend = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[backend.local_addr()?], &["--idle-timeout", "1500ms"])?;

@@ -73,7 +73,7 @@ fn options_of_the_file_change_while_it_serves() -> Result<()> {
     ensure!(bed.fields()? == (None, None));
     let changed = "threads = 2\nmax-lag = \"1s\"\ncors = [\"https://a.example\"]\n\
                    folder-cache-control = [\"clip.ts=max-age=60\"]\nfolder-burst-max = [\"=5ms\"]\n";
-    bed.reload(changed, "at the next start only, these options take effect: threads, max-lag")?;
+    bed.reload(changed, "these changed options take effect at the next start: threads, max-lag")?;
     let expected = (Some("https://a.example".to_owned()), Some("max-age=60".to_owned()));
     ensure!(bed.fields()? == expected, "{:?}", bed.fields()?);
     client.to_the_end(Deadline::seconds(30.0))?;

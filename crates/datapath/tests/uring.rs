@@ -27,7 +27,7 @@ fn main() -> std::process::ExitCode {
         what_a_full_connection_refuses_is_sent_again,
         errors_are_sorted_as_of_other_paths,
         trains_that_cannot_be_sent_so_leave_by_other_paths,
-        a_copy_that_is_let_go_of_is_not_sent_from,
+        a_released_copy_is_not_sent_from,
         one_alone_does_not_lose_what_is_queued,
         a_ring_that_breaks_loses_no_answer,
         blocks_reach_a_udp_socket,
@@ -251,7 +251,7 @@ fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
     hot.ensure_arrives(&receiver, &whole);
 }
 
-fn a_copy_that_is_let_go_of_is_not_sent_from() {
+fn a_released_copy_is_not_sent_from() {
     let mut hot = Hot::new(100_000);
     let (sink, receiver) = sink();
     let train = train(0, 3 * PACKET);

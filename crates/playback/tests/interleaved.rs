@@ -275,7 +275,7 @@ impl TrainSource for Starts {
 /// 40,000 packets a second for a second: 8.5 MB, of which the connection holds a part. The client reads
 /// nothing for the first 400 ms of media.
 #[test]
-fn who_reads_too_slowly_skips_forward() {
+fn a_client_that_reads_too_slowly_skips_forward() {
     let playbacks = playbacks(DataPath::WireSendfile);
     let mut client = Client::new(&playbacks, None);
     let session = with_lag(&playbacks, &client, 0, Arc::new(Starts(Flood::new())), 50_000);

@@ -551,7 +551,7 @@ fn inputs_that_wait_for_each_other_may_both_be_detached() {
 
 /// Promise: Classes get their shares of the moved volume, and classes and streams keep their rates.
 #[test]
-fn a_low_rate_is_not_exceeded_by_what_nobody_looks_at() {
+fn a_low_rate_is_not_exceeded_on_the_zero_copy_route() {
     let engine = engine(Sharing::default());
     let ((_near, far), file) = (UnixStream::pair().unwrap(), tempfile::tempfile().unwrap());
     file.set_len(10_000_000).unwrap();

@@ -24,15 +24,15 @@ pub(crate) fn trials() -> Vec<Trial> {
         connections_are_waited_for_and_said_so,
         listeners_are_announced_when_all_are_open,
         peers_that_say_nothing_are_asked_for,
-        who_connects_and_resets_has_come,
+        a_connection_that_resets_at_once_counts_as_accepted,
         what_a_peer_did_not_get_is_no_success,
         an_input_that_breaks_takes_nothing_from_shares_but_its_own,
         a_sender_that_dies_within_a_share_takes_nothing_from_the_others,
         outputs_that_are_gone_stay_in_the_report,
         a_signal_ends_it_whatever_it_waits_for,
-        who_is_to_open_a_fifo_is_waited_for_and_said_so,
-        no_name_of_a_socket_is_left_by_who_waits_for_a_fifo,
-        no_name_of_a_socket_is_left_by_who_cannot_open_another,
+        the_peer_of_a_fifo_is_waited_for_and_reported,
+        no_socket_path_is_left_by_a_relay_that_waits_for_a_fifo,
+        no_socket_path_is_left_if_another_address_fails_to_open,
         no_file_is_left_where_all_inputs_broke_before_anything_came,
     ]
 }
@@ -113,7 +113,7 @@ fn peers_that_say_nothing_are_asked_for() -> Result<()> {
 }
 
 /// Promise: A listening address reports where it listens and accepts one connection.
-fn who_connects_and_resets_has_come() -> Result<()> {
+fn a_connection_that_resets_at_once_counts_as_accepted() -> Result<()> {
     let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let from = format!("tcp://{inlet}?listen");
     let mut relaying = Process::start(&relay(&["--in", &from, "--out", "file:/dev/null"])?, true)?;
@@ -340,7 +340,7 @@ fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
 /// Promise: A relay that is stopped while it waits for a FIFO removes its Unix socket.
 ///
 /// The process may end as soon as it hears of the failure.
-fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
+fn no_socket_path_is_left_if_another_address_fails_to_open() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [inlet, missing] = [at(folder.path(), "unix", "inlet?listen"), at(folder.path(), "file", "missing")];
     for time in 0..50 {
@@ -356,7 +356,7 @@ fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
 /// Promise: A relay that is stopped while it waits for a FIFO removes its Unix socket.
 ///
 /// The thread that opens a stream is in the kernel when the process ends.
-fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
+fn no_socket_path_is_left_by_a_relay_that_waits_for_a_fifo() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);
     process::run("mkfifo", [path("fifo")], 5.0)?;
@@ -378,7 +378,7 @@ fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
 /// Promise: A FIFO without a peer is waited for and reported; a signal ends the wait with a report.
 ///
 /// To open a FIFO blocks until somebody opens its other end.
-fn who_is_to_open_a_fifo_is_waited_for_and_said_so() -> Result<()> {
+fn the_peer_of_a_fifo_is_waited_for_and_reported() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);
     let [fifo, source, target] = ["fifo", "source", "target"].map(|name| at(folder.path(), "file", name));

@@ -75,7 +75,7 @@ fn a_receiver_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn who_asks_for_nothing_is_no_fault_and_who_asks_for_something_else_is() {
+fn a_silent_client_is_no_fault_and_an_invalid_request_is() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let asked = |words: &[u8]| {
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -184,7 +184,7 @@ fn a_damaged_header_or_table_and_a_shortened_file_are_packed_again() {
 }
 
 #[test]
-fn a_changed_asset_is_packed_again_and_those_who_play_the_old_one_go_on() {
+fn a_changed_asset_is_packed_again_and_sessions_of_the_old_one_continue() {
     let fixture = fixture();
     let old = fixture.image();
     complete(&old);
@@ -253,7 +253,7 @@ fn a_damaged_image_of_an_asset_that_changed_is_not_packed_from_it() {
 }
 
 #[test]
-fn those_who_ask_at_once_share_an_image() {
+fn concurrent_requests_share_an_image() {
     let fixture = fixture();
     let images: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| fixture.image())).collect();
@@ -268,7 +268,7 @@ fn those_who_ask_at_once_share_an_image() {
 ///
 /// A FIFO in the place of an image: opening it waits, as a disk may, until somebody opens its other end.
 #[test]
-fn storage_that_does_not_answer_keeps_nobody_from_asking_for_other_images_and_for_the_status() {
+fn storage_that_does_not_answer_blocks_neither_other_images_nor_the_status() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let fixture = fixture();
     let path = fixture.store.path_of(&fixture.image());
@@ -349,7 +349,7 @@ fn is_open(path: &Path) -> bool {
 ///
 /// The asset and the image of a film that was deleted take room for as long as anybody has them open.
 #[test]
-fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
+fn an_unused_image_is_closed_without_further_requests() {
     let fixture = fixture();
     complete(&fixture.image());
     let path = fixture.cached().remove(0);

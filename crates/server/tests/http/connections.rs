@@ -157,7 +157,7 @@ fn limits_of_connections() {
 }
 
 #[test]
-fn silent_and_slow_clients_are_let_go() {
+fn silent_and_slow_clients_are_disconnected() {
     let short = Duration::from_millis(100);
     let listener = RunningListener::new(HttpOptions {
         timeouts: Timeouts { idle: short, head: short, ..Timeouts::default() },

@@ -94,7 +94,7 @@ mod tests {
 
     /// Promise: An empty output file that a relay created is removed if the relay is stopped or fails.
     #[test]
-    fn it_waits_for_whoever_may_yet_write() {
+    fn the_file_waits_for_pending_writers() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let object = made(&path);

@@ -202,7 +202,7 @@ fn an_answer_is_as_old_as_its_date_says() {
 
 /// Promise: A stale response is never served if the origin forbids it.
 #[test]
-fn what_is_stale_is_given_to_nobody_where_the_origin_forbids_it() {
+fn a_stale_response_is_not_served_if_the_origin_forbids_it() {
     let request = fields("Cache-Control: max-stale=100\r\n");
     for (directive, seconds, expected) in [
         ("max-age=10", 20, Use::Fresh),

@@ -139,7 +139,7 @@ impl Task for Woken {
 /// Promise: A playback that waits for a segment is woken when the segment's state changes, and polls only
 /// then.
 #[test]
-fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
+fn a_waiting_playback_is_woken_when_the_segment_changes() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (sender, woken) = channel();
     let task = engine.spawn(Box::new(Woken(sender)), Placement::default());
@@ -171,7 +171,7 @@ fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
 ///
 /// The first turn is another matter: see `Job`.
 #[test]
-fn packing_is_due_for_those_who_play() {
+fn packing_is_due_for_playing_sessions() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (sender, _woken) = channel();
     let task = engine.spawn(Box::new(Woken(sender)), Placement::default());
@@ -226,7 +226,7 @@ fn packing_is_due_for_later_playbacks_when_the_first_has_left() {
 
 /// Promise: Packing is urgent while a session waits for a seek.
 #[test]
-fn packing_is_due_for_those_who_seek() {
+fn packing_is_due_for_seeking_sessions() {
     let (image, _damaged) = image();
     let asked = Instant::now();
     let seek = image.wait_for_seek();

@@ -103,7 +103,7 @@ async fn nothing_follows_a_bye() {
 }
 
 #[tokio::test]
-async fn who_never_played_says_no_bye() {
+async fn a_session_that_never_played_sends_no_bye() {
     let open = Open::new().await;
     let mut client = open.client().await;
     let set_up = client.set_up("clip.ts").await;

@@ -406,7 +406,7 @@ fn an_output_that_is_still_to_come_gets_handlers_and_options() {
 ///
 /// Bytes that wait in a pipe are dropped and counted like those that wait elsewhere.
 #[test]
-fn an_output_is_let_go_of_as_it_is_told_though_bytes_wait_for_it_unseen() {
+fn an_output_with_bytes_in_a_pipe_is_detached_by_its_option() {
     let bytes = some_bytes(3_000_000);
     let (mut stream, [mut stuck, mut second]) = full_mirror(&bytes, Framing::Whole);
     assert!(stream.set_output_options(Port(0), WhenFull::Disconnect, 1));

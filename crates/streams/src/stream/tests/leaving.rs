@@ -6,7 +6,7 @@ use std::thread;
 
 /// Promise: A detached object is returned to its caller, also if the stream ends first.
 #[test]
-fn who_detached_an_object_gets_it_also_when_the_stream_ends_first() {
+fn a_detached_object_is_returned_also_when_the_stream_ends_first() {
     let (_feed, inlet) = UnixStream::pair().unwrap();
     let (stuck, _reader) = UnixStream::pair().unwrap();
     let mut stream = StreamBuilder::default().pattern(OutputPattern::Mirror).build();
@@ -118,7 +118,7 @@ fn left_alone(stall: Duration, on_detached: impl FnOnce(Object) + Send + 'static
 
 /// Promise: A detached output without progress fails after the stall timeout.
 #[test]
-fn who_leaves_and_takes_nothing_when_nobody_else_is_left_has_so_much_time() {
+fn the_last_detached_output_fails_after_the_stall_time() {
     let (given, object) = channel();
     let second = |seconds: f64| (seconds * 1e6) as u64;
     let (mut stream, mut reader) =
@@ -150,7 +150,7 @@ fn who_leaves_and_takes_nothing_when_nobody_else_is_left_has_so_much_time() {
 
 /// Promise: A detached output without progress fails after the stall timeout.
 #[test]
-fn who_leaves_and_takes_nothing_when_all_else_is_done_has_so_much_time() {
+fn a_detached_output_at_the_end_fails_after_the_stall_time() {
     let (near, _far) = UnixStream::pair().unwrap();
     let (collecting, collected) = Object::collect("collected", LIMIT);
     let options = || OutputOptions { waiting_bytes: LIMIT, ..OutputOptions::default() };
@@ -176,7 +176,7 @@ fn who_leaves_and_takes_nothing_when_all_else_is_done_has_so_much_time() {
 ///
 /// Nothing tells of what does not happen: whoever runs the stream has to look.
 #[test]
-fn whoever_runs_a_stream_looks_again_at_who_leaves_and_takes_nothing() {
+fn a_running_stream_polls_detached_outputs_for_a_stall() {
     let (mut stream, _reader) = left_alone(Duration::ZERO, drop);
     assert!(matches!(stream.run(), Err(StreamError::NoOutput(_))));
     let (stream, _reader) = left_alone(Duration::ZERO, drop);

@@ -12,7 +12,7 @@ fn listens() -> (std::net::SocketAddr, Object) {
 
 /// Promise: A listening socket becomes the connection that it accepts, as an input or an output.
 #[test]
-fn who_connects_is_read_from_and_written_to() {
+fn connections_of_listening_sockets_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("listener");
     let unix = UnixListener::bind(&path).unwrap();
@@ -97,7 +97,7 @@ fn a_stream_begins_when_everybody_has_come() {
 ///
 /// In every order and pattern; and then it takes its turn.
 #[test]
-fn one_that_is_attached_later_keeps_nobody_waiting() {
+fn a_listener_that_is_attached_later_delays_nothing() {
     let orders = [
         |builder: StreamBuilder| builder.order(InputOrder::RoundRobin),
         |builder: StreamBuilder| builder.order(InputOrder::Random { seed: 7 }),
@@ -162,7 +162,7 @@ fn one_that_is_attached_later_keeps_nobody_waiting() {
 ///
 /// Started, and given another output at once: the stream was built without it.
 #[test]
-fn one_that_is_attached_at_once_keeps_nobody_waiting_on_an_engine() {
+fn a_listener_that_is_attached_at_once_delays_nothing_on_an_engine() {
     let engine = engine();
     let (object, collected) = Object::collect("out", LIMIT);
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -193,7 +193,7 @@ fn one_that_is_attached_at_once_keeps_nobody_waiting_on_an_engine() {
 ///
 /// The last output may fail where another is to come: then nothing is read until it has.
 #[test]
-fn a_stream_goes_on_with_who_comes_when_its_last_output_has_failed() {
+fn a_stream_continues_with_a_new_output_after_its_last_one_failed() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
     let mut stream = StreamBuilder::default()
         .pattern(OutputPattern::Mirror)

@@ -250,7 +250,7 @@ fn records_of_an_output_that_is_detached_and_takes_nothing_are_missing_at_the_en
 ///
 /// The part of a stripe that ends the stream waits for nobody who could still come.
 #[test]
-fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
+fn a_short_last_datagram_leaves_when_no_input_is_expected() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -275,7 +275,7 @@ fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
 /// A callback that is told of a failed output may panic, which ends the stream, and nothing else on its
 /// thread.
 #[test]
-fn a_panic_of_who_is_told_ends_no_other_stream() {
+fn a_panic_of_an_event_callback_ends_no_other_stream() {
     let engine = engine();
     let file = memfd_create("file", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
     fcntl_add_seals(&file, SealFlags::GROW).unwrap();
@@ -363,7 +363,7 @@ fn records_go_behind_bytes_without_framing() {
 ///
 /// A datagram that is not whole yet is not stuck: its rest waits behind the output that is.
 #[test]
-fn who_waits_for_the_rest_of_a_datagram_has_not_failed() {
+fn an_output_that_waits_for_the_rest_of_a_datagram_has_not_failed() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();

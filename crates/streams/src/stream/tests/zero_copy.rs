@@ -132,7 +132,7 @@ fn records_that_arrive_are_whole_also_when_they_come_in_parts() {
 
 /// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
-fn who_comes_within_a_large_record_gets_the_next_one_whole() {
+fn an_output_attached_within_a_large_record_gets_the_next_one_whole() {
     let (bytes, record_bytes) = (some_bytes(400_000), 100_000);
     let (near, mut far) = UnixStream::pair().unwrap();
     let (mut outputs, mut readers) = sinks(2);
@@ -239,7 +239,7 @@ fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
 ///
 /// The rest of a record that only one had the beginning of, who fails: it goes to nobody, and is counted.
 #[test]
-fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
+fn an_output_attached_within_a_record_does_not_get_its_rest_when_others_fail() {
     for (record_bytes, moves_unseen) in [(100_000, true), (1000, false)] {
         let (begun, more) = (record_bytes / 2, record_bytes / 10);
         let bytes = some_bytes(4 * record_bytes);
@@ -275,7 +275,7 @@ fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
 /// Nor who comes when the only one that had its beginning has failed already, while more of it waited for
 /// room.
 #[test]
-fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {
+fn an_output_attached_after_the_last_one_does_not_get_the_rest_of_a_record() {
     const RECORD: usize = 2_000_000;
     let (near, mut feed) = UnixStream::pair().unwrap();
     let (failing, gone) = UnixStream::pair().unwrap();

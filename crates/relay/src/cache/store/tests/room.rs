@@ -108,7 +108,7 @@ fn others_go_as_a_body_grows_and_not_for_what_its_head_says() {
 
 /// Promise: Entries are evicted as a body grows, not for the length that its head claims.
 #[test]
-fn room_is_taken_for_nobody_who_is_gone() {
+fn no_room_is_reserved_for_an_entry_that_is_gone() {
     let bed = TestBed::new(PLENTY);
     bed.keep("http://o/a", b"body");
     let writing = bed.reserve("http://o/b", 100_000).unwrap();
