@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A session is refused if the playing sessions leave no processor time for it, and they continue.
+/// Promise: A session is refused if no processor time is left for it; the playing sessions continue.
 fn sessions_beyond_the_capacity_are_refused_and_the_others_play_on() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(4)?)])?;
     let server = Server::of(folder.path()).with(TIME_OF_21).start()?;
