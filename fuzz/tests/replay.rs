@@ -6,44 +6,45 @@ use std::path::{Path, PathBuf};
 
 use wirepath_fuzz::{TARGETS, Target, seeds};
 
-/// Promise: No bytes break the readers of credentials, challenges and users, and none are admitted.
+/// Promise: No bytes make the readers of credentials, challenges and users panic, and no forged login is
+/// admitted.
 #[test]
 fn authorization_keeps_its_promises() {
     replay("authorization");
 }
 
-/// Promise: No query breaks the reader of signed URLs, and none is admitted without a key.
+/// Promise: No query makes the reader of signed URLs panic, and no query is admitted without a key.
 #[test]
 fn signed_url_keeps_its_promises() {
     replay("signed_url");
 }
 
-/// Promise: No object file of a handler makes user space panic, run for ever, or see more than its record.
+/// Promise: No object file of a handler makes user space panic, run for ever, or read beyond its record.
 #[test]
 fn bpf_keeps_its_promises() {
     replay("bpf");
 }
 
-/// Promise: No bytes break the HTTP reader or its answers, however they are cut.
+/// Promise: No bytes make the HTTP reader or its responses panic, and splitting them does not change the
+/// result.
 #[test]
 fn http_keeps_its_promises() {
     replay("http");
 }
 
-/// Promise: No bytes of an HTTP server break the load client's readers of heads, bodies and playlists.
+/// Promise: No bytes of an HTTP server make the load client's readers of heads, bodies and playlists panic.
 #[test]
 fn http_client_keeps_its_promises() {
     replay("http_client");
 }
 
-/// Promise: No file breaks the reader of wire images.
+/// Promise: No file makes the reader of wire images panic or return values outside the file.
 #[test]
 fn image_keeps_its_promises() {
     replay("image");
 }
 
-/// Promise: No file breaks the reader of Matroska files, the payload formats of its samples, or their
-/// description.
+/// Promise: No Matroska file makes reading, packing or description panic, or gives samples outside the file.
 #[test]
 fn matroska_keeps_its_promises() {
     replay("matroska");
@@ -55,57 +56,58 @@ fn mikey_keeps_its_promises() {
     replay("mikey");
 }
 
-/// Promise: No file breaks the reader of MP4 files, the payload formats of its samples, or their description.
+/// Promise: No MP4 file makes reading, packing or description panic, or gives samples outside the file.
 #[test]
 fn mp4_keeps_its_promises() {
     replay("mp4");
 }
 
-/// Promise: No file breaks the readers of pictures, and no part of a picture refers to bytes outside its
+/// Promise: No file makes the picture readers panic, and no part of a picture refers to bytes outside its
 /// file.
 #[test]
 fn picture_keeps_its_promises() {
     replay("picture");
 }
 
-/// Promise: No file of Arrow records, no query and no format description in XML or JSON breaks their readers.
+/// Promise: No Arrow file, query or format description in XML or JSON makes its reader panic.
 #[test]
 fn records_keeps_its_promises() {
     replay("records");
 }
 
-/// Promise: No bytes break the RTCP reader.
+/// Promise: No datagram makes the RTCP reader panic or find more reports than fit into it.
 #[test]
 fn rtcp_keeps_its_promises() {
     replay("rtcp");
 }
 
-/// Promise: No bytes break the RTSP reader, however they are cut.
+/// Promise: No bytes make the RTSP reader panic, and splitting them does not change the result.
 #[test]
 fn rtsp_keeps_its_promises() {
     replay("rtsp");
 }
 
-/// Promise: No bytes of an RTSP server break the load client's reader, however they are cut.
+/// Promise: No bytes of an RTSP server make the load client panic, and splitting them does not change the
+/// result.
 #[test]
 fn rtsp_client_keeps_its_promises() {
     replay("rtsp_client");
 }
 
-/// Promise: No file breaks the packing of transport streams.
+/// Promise: No transport stream makes packing panic or write an image that its reader refuses.
 #[test]
 fn ts_keeps_its_promises() {
     replay("ts");
 }
 
-/// Promise: No text breaks the decoder of requests through an HTTP tunnel, however it is cut.
+/// Promise: No text makes the HTTP tunnel's decoder panic, and splitting the text does not change the result.
 #[test]
 fn tunnel_keeps_its_promises() {
     replay("tunnel");
 }
 
-/// Promise: No file breaks the packing of transport streams.
-/// Promise: No file breaks the reader of wire images.
+/// Promise: No transport stream makes packing panic or write an image that its reader refuses.
+/// Promise: No file makes the reader of wire images panic or return values outside the file.
 #[test]
 fn seeds_that_are_made_keep_their_promises() {
     let seeds = seeds::all().expect("streams that can be packed");
@@ -143,7 +145,7 @@ fn every_target_is_replayed() {
     );
 }
 
-/// Promise: Every fuzz target has a corpus and every corpus a target, replayed in `make test`.
+/// Promise: Every fuzz target has a corpus, every corpus has a target, and `make test` replays them.
 #[test]
 fn every_corpus_has_a_target_and_every_target_a_corpus() {
     let targets: BTreeSet<OsString> = TARGETS.iter().map(|(name, _)| OsString::from(name)).collect();

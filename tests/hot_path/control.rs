@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![a_keep_alive_is_one_wait_one_read_and_one_write, reports_are_read_together]
 }
 
-/// Promise: A keep-alive over RTSP costs the server three system calls: to wait, to read and to answer.
+/// Promise: A keep-alive over RTSP costs the server three system calls: wait, read and answer.
 fn a_keep_alive_is_one_wait_one_read_and_one_write() -> Result<()> {
     let mut bed = TestBed::new()?;
     for method in ["OPTIONS", "GET_PARAMETER"] {
@@ -43,7 +43,7 @@ fn a_keep_alive_is_one_wait_one_read_and_one_write() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Receiver reports are read many in a call, and wake the server a few times a second.
+/// Promise: Many receiver reports are read in one call, and wake the server a few times a second.
 fn reports_are_read_together() -> Result<()> {
     let mut bed = TestBed::new()?;
     let mut report = vec![0x81, 201, 0, 7, 0, 0, 0, 1];

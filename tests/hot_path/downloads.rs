@@ -26,7 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![a_small_download_is_five_calls]
 }
 
-/// Promise: A small file that is requested again over a kept connection costs five system calls.
+/// Promise: A repeated request for a small file on a persistent connection costs five system calls.
 fn a_small_download_is_five_calls() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("small");

@@ -33,7 +33,7 @@ fn headers_of(path: DataPath) -> &'static [Headers] {
     }
 }
 
-/// Promise: Each path makes the system calls that its page says, and allocates nothing.
+/// Promise: Each path makes the system calls that its page lists, and no allocation.
 fn trains_cost_the_calls_of_their_path() -> Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let medium = medium()?;
@@ -64,7 +64,7 @@ fn trains_cost_the_calls_of_their_path() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Each path makes the system calls that its page says, and allocates nothing.
+/// Promise: Each path makes the system calls that its page lists, and no allocation.
 fn blocks_cost_the_calls_of_their_path() -> Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let medium = medium()?;

@@ -47,7 +47,7 @@ impl PushingOrder for Custom {
     }
 }
 
-/// Promise: Orders and patterns of another's type cost no allocation for a record.
+/// Promise: A caller's own orders and patterns cost no allocation per record.
 fn an_order_and_a_pattern_of_another_type_allocate_nothing_for_a_record() -> Result<()> {
     const RECORDS: usize = 100_000;
     const RECORD: usize = 256;
@@ -70,7 +70,7 @@ fn an_order_and_a_pattern_of_another_type_allocate_nothing_for_a_record() -> Res
     Ok(())
 }
 
-/// Promise: Classes that share processor time get it whatever a byte costs.
+/// Promise: Classes that share processor time get their shares, whatever a byte costs.
 fn a_turn_is_measured_only_where_classes_share_processor_time() -> Result<()> {
     let volume = calls(Round::Volume(4 << 20))?;
     let time = calls(Round::ProcessorTime(10_000))?;

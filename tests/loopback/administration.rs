@@ -101,7 +101,8 @@ fn set_password(users: &Path, user: &str, password: &str) -> Result<()> {
     Ok(())
 }
 
-/// Promise: An administrator ends a session over HTTP: BYE, a closed connection, a counter and log lines that say who.
+/// Promise: An administrator ends a session over HTTP: BYE, closed connection, a counter, and log lines with
+/// the user.
 fn an_administrator_ends_a_session() -> Result<()> {
     let bed = TestBed::new()?;
     let mut playback = bed.playing()?;
@@ -116,7 +117,7 @@ fn an_administrator_ends_a_session() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Users that are no administrators, and pages of other origins, end no session.
+/// Promise: Users that are not administrators, and pages of other origins, cannot end sessions.
 fn others_end_no_session() -> Result<()> {
     let bed = TestBed::new()?;
     let _playback = bed.playing()?;
@@ -147,7 +148,7 @@ fn has_challenge(response: &Response) -> bool {
     response.header("www-authenticate").is_some()
 }
 
-/// Promise: A server without administrators ends no session for anyone, and says what to configure.
+/// Promise: Without administrators nobody can end a session; the answer says what to configure.
 fn a_server_without_administrators_ends_no_session() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let server = Server::of(folder.path()).start()?;
@@ -173,7 +174,8 @@ fn a_server_without_administrators_ends_no_session() -> Result<()> {
 /// Number of buttons that end a session.
 const BUTTONS: &str = "document.querySelectorAll('#sessions tbody button').length";
 
-/// Promise: An administrator ends a session on the status page by keyboard, with two presses of its button.
+/// Promise: An administrator ends a session on the status page with the keyboard, by pressing its button
+/// twice.
 fn the_page_ends_a_session() -> Result<()> {
     let bed = TestBed::new()?;
     let mut playback = bed.playing()?;

@@ -28,7 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A session is refused when those that play leave no processor time for it, and these play on.
+/// Promise: A session is refused if no processor time is left for it; the playing sessions continue.
 fn sessions_beyond_the_capacity_are_refused_and_the_others_play_on() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(4)?)])?;
     let server = Server::of(folder.path()).with(TIME_OF_21).start()?;
@@ -63,7 +63,7 @@ fn no_time_for_sessions_is_no_session() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--admission off` refuses nobody by what is measured, and a reserve beside it is an error.
+/// Promise: `--admission off` refuses no session by measurement; together with `--reserve` it is an error.
 fn without_admission_by_measurement_nobody_is_refused() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let server = Server::of(folder.path()).with(["--admission", "off"]).start()?;
@@ -79,7 +79,7 @@ fn without_admission_by_measurement_nobody_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sessions beyond `--max-rate` less `--reserve` are refused with 453 and counted, and others play on.
+/// Promise: Sessions beyond `--max-rate` less `--reserve` are refused with 453 and counted; others continue.
 fn sessions_beyond_the_rate_are_refused() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(4)?)])?;
     // 4.24 Mb/s each with headers.
@@ -106,7 +106,7 @@ fn sessions_beyond_the_rate_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Before any session plays, `/api/status` and admission go by what the calibration says that packets cost.
+/// Promise: Before any session plays, `/api/status` and admission use the packet costs of the calibration.
 fn the_first_cost_is_that_of_the_calibration() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(4)?)])?;
     let costs = folder.path().join(".calibration.json");
@@ -125,7 +125,8 @@ fn the_first_cost_is_that_of_the_calibration() -> Result<()> {
     Ok(())
 }
 
-/// Promise: While sessions are late, downloads get 503 with Retry-After and SETUP gets 453; afterwards both are served.
+/// Promise: While sessions are late, downloads get 503 with Retry-After and SETUP gets 453; afterwards both
+/// are served.
 fn downloads_are_refused_while_sessions_are_late() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(60)?), ("small.txt", &clips::constant(2)?)])?;
     let server =

@@ -86,7 +86,8 @@ fn ensure_times(received: &Received, ticks: u32) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Recordings play as one stream: sequence numbers and timestamps go on over joints and skipped gaps.
+/// Promise: Recordings play as one stream: sequence numbers and timestamps continue across recordings and
+/// skipped gaps.
 fn recordings_and_a_gap_are_one_stream_over_udp() -> Result<()> {
     let bed = TestBed::new(&[])?;
     let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
@@ -102,7 +103,8 @@ fn recordings_and_a_gap_are_one_stream_over_udp() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Recordings play as one stream: sequence numbers and timestamps go on over joints and skipped gaps.
+/// Promise: Recordings play as one stream: sequence numbers and timestamps continue across recordings and
+/// skipped gaps.
 fn recordings_and_a_gap_are_one_stream_over_tcp() -> Result<()> {
     let bed = TestBed::new(&[])?;
     let mut playback = Interleaved::set_up(bed.server.rtsp, "cam", None)?;
@@ -112,7 +114,7 @@ fn recordings_and_a_gap_are_one_stream_over_tcp() -> Result<()> {
     ensure_times(&playback.received, 45_000)
 }
 
-/// Promise: A gap that is held lasts as long in timestamps as on the wall clock.
+/// Promise: A held gap lasts as long in timestamps as on the wall clock.
 fn a_gap_is_held() -> Result<()> {
     let bed = TestBed::new(&["--archive-gaps", "hold"])?;
     let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
@@ -126,7 +128,7 @@ fn a_gap_is_held() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `Range: clock=` plays an archive from, and up to, absolute times; the answer has them too.
+/// Promise: `Range: clock=` plays an archive from and up to absolute times, which the answer states.
 fn absolute_times_are_sought() -> Result<()> {
     let bed = TestBed::new(&[])?;
     let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;
@@ -305,7 +307,7 @@ fn recordings_are_listed_in_pages() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A confined server knows its time zone, for names with local times.
+/// Promise: A confined server knows its time zone, so that it can parse names with local times.
 fn names_have_local_times() -> Result<()> {
     let folder = folder(&[("2026-11-23T10-00-00.ts", clips::constant(2)?)])?;
     let server = Server::of(folder.path())
@@ -346,7 +348,8 @@ fn local_times_at_changes_of_the_clock_have_a_rule() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An archive of 100,000 recordings is listed by its names, and examines those of a page only.
+/// Promise: A listing of an archive of 100,000 recordings uses their names and opens only the recordings of
+/// the page.
 fn a_hundred_thousand_names_are_listed() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = folder(&[("1000000000.ts", clip.clone()), ("1000500000.ts", clip)])?;

@@ -44,7 +44,7 @@ const TINY: [&str; 4] = ["--volume", "1MiB", "--runs", "2"];
 /// So much that it does not end by itself while a test waits.
 const LONG: [&str; 4] = ["--volume", "1MiB", "--runs", "100"];
 
-/// Promise: With privileges, verification runs over a wire whose checksums are checked.
+/// Promise: With privileges, verification runs over a link on which checksums are verified.
 /// Promise: Without privileges an assessment measures over loopback and says what it left out.
 /// Promise: A result names the version and commit of the program that made it.
 fn an_assessment_without_privileges_is_complete() -> Result<()> {
@@ -139,7 +139,7 @@ fn root_without_capabilities_measures_over_loopback() -> Result<()> {
 }
 
 /// Promise: A missing sink, a forbidden processor and useless options are errors before the first run.
-/// Promise: What cannot be sent is a clear error.
+/// Promise: A size that cannot be sent is refused with a clear error.
 fn what_cannot_be_sent_is_an_error() -> Result<()> {
     let folder = process::open_folder()?;
     let small = folder.path().join("small");
@@ -215,7 +215,7 @@ fn a_sink_that_is_not_there_is_said_before_anything_is_measured() -> Result<()> 
     Ok(())
 }
 
-/// Promise: An experiment that measured nothing fails; one that was left out does not.
+/// Promise: An experiment that measured nothing fails; an experiment that was left out does not.
 ///
 /// Files in memory cannot be cold.
 fn what_measures_nothing_is_an_error() -> Result<()> {
@@ -237,8 +237,8 @@ fn what_measures_nothing_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A result file that cannot be written is an error at the start, and is written whole or not at
-/// all.
+/// Promise: A result file that cannot be written is an error at the start, and the file is written whole or
+/// not at all.
 fn a_result_that_cannot_be_written_is_an_error_at_once() -> Result<()> {
     let folder = process::open_folder()?;
     for json in [folder.path().join("missing/result.json"), folder.path().to_owned()] {
@@ -253,8 +253,8 @@ fn a_result_that_cannot_be_written_is_an_error_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A result file that cannot be written is an error at the start, and is written whole or not at
-/// all.
+/// Promise: A result file that cannot be written is an error at the start, and the file is written whole or
+/// not at all.
 fn a_result_that_cannot_be_written_in_the_end_is_shown() -> Result<()> {
     let (folder, results) = (process::open_folder()?, process::open_folder()?);
     let place = results.path().join("results");
@@ -272,7 +272,7 @@ fn a_result_that_cannot_be_written_in_the_end_is_shown() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An interrupted assessment keeps what was measured and marks it partial.
+/// Promise: An interrupted assessment keeps its measurements and marks the result as partial.
 fn an_interrupt_keeps_what_was_measured() -> Result<()> {
     let folder = process::open_folder()?;
     let json = folder.path().join("result.json");
@@ -315,7 +315,7 @@ fn a_second_interrupt_ends_it_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Another host receives for an assessment, and serves strangers nothing.
+/// Promise: Another host receives data for an assessment, and serves nothing to other peers.
 ///
 /// The receiver that a user starts on the other host.
 fn another_host_receives() -> Result<()> {
@@ -332,7 +332,7 @@ fn another_host_receives() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Costs measured on the way to another host are kept for the device that leads there.
+/// Promise: Costs measured to another host are stored for the device on the route to that host.
 ///
 /// Over the loopback device, so the kernel copies what is lent.
 fn what_another_host_says_is_kept_for_the_device() -> Result<()> {
@@ -365,7 +365,7 @@ fn what_another_host_says_is_kept_for_the_device() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--loan on` and `--loan off` force the path `loan`, and a result counts what was lent and copied.
+/// Promise: `--loan on` and `--loan off` force the path `loan`, and a result counts lent and copied sends.
 fn loans_are_forced_and_counted() -> Result<()> {
     let folder = process::open_folder()?;
     for (setting, lends) in [("on", true), ("off", false)] {
@@ -390,7 +390,8 @@ fn loans_are_forced_and_counted() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `loan` decides by measured thresholds for aligned and other sends; noisy sizes decide nothing.
+/// Promise: `loan` decides by measured thresholds, for aligned and other sends; sizes with noisy results set
+/// no threshold.
 ///
 /// The threshold of a file decides, for sends over UDP; over TCP it has none, and the guess does.
 fn a_download_lends_by_the_calibration() -> Result<()> {
@@ -430,7 +431,7 @@ fn a_calibration_that_is_something_else_is_told_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An interrupted assessment keeps what was measured and marks it partial.
+/// Promise: An interrupted assessment keeps its measurements and marks the result as partial.
 fn a_sink_that_stops_is_an_error_and_keeps_what_was_measured() -> Result<()> {
     let folder = process::open_folder()?;
     let json = folder.path().join("result.json");
@@ -449,7 +450,7 @@ fn a_sink_that_stops_is_an_error_and_keeps_what_was_measured() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An assessment leaves no namespace, device or process behind, also when it is killed.
+/// Promise: After an assessment, also a killed one, no namespace, device or process remains.
 fn an_assessment_killed_leaves_no_receiver() -> Result<()> {
     let folder = process::open_folder()?;
     let mut process = Process::start(&assess(folder.path(), "loopback", &LONG)?, true)?;

@@ -19,11 +19,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         handlers_requests_and_orders_are_verified_and_measured,
         parts_and_sinks_that_make_no_sense_are_refused,
         an_interrupted_relay_keeps_what_was_measured,
-        a_killed_assessment_leaves_nobody_moving,
+        a_killed_assessment_leaves_no_process,
     ]
 }
 
-/// Promise: Streams are measured beside plain loops and other programs, each verified at every sink first.
+/// Promise: Streams are measured beside plain loops and other programs; the data of each is first verified at
+/// every sink.
 fn a_user_without_privileges_measures_relaying() -> Result<()> {
     let folder = process::open_folder()?;
     let program = server::binary()?;
@@ -62,7 +63,7 @@ fn a_user_without_privileges_measures_relaying() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Handlers, answers to requests and orders of inputs are verified at every sink before they are measured.
+/// Promise: Handlers, HTTP responses and input orders are verified at every sink before they are measured.
 fn handlers_requests_and_orders_are_verified_and_measured() -> Result<()> {
     let folder = process::open_folder()?;
     let mut options = vec!["--json", "-", "--volume", "1MiB", "--runs", "1", "--handlers"];
@@ -118,7 +119,7 @@ fn an_interrupted_relay_keeps_what_was_measured() -> Result<()> {
 }
 
 /// Promise: Wrong parts and sinks of `assess relay` are refused; a killed run leaves no process.
-fn a_killed_assessment_leaves_nobody_moving() -> Result<()> {
+fn a_killed_assessment_leaves_no_process() -> Result<()> {
     let folder = process::open_folder()?;
     let mut process = Process::start(&relay(folder.path(), &LONG)?, true)?;
     until_it_measures(&process)?;

@@ -14,19 +14,21 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_page_is_legible_on_a_phone,
         a_page_is_legible_on_a_screen,
         a_result_becomes_a_page_markdown_and_csv,
-        files_are_there_though_nobody_reads_standard_output,
+        files_are_written_if_standard_output_is_closed,
         a_result_is_never_written_over,
         two_results_are_compared,
         what_is_no_result_is_refused,
     ]
 }
 
-/// Promise: In a browser of 360 or 1,200 pixels no label overlaps, is clipped or below 10 pixels.
+/// Promise: In a browser of 360 or 1,200 pixels width no label overlaps, is clipped or is smaller than 10
+/// pixels.
 fn a_page_is_legible_on_a_phone() -> Result<()> {
     legible(360)
 }
 
-/// Promise: In a browser of 360 or 1,200 pixels no label overlaps, is clipped or below 10 pixels.
+/// Promise: In a browser of 360 or 1,200 pixels width no label overlaps, is clipped or is smaller than 10
+/// pixels.
 fn a_page_is_legible_on_a_screen() -> Result<()> {
     legible(1200)
 }
@@ -89,7 +91,7 @@ fn legible(width: u32) -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath assess report` makes one page that needs neither network nor script.
+/// Promise: `wirepath assess report` makes a single page that needs neither network nor script.
 fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
     let bed = TestBed::new()?;
     let said = bed.run(["report", "full.json"])?;
@@ -105,10 +107,10 @@ fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Report files are written though nobody reads standard output.
+/// Promise: Report files are written even if standard output is closed.
 ///
 /// As with `head`, which has seen enough. The code is that of a program which SIGPIPE ends.
-fn files_are_there_though_nobody_reads_standard_output() -> Result<()> {
+fn files_are_written_if_standard_output_is_closed() -> Result<()> {
     let bed = TestBed::new()?;
     let (reader, writer) = std::io::pipe()?;
     drop(reader);
@@ -121,7 +123,7 @@ fn files_are_there_though_nobody_reads_standard_output() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A file that is no result is refused with the reason; a result is never overwritten.
+/// Promise: A file that is not a result is refused with the reason; a result is never overwritten.
 fn a_result_is_never_written_over() -> Result<()> {
     let bed = TestBed::new()?;
     let before = std::fs::read(bed.path("full.json"))?;
@@ -135,7 +137,7 @@ fn a_result_is_never_written_over() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath assess compare` shows improvements as table 2 of the papers, and noise as no
+/// Promise: `wirepath assess compare` shows improvements as in table 2 of the papers, and noise as no
 /// difference.
 fn two_results_are_compared() -> Result<()> {
     let bed = TestBed::new()?;
@@ -165,7 +167,7 @@ fn two_results_are_compared() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A file that is no result is refused with the reason; a result is never overwritten.
+/// Promise: A file that is not a result is refused with the reason; a result is never overwritten.
 fn what_is_no_result_is_refused() -> Result<()> {
     let bed = TestBed::new()?;
     std::fs::write(bed.path("other.json"), r#"{"schema": "wirepath-assessment/99"}"#)?;

@@ -102,7 +102,7 @@ fn set_password(users: &Path, user: &str, password: &str) -> Result<()> {
     Ok(())
 }
 
-/// Promise: ffmpeg plays over RTSP and HTTP with a user and a password, also when nonces expire, and not without.
+/// Promise: ffmpeg plays over RTSP and HTTP only with a user and a password, also across expired nonces.
 fn ffmpeg_plays_with_a_password_only() -> Result<()> {
     let bed = TestBed::with(&["--nonce-lifetime=300ms"])?;
     let home = open_folder()?;
@@ -129,7 +129,7 @@ fn gstreamer_plays_with_a_password() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `curl --digest` downloads with SHA-256, and with MD5 where a user has only a line of htdigest.
+/// Promise: `curl --digest` downloads with SHA-256, and with MD5 if the user has only a line of htdigest.
 fn curl_downloads_with_either_hash() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let bed = TestBed::with(&[])?;
@@ -162,7 +162,8 @@ fn reload(bed: &TestBed, line: &str) -> Result<()> {
     Deadline::seconds(10.0).wait_for("the users to be read", || Ok((count() > before).then_some(())))
 }
 
-/// Promise: Before authentication, the answer is 401 whether a file exists or not, for RTSP, HTTP and the status.
+/// Promise: Without authentication the answer is 401 whether or not a file exists, for RTSP, HTTP and the
+/// status.
 fn nobody_learns_whether_a_file_exists() -> Result<()> {
     let bed = TestBed::with(&[])?;
     let mut client = Client::connect(bed.server.rtsp)?;
@@ -193,7 +194,7 @@ fn nobody_learns_whether_a_file_exists() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A replayed request gets `stale=true` over RTSP and HTTP, as one whose nonce has expired.
+/// Promise: A replayed request gets `stale=true` over RTSP and HTTP, like a request with an expired nonce.
 fn replayed_and_expired_nonces_are_stale() -> Result<()> {
     let bed = TestBed::with(&["--nonce-lifetime=1s"])?;
     let (url, mut client) = (bed.server.rtsp_url("clip.ts"), Client::connect(bed.server.rtsp)?);
@@ -224,7 +225,8 @@ fn replayed_and_expired_nonces_are_stale() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Rules for folders hold over RTSP and HTTP, in any case of letters; others get 403, before any look-up.
+/// Promise: Rules for folders apply over RTSP and HTTP, whatever the case of letters; other users get 403
+/// before any look-up.
 fn rules_hold_for_both_protocols() -> Result<()> {
     let rules = ["--folder-users=cams=bob", "--folder-users=open=-", "--status-users=-"];
     let bed = TestBed::with(&rules)?;
@@ -269,7 +271,8 @@ fn vlc_plays_from_an_open_folder() -> Result<()> {
     Ok(())
 }
 
-/// Promise: With --users, SIGHUP reads the users again; a broken file keeps them, and the log names the line.
+/// Promise: With --users, SIGHUP reads the users file again; if it is invalid, the users stay and the log
+/// names the line.
 fn users_are_read_again() -> Result<()> {
     let bed = TestBed::with(&[])?;
     set_password(&bed.users, "anna", "new")?;
@@ -279,7 +282,7 @@ fn users_are_read_again() -> Result<()> {
     ensure!(bed.get("/clip.ts", ("anna", "new"))?.status == 200);
     let good = std::fs::read_to_string(&bed.users)?;
     std::fs::write(&bed.users, format!("{good}eve:Wirepath:nohash\n"))?;
-    reload(&bed, "the users stay as they were")?;
+    reload(&bed, "the users are unchanged")?;
     ensure!(
         bed.server.process.log().contains("line 5: expected user:realm:HA1"),
         "{}",
@@ -289,8 +292,8 @@ fn users_are_read_again() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A server does not start with a file of users that is missing, broken or served, or with rules that need
-/// one.
+/// Promise: A server does not start if its users file is missing, invalid or served, or if rules need a
+/// missing users file.
 fn wrong_users_files_are_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::create_dir_all(folder.path().join("media/sub"))?;
@@ -316,17 +319,19 @@ fn wrong_users_files_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A rule of `--folder-users` for nothing that is served is told at the start.
+/// Promise: The log warns at the start about a rule of `--folder-users` whose path is not served.
 fn rules_for_nothing_are_told() -> Result<()> {
     let bed =
         TestBed::with(&["--folder-users=clips=bob", "--folder-users=CLIP.TS=bob", "--folder-users=/=*"])?;
     let log = bed.server.process.log();
-    let told: Vec<&str> = log.lines().filter(|line| line.contains("names nothing that is served")).collect();
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("names a path that is not served")).collect();
     ensure!(told.len() == 1 && told[0].contains("clips"), "{log}");
     Ok(())
 }
 
-/// Promise: A flood of wrong tries takes no memory; other addresses are served, and connections that gave a password before.
+/// Promise: Many wrong passwords take no memory and disturb neither other addresses nor connections logged in
+/// before.
 fn guessing_is_slowed_and_takes_no_memory() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let bed = TestBed::with(&["--status-users=-"])?;

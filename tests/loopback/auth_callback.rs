@@ -83,7 +83,8 @@ fn question(asked: &Asked) -> Result<Value> {
     Ok(serde_json::from_slice(&asked.body)?)
 }
 
-/// Promise: A callback with the fields of MediaMTX's `authHTTPAddress` allows by 2xx and refuses by 401 and 403.
+/// Promise: The callback, with the fields of MediaMTX's `authHTTPAddress`, allows by 2xx and refuses by 401
+/// and 403.
 fn the_service_decides_for_both_protocols() -> Result<()> {
     let service = obedient()?;
     let bed = TestBed::with(&url(&service), &[])?;
@@ -127,7 +128,7 @@ fn the_service_decides_for_both_protocols() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Equal requests of a client ask the callback once while its answer is kept, however many they are.
+/// Promise: Equal requests of a client ask the callback only once while its answer is cached.
 fn a_thousand_range_requests_ask_once() -> Result<()> {
     let service = obedient()?;
     let bed = TestBed::with(&url(&service), &["--auth-keep=1h"])?;
@@ -149,7 +150,8 @@ fn a_thousand_range_requests_ask_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: If the callback is down, or answers what decides nothing, clients get 503, and it is counted and logged.
+/// Promise: If the callback is down or its answer is not a decision, clients get 503; failures are counted
+/// and logged.
 fn failures_of_the_service_are_told_apart() -> Result<()> {
     let answer = Arc::new(Mutex::new("500 Oh"));
     let told = Arc::clone(&answer);
@@ -212,7 +214,8 @@ fn silent() -> Result<(SocketAddr, TcpListener)> {
     Ok((listener.local_addr()?, listener))
 }
 
-/// Promise: While the callback hangs, others are served; what waits for it gets 503 after `--auth-timeout`.
+/// Promise: While the callback hangs, other clients are served; waiting requests get 503 after
+/// `--auth-timeout`.
 fn a_service_that_hangs_disturbs_nobody_else() -> Result<()> {
     let (release, released) = mpsc::channel::<()>();
     let released = Mutex::new(released);
@@ -262,7 +265,8 @@ fn a_service_that_hangs_disturbs_nobody_else() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Passwords and tokens go to the callback if they came over TLS, where its 401 offers Basic.
+/// Promise: The callback gets passwords and tokens only of requests over TLS; there a 401 of the callback
+/// offers Basic.
 fn credentials_go_to_the_service_over_tls_only() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let service = Origin::start(|asked, connection| {
@@ -330,7 +334,7 @@ fn guesses_through_the_service_are_slowed() -> Result<()> {
     Ok(())
 }
 
-/// Promise: With --users, the callback is not asked about users of the file, and its 401 is a challenge.
+/// Promise: With --users, the callback is not asked about users of the file, and its 401 becomes a challenge.
 fn users_of_the_file_are_not_asked_about() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let service = obedient()?;
@@ -361,7 +365,7 @@ fn users_of_the_file_are_not_asked_about() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A callback over TLS is asked if the machine trusts its certificate, and else it fails.
+/// Promise: A callback over TLS is asked only if the machine trusts its certificate; otherwise it fails.
 fn services_over_tls_need_a_trusted_certificate() -> Result<()> {
     let certificate = Certificate::of_server()?;
     let folder = tempfile::tempdir()?;
@@ -378,7 +382,7 @@ fn services_over_tls_need_a_trusted_certificate() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Options of the callback that make no sense are refused at the start.
+/// Promise: Contradictory or invalid options of the callback are refused at the start.
 fn wrong_options_are_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     for (arguments, words) in [

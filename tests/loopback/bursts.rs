@@ -11,7 +11,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![no_burst_is_longer_than_a_folder_or_a_client_allows]
 }
 
-/// Promise: No burst is longer than `--folder-burst-max` of its folder, and than a client asks for in SETUP.
+/// Promise: No burst is longer than `--folder-burst-max` of its folder or than the limit in the client's
+/// SETUP.
 fn no_burst_is_longer_than_a_folder_or_a_client_allows() -> Result<()> {
     let clip = clips::constant(8)?;
     let folder = clips::folder(&[("cams/clip.ts", &clip), ("clip.ts", &clip)])?;

@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_channel_plays_over_tcp,
         a_movie_channel_goes_on_over_its_joint,
         viewers_are_at_the_same_place => || unless_overloaded(viewers_are_at_the_same_place),
-        a_pause_goes_on_at_what_is_on_now,
+        play_after_a_pause_continues_at_the_current_position,
         a_list_is_read_again_at_the_next_joint,
         ffmpeg_joins_a_channel => || unless_overloaded(ffmpeg_joins_a_channel),
         gstreamer_joins_a_channel => || unless_overloaded(gstreamer_joins_a_channel),
@@ -82,7 +82,8 @@ fn place(of: &[u8], among: &[u8]) -> Result<usize> {
     place.with_context(|| format!("{} bytes are not part of what is played", of.len()))
 }
 
-/// Promise: A channel plays its list again and again as one stream: every byte, with numbers that go on over joints.
+/// Promise: A channel repeats its playlist as one stream: every byte, with continuous sequence numbers and
+/// timestamps.
 fn a_channel_is_one_stream_over_joints_and_loops() -> Result<()> {
     let bed = TestBed::new("news.m3u", M3U)?;
     let mut playback = Playback::set_up(bed.server.rtsp, "tv/news")?;
@@ -113,7 +114,7 @@ fn a_channel_plays_over_tcp() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Tracks of movies in a channel stay in step over joints.
+/// Promise: Tracks of movies in a channel stay in sync between items.
 fn a_movie_channel_goes_on_over_its_joint() -> Result<()> {
     let movie = clips::film(3, "libx264", "aac", "mp4")?;
     let folder = clips::folder(&[("film.mp4", &movie)])?;
@@ -137,7 +138,7 @@ fn a_movie_channel_goes_on_over_its_joint() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Viewers of a channel who come at other times get the same packets' payload at the same time.
+/// Promise: Viewers who join a channel at different times get the same payload at the same time.
 fn viewers_are_at_the_same_place() -> Result<()> {
     let bed = TestBed::new("news.m3u", M3U)?;
     let mut first = Playback::set_up(bed.server.rtsp, "tv/news")?;
@@ -166,8 +167,8 @@ fn viewers_are_at_the_same_place() -> Result<()> {
     Ok(())
 }
 
-/// Promise: PLAY after PAUSE goes on at what is on now, with sequence numbers that go on.
-fn a_pause_goes_on_at_what_is_on_now() -> Result<()> {
+/// Promise: PLAY after PAUSE continues at the channel's current position, with continuous sequence numbers.
+fn play_after_a_pause_continues_at_the_current_position() -> Result<()> {
     let bed = TestBed::new("news.m3u", M3U)?;
     let (mut paused, mut other) =
         (Playback::set_up(bed.server.rtsp, "tv/news")?, Playback::set_up(bed.server.rtsp, "tv/news")?);
@@ -196,7 +197,7 @@ fn a_pause_goes_on_at_what_is_on_now() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP has lists of channels read again; a broken one changes nothing.
+/// Promise: SIGHUP reads the playlists of channels again; an invalid playlist changes nothing.
 fn a_list_is_read_again_at_the_next_joint() -> Result<()> {
     let bed = TestBed::new("news.toml", "assets = [\"one.ts\"]\n")?;
     let mut playback = Playback::set_up(bed.server.rtsp, "tv/news")?;
@@ -206,7 +207,7 @@ fn a_list_is_read_again_at_the_next_joint() -> Result<()> {
     };
     fs::write(&bed.list, "assets = 3\n")?;
     bed.server.process.signal(Signal::HUP)?;
-    log("the playlist is kept as it was")?;
+    log("the playlist is unchanged")?;
     fs::write(&bed.list, "assets = [\"one.ts\", \"two.ts\"]\n")?;
     bed.server.process.signal(Signal::HUP)?;
     log("playlist read again")?;
@@ -218,7 +219,7 @@ fn a_list_is_read_again_at_the_next_joint() -> Result<()> {
     ensure_unbroken(&received)
 }
 
-/// Promise: ffmpeg joins a channel that runs, and decodes it over a joint.
+/// Promise: ffmpeg joins a running channel and decodes it across two items.
 fn ffmpeg_joins_a_channel() -> Result<()> {
     require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
     let bed = TestBed::new("news.m3u", M3U)?;
@@ -234,7 +235,7 @@ fn ffmpeg_joins_a_channel() -> Result<()> {
     Ok(())
 }
 
-/// Promise: GStreamer joins a channel that runs.
+/// Promise: GStreamer joins a running channel.
 fn gstreamer_joins_a_channel() -> Result<()> {
     require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
     let bed = TestBed::new("news.m3u", M3U)?;
@@ -289,7 +290,7 @@ fn what_cannot_be_a_channel_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A channel has no absolute times, and is not played faster or in scales.
+/// Promise: A channel has no absolute times and supports neither Speed nor Scale.
 fn what_a_channel_cannot_do_is_refused() -> Result<()> {
     let bed = TestBed::new("news.m3u", M3U)?;
     let mut playback = Playback::set_up(bed.server.rtsp, "tv/news")?;

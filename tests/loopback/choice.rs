@@ -17,7 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: The cheapest measured path that works is taken, unless another is asked for.
+/// Promise: The server takes the cheapest measured path that works, unless an option names another.
 fn what_was_measured_decides() -> Result<()> {
     for cheapest in ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"] {
         let others = ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"].into_iter();
@@ -48,8 +48,8 @@ fn what_was_measured_decides() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The data path in use and the reason for it are shown.
-/// Promise: The cheapest measured path that works is taken, unless another is asked for.
+/// Promise: The status shows the data path in use and the reason for it.
+/// Promise: The server takes the cheapest measured path that works, unless an option names another.
 fn the_path_in_use_is_shown() -> Result<()> {
     let server = Server::of(clips::folder(&[("clip.ts", &clips::constant(2)?)])?.path()).start()?;
     let shown = &server.status()?["data_path"];
@@ -63,7 +63,8 @@ fn the_path_in_use_is_shown() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A server without a calibration for its machine measures for two seconds and keeps it.
+/// Promise: A server without a calibration for its machine measures for two seconds and stores the
+/// calibration.
 fn a_first_start_measures_and_keeps_it() -> Result<()> {
     let (folder, home) = (clips::folder(&[("clip.ts", &clips::constant(2)?)])?, tempfile::tempdir()?);
     let file = home.path().join("new/costs.json");
@@ -90,7 +91,7 @@ fn figures(server: &Server) -> Result<serde_json::Value> {
     Ok(server.status()?["data_path"]["calibrations"][0].clone())
 }
 
-/// Promise: A file that is no calibration is named and left as it is.
+/// Promise: A file that is not a calibration is reported by name and not changed.
 ///
 /// Somebody's own file, named by mistake, and what would make a reader wait.
 fn what_is_no_calibration_is_left_as_it_is() -> Result<()> {

@@ -49,7 +49,8 @@ fn one_line_says_that_both_listeners_are_ready() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--cpus` keeps all threads to the processors that it names; one that may not be used is an error.
+/// Promise: `--cpus` restricts all threads to the given processors; a processor that may not be used is an
+/// error.
 fn all_threads_keep_to_the_named_processors() -> Result<()> {
     let folder = process::open_folder()?;
     let own = std::fs::read_to_string("/proc/self/status")?;
@@ -107,7 +108,7 @@ fn an_unknown_configuration_key_is_named_with_its_place() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A key of the configuration file is refused in the same words as its flag.
+/// Promise: A key of the configuration file is refused with the same words as its flag.
 fn a_key_is_refused_in_the_words_in_which_its_flag_is() -> Result<()> {
     let folder = process::open_folder()?;
     let file = folder.path().join("wirepath.toml");
@@ -135,7 +136,8 @@ fn flags_win_over_the_configuration() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Several folders and files appear under their own names; a clash is an error at the start.
+/// Promise: Several folders and files are served under their own names; a name conflict is an error at the
+/// start.
 fn a_clash_of_names_is_an_error_at_start() -> Result<()> {
     let (one, other) = (process::open_folder()?, process::open_folder()?);
     let paths = [one.path().join("media"), other.path().join("media")];
@@ -147,7 +149,8 @@ fn a_clash_of_names_is_an_error_at_start() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Several folders and files appear under their own names; a clash is an error at the start.
+/// Promise: Several folders and files are served under their own names; a name conflict is an error at the
+/// start.
 fn several_folders_appear_under_their_names() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("one/clip.ts", &clip), ("two/clip.ts", &clip), ("three.ts", &clip)])?;
@@ -171,7 +174,7 @@ fn what_cannot_be_served_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Hot memory above the machine's, and RTP ports without a pair, are refused at start.
+/// Promise: Hot memory larger than the machine's, and RTP ports without a pair, are refused at the start.
 fn limits_that_contradict_each_other_are_refused_at_start() -> Result<()> {
     let folder = process::open_folder()?;
     for (arguments, said) in [
@@ -204,7 +207,7 @@ fn an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do() -> R
     Ok(())
 }
 
-/// Promise: `wirepath pack` packs ahead of time, and the server plays what it made.
+/// Promise: `wirepath pack` packs ahead of time, and the server plays its images.
 fn packing_ahead_makes_an_image() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let cache = tempfile::tempdir()?;
@@ -217,7 +220,7 @@ fn packing_ahead_makes_an_image() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath pack` packs ahead of time, and the server plays what it made.
+/// Promise: `wirepath pack` packs ahead of time, and the server plays its images.
 ///
 /// The server uses what was packed ahead: the same file, untouched but for the time of its last use, is all
 /// there is.
@@ -238,7 +241,7 @@ fn the_server_plays_what_was_packed_ahead() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath pack --index` makes indexes only, and the server plays by them.
+/// Promise: `wirepath pack --index` makes only indexes, and the server plays with them.
 fn an_index_is_made_ahead() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -257,7 +260,7 @@ fn an_index_is_made_ahead() -> Result<()> {
     Ok(())
 }
 
-/// Promise: What cannot be packed is named with its reason, and the rest is packed.
+/// Promise: `wirepath pack` names files that it cannot pack, with the reason, and packs the rest.
 fn packing_goes_on_past_what_cannot_be_packed() -> Result<()> {
     let folder = clips::folder(&[("a/clip.ts", &clips::constant(2)?)])?;
     let path = |name: &str| folder.path().join(name);
@@ -281,7 +284,7 @@ fn packing_goes_on_past_what_cannot_be_packed() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A signal during packing leaves nothing unfinished.
+/// Promise: A signal during packing leaves no incomplete file.
 ///
 /// A signal in the middle of packing leaves neither an image nor a part of one.
 fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
@@ -306,7 +309,7 @@ fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath inspect` shows what is in an asset or a wire image, as text or JSON.
+/// Promise: `wirepath inspect` shows the contents of an asset or a wire image, as text or JSON.
 fn inspect_answers_json() -> Result<()> {
     let (code, json, errors) = inspect(&clips::two_programmes(4)?)?;
     ensure!(code == Some(0) && errors.is_empty(), "{errors}");
@@ -327,7 +330,7 @@ fn inspect_answers_json() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath inspect` finds every damaged segment of an image and says where it begins.
+/// Promise: `wirepath inspect` finds every damaged segment of an image and shows its position.
 ///
 /// An image is told by its content, says what its asset says, and shows what is wrong with it.
 fn inspect_reads_images_and_finds_their_damage() -> Result<()> {

@@ -19,7 +19,8 @@ fn of_threads(server: &Server, field: &str) -> Result<Vec<String>> {
     process::of_threads(server.process.pid(), "status")?.into_iter().map(value).collect()
 }
 
-/// Promise: All threads of the server are confined, also those that were started first, and the log says how far.
+/// Promise: All threads of the server are confined, also those started before, and the log describes the
+/// confinement.
 fn every_thread_is_confined() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let server = Server::of(folder.path()).start()?;
@@ -32,7 +33,7 @@ fn every_thread_is_confined() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A symbolic link to a file elsewhere is served like the file.
+/// Promise: A symbolic link to a file in another place is served like the file.
 fn a_link_to_a_file_is_served() -> Result<()> {
     let (folder, links) = (clips::folder(&[("clip.ts", &clips::constant(2)?)])?, tempfile::tempdir()?);
     let link = links.path().join("link.ts");
@@ -43,7 +44,7 @@ fn a_link_to_a_file_is_served() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--confine off` does without.
+/// Promise: `--confine off` starts the server without confinement.
 fn confinement_can_be_turned_off() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let server = Server::of(folder.path()).with(["--confine", "off"]).start()?;

@@ -26,7 +26,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Exit code of a server that did not wait for all it had begun.
 const CUT: Option<i32> = Some(3);
 
-/// Promise: SIGTERM drains for at most 10 s: RTCP BYE to every session, responses finished; else exit code 3.
+/// Promise: SIGTERM drains for at most 10 s: RTCP BYE to every session, responses completed; otherwise exit
+/// code 3.
 fn the_first_sigterm_drains() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(60)?)])?;
     let mut server = Server::of(folder.path()).start()?;
@@ -51,7 +52,8 @@ fn the_second_sigterm_ends_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGTERM drains for at most 10 s: RTCP BYE to every session, responses finished; else exit code 3.
+/// Promise: SIGTERM drains for at most 10 s: RTCP BYE to every session, responses completed; otherwise exit
+/// code 3.
 fn draining_ends_after_ten_seconds() -> Result<()> {
     let mut draining = Draining::new()?;
     let status = draining.server.process.wait(Deadline::seconds(13.0))?;
@@ -61,7 +63,7 @@ fn draining_ends_after_ten_seconds() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Storage that does not answer blocks neither other requests nor the end of the server.
+/// Promise: Storage that does not answer blocks neither other requests nor the shutdown of the server.
 ///
 /// An `open` of a file under a lease waits until its holder releases it, or 45 s
 /// (`/proc/sys/fs/lease-break-time`): the thread that opens an image does, as it would for storage that

@@ -34,7 +34,7 @@ pub(crate) fn alone() -> Vec<Trial> {
     trials![half_open_connections_disturb_nobody, sessions_leak_nothing]
 }
 
-/// Promise: A client killed with SIGKILL costs only itself.
+/// Promise: A client killed with SIGKILL affects no other client.
 /// Promise: After each fault no descriptor and no memory is leaked.
 fn a_client_killed_costs_only_itself() -> Result<()> {
     require!(process::find("ffmpeg").is_some(), "ffmpeg is not installed");
@@ -89,12 +89,12 @@ fn an_unreachable_port_ends_its_session() -> Result<()> {
     bed.ensure_whole(&mut witness)
 }
 
-/// Promise: An asset that is deleted or truncated while it plays disturbs no other session.
+/// Promise: An asset that is deleted or truncated during playback disturbs no other session.
 fn an_asset_deleted_while_playing_disturbs_nobody() -> Result<()> {
     asset_lost(|asset| std::fs::remove_file(asset).context("deleting"))
 }
 
-/// Promise: An asset that is deleted or truncated while it plays disturbs no other session.
+/// Promise: An asset that is deleted or truncated during playback disturbs no other session.
 fn an_asset_truncated_while_playing_disturbs_nobody() -> Result<()> {
     asset_lost(|asset| std::fs::File::create(asset).map(drop).context("truncating"))
 }
@@ -119,7 +119,7 @@ fn asset_lost(lose: impl Fn(&Path) -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Promise: A kill during packing leaves nothing that a later start trusts.
+/// Promise: If packing is killed, a later start does not use the incomplete files.
 fn packing_killed_leaves_nothing_that_is_trusted() -> Result<()> {
     let clip = clips::constant(60)?;
     let folder = process::open_folder()?;
@@ -141,7 +141,7 @@ fn packing_killed_leaves_nothing_that_is_trusted() -> Result<()> {
     ensure_bytes(&received, &std::fs::read(&clip)?[..received.payload.len()])
 }
 
-/// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
+/// Promise: A damaged wire image is detected before any of its bytes is sent, and packed again.
 ///
 /// One byte in 64 KiB of what the stored image's packets take is turned over; header and table, at both ends
 /// of the file, say that it is good, so that it is begun to be played from.
@@ -258,7 +258,7 @@ fn oversized_requests_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: 1,000 half-open RTSP connections disturb nobody and are closed in time.
+/// Promise: 1,000 half-open RTSP connections do not disturb other clients and are closed in time.
 fn half_open_connections_disturb_nobody() -> Result<()> {
     const CONNECTIONS: usize = 1000;
     let bed = TestBed::new(8)?;

@@ -41,7 +41,7 @@ pub(crate) fn alone() -> Vec<Trial> {
     ]
 }
 
-/// Promise: 10,000 half-open connections, as far as open files allow, are not noticed by served clients.
+/// Promise: 10,000 half-open connections, if open files allow so many, do not disturb served clients.
 fn half_open_connections_are_not_noticed() -> Result<()> {
     let bed = TestBed::new()?;
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -61,7 +61,7 @@ fn half_open_connections_are_not_noticed() -> Result<()> {
     bed.ensure_undisturbed(witness)
 }
 
-/// Promise: A storm of SETUPs is not noticed by served clients, and does not fill the log.
+/// Promise: A storm of SETUPs disturbs no served client and does not fill the log.
 fn a_storm_of_sessions_is_not_noticed() -> Result<()> {
     let bed = TestBed::new()?;
     let witness = bed.begin()?;
@@ -81,7 +81,7 @@ fn a_storm_of_sessions_is_not_noticed() -> Result<()> {
     bed.ensure_undisturbed(witness)
 }
 
-/// Promise: Garbage on the RTCP and RTP ports is not noticed by served clients, and is counted.
+/// Promise: Garbage on the RTCP and RTP ports disturbs no served client, and is counted.
 fn garbage_is_not_noticed() -> Result<()> {
     let bed = TestBed::new()?;
     let witness = bed.begin()?;
@@ -98,7 +98,7 @@ fn garbage_is_not_noticed() -> Result<()> {
     bed.ensure_undisturbed(witness)
 }
 
-/// Promise: Interleaved frames without end, which nobody asked for, keep no other client waiting.
+/// Promise: Endless unrequested interleaved frames from one client delay no other client.
 fn endless_frames_are_not_noticed() -> Result<()> {
     let bed = TestBed::new()?;
     let witness = bed.begin()?;

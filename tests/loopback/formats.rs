@@ -20,7 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: Variable rates, several programmes, a PCR on its own PID and PCR gaps play at the right pace.
+/// Promise: Variable rates, several programmes, a PCR on a separate PID and PCR gaps play at the right pace.
 fn variable_rates_play_whole() -> Result<()> {
     let clip = clips::variable(6)?;
     let received = play(&clip, "clip.ts")?;
@@ -29,7 +29,7 @@ fn variable_rates_play_whole() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Variable rates, several programmes, a PCR on its own PID and PCR gaps play at the right pace.
+/// Promise: Variable rates, several programmes, a PCR on a separate PID and PCR gaps play at the right pace.
 fn two_programmes_play_whole() -> Result<()> {
     let clip = clips::two_programmes(4)?;
     ensure_bytes(&play(&clip, "clip.ts")?, &std::fs::read(&clip)?)
@@ -44,7 +44,7 @@ fn the_prefix_of_192_byte_packets_is_dropped() -> Result<()> {
     ensure_bytes(&play(&clip, "clip.m2ts")?, &expected)
 }
 
-/// Promise: A truncated or damaged file plays as far as it can, with a warning.
+/// Promise: A truncated or damaged file plays as far as possible, with a warning.
 fn a_truncated_asset_plays_as_far_as_it_goes() -> Result<()> {
     let folder = process::open_folder()?;
     let stored = std::fs::read(clips::constant(4)?)?;
@@ -55,7 +55,7 @@ fn a_truncated_asset_plays_as_far_as_it_goes() -> Result<()> {
     ensure_bytes(&received, &half[..half.len() / 188 * 188])
 }
 
-/// Promise: A file that is no transport stream or has no PCR is refused with file, offset and reason.
+/// Promise: A file that is not a transport stream or has no PCR is refused with file, offset and reason.
 fn what_is_no_transport_stream_is_refused() -> Result<()> {
     let folder = process::open_folder()?;
     std::fs::write(folder.path().join("empty.ts"), b"")?;

@@ -79,7 +79,7 @@ fn program() -> Result<Command> {
     Ok(Command::new(server::binary()?))
 }
 
-/// Promise: A handover loses no session, no packet and no request, also when several follow each other.
+/// Promise: A handover loses no session, packet or request, also when several follow each other.
 ///
 /// Twenty sessions play from each of three servers, whose successors start while they do, and requests come on
 /// connections of their own all the time.
@@ -170,14 +170,15 @@ fn ensure_ends_well(mut before: Server) -> Result<()> {
     Ok(())
 }
 
-/// Promise: A server that handed over says `draining` in its status, and ends what is left after `--drain`.
+/// Promise: After a handover the old server reports `draining` in its status, and ends remaining sessions
+/// after `--drain`.
 fn a_server_that_handed_over_says_so_and_ends_its_sessions_after_the_drain_time() -> Result<()> {
     let home = Home::new(&clips::constant(60)?)?;
     let before = home.builder().with(["--drain", "1s"]).start()?;
     ensure!(before.status()?["draining"] == false);
     let mut playback = Playback::set_up(before.rtsp, "clip.ts")?;
     playback.play(None)?;
-    // A connection that is open already stays with the server before, for one more response.
+    // A connection that is open already stays with the old server, for one more response.
     let (mut kept, mut buffer) = (http::connect(before.http)?, Vec::new());
     write!(kept, "GET /note.txt HTTP/1.1\r\nHost: a\r\n\r\n")?;
     ensure!(http::read_response(&mut kept, &mut buffer, false)?.status == 200);
@@ -195,7 +196,7 @@ fn a_server_that_handed_over_says_so_and_ends_its_sessions_after_the_drain_time(
     Ok(())
 }
 
-/// Promise: A new server that cannot start says why, and the running one serves on.
+/// Promise: A new server that cannot start says why, and the running server continues.
 fn a_new_server_that_cannot_start_changes_nothing() -> Result<()> {
     let home = Home::new(&clips::constant(2)?)?;
     let mut server = home.builder().start()?;
@@ -218,7 +219,7 @@ fn a_new_server_that_cannot_start_changes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A new server that has the sockets serves also if the one before is killed meanwhile.
+/// Promise: A new server that has received the sockets starts, also if the old server is killed meanwhile.
 ///
 /// The new server waits for its users, which come through a pipe, between taking the sockets and being ready.
 fn a_handover_goes_on_without_the_server_before() -> Result<()> {
@@ -249,11 +250,11 @@ fn a_handover_goes_on_without_the_server_before() -> Result<()> {
         server
     })?;
     ensure!(server.http == address && http::get(address, "/note.txt")?.status == 200);
-    let ended = || Ok(server.process.log().contains("the server before has ended").then_some(()));
+    let ended = || Ok(server.process.log().contains("the old server has ended").then_some(()));
     Deadline::seconds(10.0).wait_for("a line in the log", ended)
 }
 
-/// Promise: Only the same user and root get the sockets.
+/// Promise: Only root and the same user can receive the sockets.
 fn a_stranger_gets_no_sockets() -> Result<()> {
     require!(process::is_root(), "only root can be two users");
     let home = Home::new(&clips::constant(2)?)?;
@@ -278,7 +279,7 @@ fn a_stranger_gets_no_sockets() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The server before tells systemd the process that has taken over (`MAINPID=`).
+/// Promise: After a handover the old server tells systemd the new main process (`MAINPID=`).
 fn systemd_hears_of_the_new_main_process() -> Result<()> {
     let home = Home::new(&clips::constant(2)?)?;
     let name = home.folder.path().join("notify");
@@ -298,7 +299,7 @@ fn systemd_hears_of_the_new_main_process() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sockets that systemd hands in are served by their names, and can be handed over.
+/// Promise: Sockets from systemd are served by their names and can be handed over.
 fn sockets_of_systemd_are_served() -> Result<()> {
     require!(find("perl").is_some(), "perl, which hands sockets in, is not installed");
     // Descriptors up to $^F stay open in what is executed; the order is not that of the server's own listeners.

@@ -39,7 +39,7 @@ fn json(file: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&std::fs::read(file)?)?)
 }
 
-/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does, except under `nohup`.
 ///
 /// To write to it fails, as it does to /dev/full.
 fn a_relay_whose_terminal_is_gone_writes_its_report() -> Result<()> {
@@ -67,7 +67,7 @@ fn a_relay_whose_terminal_is_gone_writes_its_report() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does, except under `nohup`.
 fn streams_of_a_file_write_their_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let stream = "[[stream]]\nname = \"a\"\nin = [\"unix:socket?listen\"]\nout = [\"file:target\"]\n";
@@ -85,7 +85,7 @@ fn streams_of_a_file_write_their_report() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does, except under `nohup`.
 fn a_relay_behind_nohup_goes_on() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let socket = folder.path().join("socket");
@@ -99,7 +99,7 @@ fn a_relay_behind_nohup_goes_on() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does, except under `nohup`.
 ///
 /// A shell and the kernel may both tell of one terminal.
 fn a_proxy_drains_and_takes_it_for_one_wish() -> Result<()> {
@@ -125,7 +125,7 @@ fn a_proxy_drains_and_takes_it_for_one_wish() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does, except under `nohup`.
 fn a_cache_writes_its_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [kept, report] = ["kept", "report.json"].map(|name| folder.path().join(name).display().to_string());
@@ -141,7 +141,7 @@ fn a_cache_writes_its_report() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does, except under `nohup`.
 fn a_server_drains() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("file"), "content")?;

@@ -27,7 +27,8 @@ pub(crate) fn alone() -> Vec<Trial> {
     ]
 }
 
-/// Promise: MP4 and Matroska files with wrong tables play or get 415, in bounded memory; no other session loses a byte.
+/// Promise: MP4 and Matroska files with wrong tables play or get 415, in bounded memory; no other session
+/// loses a byte.
 fn ensure_harmless(files: Vec<files::Hostile>) -> Result<()> {
     let clip = clips::constant(CLIP_SECONDS)?;
     let stored = std::fs::read(&clip)?;

@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: All data paths send the same bytes, with stored, own and generated headers.
+/// Promise: All data paths send the same bytes, with stored, separate and generated headers.
 fn wire_uring_sends_every_byte() -> Result<()> {
     require_ring()?;
     let bed = TestBed::new(&["--path", "wire_uring", "--hot-memory", "64MiB"])?;
@@ -94,7 +94,7 @@ fn an_image_that_does_not_fit_is_sent_from_its_file() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Without io_uring or enough locked memory, that is logged once and another path is used.
+/// Promise: Without io_uring or enough locked memory, the server logs this once and uses another path.
 fn a_limit_of_locked_memory_costs_a_line_in_the_log() -> Result<()> {
     require_ring()?;
     // Enough for rings, not for an image.

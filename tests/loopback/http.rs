@@ -48,7 +48,7 @@ fn head_has_the_headers_only() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Ranges are answered with 206, one that cannot be satisfied with 416.
+/// Promise: Ranges are answered with 206, unsatisfiable ranges with 416.
 fn ranges_are_cut_out() -> Result<()> {
     let bed = TestBed::new()?;
     let length = bed.stored.len();
@@ -79,7 +79,7 @@ fn ranges_are_cut_out() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Ranges are answered with 206, one that cannot be satisfied with 416.
+/// Promise: Ranges are answered with 206, unsatisfiable ranges with 416.
 fn several_ranges_come_in_parts() -> Result<()> {
     let bed = TestBed::new()?;
     let answer = bed.get(&[("Range", "bytes=0-9,1000-1019")])?;
@@ -114,7 +114,7 @@ fn conditions_are_honoured() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
+/// Promise: Files outside the served folders are unreachable, whatever the path or symlink.
 fn other_methods_and_names_are_refused() -> Result<()> {
     let bed = TestBed::new()?;
     let answer = http::request(bed.server.http, "DELETE", "/clip.ts", &[])?;
@@ -169,7 +169,7 @@ fn wget_continues_a_download() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A folder is listed as text, HTML or JSON, as the client accepts.
+/// Promise: A folder is listed as text, HTML or JSON, by the client's Accept field.
 fn a_folder_is_listed_as_the_client_likes() -> Result<()> {
     let bed = TestBed::new()?;
     let ask = |accept| http::request(bed.server.http, "GET", "/", &[("Accept", accept)]);
@@ -181,7 +181,7 @@ fn a_folder_is_listed_as_the_client_likes() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `/metrics` and `/api/status` answer whatever the assets are called.
+/// Promise: `/metrics` and `/api/status` respond even if assets have these names.
 fn no_asset_hides_metrics_and_status() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("metrics", &clip), ("api/status", &clip)])?;
@@ -193,7 +193,7 @@ fn no_asset_hides_metrics_and_status() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A browser seeks in an MP4.
+/// Promise: A browser seeks in an MP4 file.
 ///
 /// A page with a video element that jumps to second 5 and reports to a listener of the test's own where it
 /// came to.

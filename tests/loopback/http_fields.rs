@@ -43,7 +43,7 @@ fn asks(server: &Server, method: &str, path: &str, origin: &str, more: &[(&str, 
     http::request(server.http, method, path, &[&[("Origin", origin)], more].concat())
 }
 
-/// Promise: With --cors pages of named origins read responses of every kind, and pages of others none.
+/// Promise: With --cors only pages of the listed origins can read responses of every kind.
 fn pages_of_allowed_origins_read_responses() -> Result<()> {
     let (server, _folder) = serve(&["--cors", "https://a.example", "--cors", "http://localhost:3000"])?;
     let range = [("Range", "bytes=5-9")];
@@ -78,7 +78,8 @@ fn pages_of_allowed_origins_read_responses() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--cors '*'` lets pages of every origin read files, and no status; without the option none may.
+/// Promise: `--cors '*'` lets pages of all origins read files but no status; without --cors, other origins
+/// read nothing.
 fn pages_of_all_origins_read_responses() -> Result<()> {
     let (server, _folder) = serve(&["--cors", "*"])?;
     let response = asks(&server, "GET", "/small", "https://b.example", &[])?;
@@ -94,7 +95,8 @@ fn pages_of_all_origins_read_responses() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `Cache-Control` is that of the innermost folder, for whole files, ranges and conditions.
+/// Promise: `Cache-Control` is that of the innermost folder, for whole files, ranges and conditional
+/// requests.
 fn files_are_cached_as_their_folder_says() -> Result<()> {
     let rules = ["--folder-cache-control", "=max-age=3600", "--folder-cache-control", "live=no-store"];
     let (server, _folder) = serve(&rules)?;
@@ -116,7 +118,8 @@ fn files_are_cached_as_their_folder_says() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Responses that were prepared have the fields of others: CORS, `Cache-Control`, tag, date, connection.
+/// Promise: Prepared responses have the same header fields as others: CORS, `Cache-Control`, tag, date,
+/// connection.
 fn prepared_responses_are_like_others() -> Result<()> {
     let options = ["--cors", "https://a.example", "--folder-cache-control", "live=no-store"];
     let (server, folder) = serve(&options)?;
@@ -153,7 +156,7 @@ fn prepared_responses_are_like_others() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `?download` has a file stored under its name, whatever characters that has.
+/// Promise: `?download` makes clients save a file under its name, whatever characters the name has.
 fn curl_stores_a_download_under_its_name() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let (server, folder) = serve(&[])?;
@@ -174,7 +177,8 @@ fn curl_stores_a_download_under_its_name() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--folder-cache-control` and `--folder-burst-max` for nothing that is served are told at the start.
+/// Promise: The log warns at the start if `--folder-cache-control` or `--folder-burst-max` names a path that
+/// is not served.
 fn options_for_nothing_are_told() -> Result<()> {
     let fields = ["=max-age=60", "live/small=no-store", "life=no-store"];
     let bursts = ["=50ms", "live=20ms", "large.ts=20ms"];
@@ -183,7 +187,8 @@ fn options_for_nothing_are_told() -> Result<()> {
     let options: Vec<&str> = fields.iter().chain(&bursts).map(String::as_str).collect();
     let (server, _folder) = serve(&options)?;
     let log = server.process.log();
-    let told: Vec<&str> = log.lines().filter(|line| line.contains("names nothing that is served")).collect();
+    let told: Vec<&str> =
+        log.lines().filter(|line| line.contains("names a path that is not served")).collect();
     let expected = [("--folder-cache-control", "life"), ("--folder-burst-max", "large.ts")];
     ensure!(told.len() == 2, "{log}");
     for (line, (option, path)) in told.iter().zip(expected) {

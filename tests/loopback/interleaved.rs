@@ -121,7 +121,7 @@ fn vlc_plays_over_tcp() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Responses and reports come between frames, never inside one.
+/// Promise: Responses and reports are sent between frames, never inside a frame.
 ///
 /// Requests go out as fast as they are answered while the clip plays.
 fn every_byte_comes_over_tcp_among_responses() -> Result<()> {
@@ -224,7 +224,8 @@ fn a_slow_reader_skips_to_a_random_access_point() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A client over TCP that ends, closes or resets its connection leaves nothing behind.
+/// Promise: A client over TCP that ends, closes or resets its connection leaves no session or descriptor
+/// behind.
 fn clients_that_leave_take_everything_with_them() -> Result<()> {
     let (_folder, server, _) = serving(60, &[])?;
     let leave: [fn(&mut Interleaved) -> Result<()>; 5] = [

@@ -35,7 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: One address cannot take all descriptors, by idle connections or unread downloads.
+/// Promise: One address cannot take all descriptors with idle connections or unread downloads.
 fn idle_connections_of_one_address_leave_room_for_others() -> Result<()> {
     let bed = TestBed::new()?;
     let greedy = (0..300).map(|_| Ok([bed.connect(2, bed.server.rtsp)?, bed.connect(2, bed.server.http)?]));
@@ -50,7 +50,7 @@ fn idle_connections_of_one_address_leave_room_for_others() -> Result<()> {
     Ok(())
 }
 
-/// Promise: One address cannot take all descriptors, by idle connections or unread downloads.
+/// Promise: One address cannot take all descriptors with idle connections or unread downloads.
 fn unread_downloads_of_one_address_leave_room_for_others() -> Result<()> {
     let bed = TestBed::new()?;
     let request = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -66,7 +66,7 @@ fn unread_downloads_of_one_address_leave_room_for_others() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Without free descriptors SETUP gets 453 and a new connection 503; sessions go on.
+/// Promise: Without free descriptors SETUP gets 453 and a new connection 503; sessions continue.
 fn without_descriptors_clients_are_refused_and_sessions_go_on() -> Result<()> {
     let bed = TestBed::new()?;
     let mut playing = Playback::set_up(bed.server.rtsp, "clip.ts")?;
@@ -94,7 +94,7 @@ fn without_descriptors_clients_are_refused_and_sessions_go_on() -> Result<()> {
     Deadline::seconds(10.0).wait_for("room for others", || Ok(bed.ensure_served().ok()))
 }
 
-/// Promise: At start the log says which limit allows how many sessions.
+/// Promise: At the start the log says which limit allows how many sessions.
 fn the_limit_of_sessions_is_said_at_start() -> Result<()> {
     let bed = TestBed::new()?;
     let log = bed.server.process.log();
@@ -106,7 +106,8 @@ fn the_limit_of_sessions_is_said_at_start() -> Result<()> {
     Ok(())
 }
 
-/// Promise: More sessions than open files allow are refused at start, with the command that raises the limit.
+/// Promise: More sessions than open files allow are refused at the start, with the command that raises the
+/// limit.
 fn more_sessions_than_open_files_allow_are_refused_at_start() -> Result<()> {
     let folder = process::open_folder()?;
     let mut command = Command::new("prlimit");

@@ -48,7 +48,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: `wirepath load` plays with many sessions and tells how many were timely.
+/// Promise: `wirepath load` plays with many sessions and reports how many were timely.
 fn sessions_of_a_server_are_judged() -> Result<()> {
     let (_folder, server) = serving(20)?;
     let run = Run::of(&[
@@ -81,7 +81,8 @@ fn sessions_of_a_server_are_judged() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath load --sample SHARE` judges that share of the sessions; of the others the kernel drops the media.
+/// Promise: `wirepath load --sample SHARE` judges that share of the sessions; the kernel drops the media of
+/// the others.
 fn media_of_sessions_outside_the_sample_are_dropped() -> Result<()> {
     let (_folder, server) = serving(20)?;
     let run = Run::of(&[&server.rtsp_url("clip.ts"), "--sessions=6", "--for=2s", BUFFER, "--sample=0%"])?;
@@ -92,7 +93,8 @@ fn media_of_sessions_outside_the_sample_are_dropped() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sessions outside the sample that have addresses of their own share sockets, and reports find them.
+/// Promise: Unsampled sessions with their own source addresses share sockets, and sender reports still reach
+/// their session.
 fn sessions_with_addresses_of_their_own_share_sockets() -> Result<()> {
     let (_folder, server) = serving(20)?;
     let url = server.rtsp_url("clip.ts");
@@ -106,7 +108,7 @@ fn sessions_with_addresses_of_their_own_share_sockets() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sessions of `wirepath load` seek, leave and vanish as they are told; others take their places.
+/// Promise: Sessions of `wirepath load` seek, leave and vanish as configured; new sessions replace them.
 fn sessions_seek_and_leave_and_vanish() -> Result<()> {
     let (_folder, server) = serving(20)?;
     let url = server.rtsp_url("clip.ts");
@@ -131,7 +133,7 @@ fn sessions_seek_and_leave_and_vanish() -> Result<()> {
     Deadline::seconds(10.0).wait_for("no session", || Ok((server.sessions()? == 0).then_some(())))
 }
 
-/// Promise: A session of `wirepath load` whose media are over is followed by another.
+/// Promise: When the media of a `wirepath load` session ends, a new session follows.
 fn media_that_end_begin_again() -> Result<()> {
     let (_folder, server) = serving(2)?;
     let run = Run::of(&[
@@ -167,7 +169,7 @@ fn what_a_server_loses_repeats_and_reorders_is_counted() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A session is timely if a player with the buffer asked for never ran dry.
+/// Promise: A session is timely if a player with the requested buffer never ran dry.
 /// Promise: `wirepath load` exits with 3 if a criterion of `--require` is not met.
 fn silence_is_an_underrun_and_fails_the_criterion() -> Result<()> {
     let sequences: Vec<u16> = (0..300).collect();
@@ -230,7 +232,8 @@ fn interleaved_frames_are_judged_and_requests_of_the_server_answered() -> Result
     Ok(())
 }
 
-/// Promise: `wirepath load --sample SHARE` judges that share of the sessions; of the others the kernel drops the media.
+/// Promise: `wirepath load --sample SHARE` judges that share of the sessions; the kernel drops the media of
+/// the others.
 fn interleaved_media_outside_the_sample_are_thrown_away() -> Result<()> {
     let sequences: Vec<u16> = (0..300).collect();
     let server = Scripted::start(in_time(&sequences))?;
@@ -264,7 +267,7 @@ fn sessions_that_fail_say_why() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath load` says of sessions beyond a server's limits that they were refused.
+/// Promise: `wirepath load` reports sessions beyond the server's limits as refused.
 fn sessions_beyond_a_limit_are_told_as_refused() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("clip.ts", Path::new(&clip))])?;
@@ -276,7 +279,7 @@ fn sessions_beyond_a_limit_are_told_as_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sessions of `wirepath load` that wait to play when the run is over are not timely.
+/// Promise: Sessions of `wirepath load` that have not played by the end of the run are not timely.
 fn sessions_that_never_play_are_not_timely() -> Result<()> {
     // It accepts connections, and answers nothing.
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
@@ -290,7 +293,8 @@ fn sessions_that_never_play_are_not_timely() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath load --storm` makes set-ups beside sessions that play, and tells lateness before, during and after.
+/// Promise: `wirepath load --storm` adds set-ups beside playing sessions, and reports lateness before, during
+/// and after.
 fn a_storm_of_set_ups_is_made_and_lateness_told_apart() -> Result<()> {
     let (_folder, server) = serving(20)?;
     let url = server.rtsp_url("clip.ts");
@@ -328,8 +332,8 @@ fn a_storm_of_set_ups_is_made_and_lateness_told_apart() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The page of `wirepath load --report` says what the JSON says, without a script, a request or a complaint of
-/// the browser.
+/// Promise: The page of `wirepath load --report` shows the JSON's values, without script, request or browser
+/// error.
 fn the_page_of_a_run_says_what_the_json_says() -> Result<()> {
     let (_folder, server) = serving(20)?;
     let folder = process::open_folder()?;

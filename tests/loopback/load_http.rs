@@ -49,7 +49,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: `wirepath load http://HOST/PATH` downloads with many sessions over kept connections, and judges a sample.
+/// Promise: `wirepath load http://HOST/PATH` downloads with many sessions over persistent connections and
+/// judges a sample.
 fn downloads_of_a_server_are_judged() -> Result<()> {
     let (_folder, server) = serving(2)?;
     let run =
@@ -76,7 +77,7 @@ fn downloads_of_a_server_are_judged() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath load --rate` plays over HTTP as a player does, which reads at most 10 s ahead.
+/// Promise: `wirepath load --rate` reads over HTTP like a player, at most 10 s ahead.
 fn a_player_reads_no_further_ahead_than_players_do() -> Result<()> {
     let (_folder, server) = serving(20)?;
     let clip = server.http_url("clip.ts");
@@ -90,7 +91,8 @@ fn a_player_reads_no_further_ahead_than_players_do() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath load` plays the segments of an HLS playlist, of a master playlist the best variant.
+/// Promise: `wirepath load` plays the segments of an HLS playlist; of a master playlist it plays the best
+/// variant.
 fn segments_of_a_playlist_are_played() -> Result<()> {
     let (_folder, server) = serving(2)?;
     let (master, media) = (server.http_url("master.m3u8"), server.http_url("hls/list.m3u8"));
@@ -109,7 +111,8 @@ fn segments_of_a_playlist_are_played() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sessions of `wirepath load` over HTTP seek, leave and vanish as they are told; others take their places.
+/// Promise: Sessions of `wirepath load` over HTTP seek, leave and vanish as configured; new sessions replace
+/// them.
 fn sessions_over_http_seek_and_leave_and_vanish() -> Result<()> {
     let (_folder, server) = serving(20)?;
     for (path, rate) in [("clip.ts", Some("--rate=4Mb/s")), ("hls/list.m3u8", None)] {
@@ -158,7 +161,7 @@ fn write_paced(stream: &mut TcpStream, bytes: &[u8], time: Duration) -> std::io:
     Ok(())
 }
 
-/// Promise: Over HTTP a session is timely if a player with the buffer asked for never ran dry.
+/// Promise: Over HTTP a session is timely if a player with the requested buffer never ran dry.
 fn a_slow_server_is_not_timely() -> Result<()> {
     // 40 ms of media at 1 Mb/s in 100 ms; of segments, one second in 2.5.
     let slow = Scripted::start(|stream, path| {
@@ -186,7 +189,7 @@ fn a_slow_server_is_not_timely() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Over HTTP a session outside the sample does not fail while bytes come, however few.
+/// Promise: Over HTTP a session outside the sample does not fail while bytes arrive, however few.
 fn bytes_that_trickle_do_not_stall() -> Result<()> {
     /// Longest time from one write to the next, which is longer than meant when the machine pauses.
     static LONGEST_PAUSE_MS: AtomicU64 = AtomicU64::new(0);
@@ -216,7 +219,7 @@ fn trickled(run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Media that are over at once do not have `wirepath load` begin sessions faster than one a second each.
+/// Promise: If media ends at once, each session of `wirepath load` restarts at most once a second.
 fn sessions_without_media_do_not_begin_again_at_once() -> Result<()> {
     let server = Scripted::start(|stream, path| match path {
         "/list.m3u8" => {
@@ -237,7 +240,7 @@ fn sessions_without_media_do_not_begin_again_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Downloads do not seek, in a run with `--seek-every` for its other sessions.
+/// Promise: `--seek-every` affects no downloads, only the other sessions of a run.
 fn downloads_of_a_mixed_run_do_not_seek() -> Result<()> {
     let (_folder, server) = serving(2)?;
     let (clip, list) = (server.http_url("clip.ts"), server.http_url("hls/list.m3u8"));
@@ -287,7 +290,7 @@ fn connections_that_end_between_requests_are_opened_again() -> Result<()> {
     Ok(())
 }
 
-/// Promise: No HTTP server breaks `wirepath load`; each failure says what the server did.
+/// Promise: No HTTP server makes `wirepath load` panic or hang; each failure says what the server did.
 fn servers_that_break_http_fail_their_sessions() -> Result<()> {
     let server = Scripted::start(|stream, path| match path {
         "/early" => {
@@ -364,7 +367,7 @@ fn servers_that_break_http_fail_their_sessions() -> Result<()> {
     Ok(())
 }
 
-/// Promise: No playlist breaks `wirepath load`.
+/// Promise: No playlist makes `wirepath load` panic or exceed its limits.
 fn playlists_that_cannot_be_played_fail_their_sessions() -> Result<()> {
     let server = Scripted::start(|stream, path| {
         let media = |lines: &str| format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n{lines}");

@@ -32,7 +32,7 @@ const LINES: usize = 6000;
 /// Requests sent before their answers are read.
 const PIPELINED: usize = 50;
 
-/// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
+/// Promise: The log never blocks the server; lost lines are counted, and pending lines are written at the
 /// end.
 fn a_log_that_nobody_reads_stops_nothing() -> Result<()> {
     let bed = TestBed::new()?;
@@ -50,7 +50,7 @@ fn a_log_that_nobody_reads_stops_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
+/// Promise: The log never blocks the server; lost lines are counted, and pending lines are written at the
 /// end.
 fn what_was_lost_of_the_log_is_told() -> Result<()> {
     let mut bed = TestBed::new()?;
@@ -69,7 +69,7 @@ fn what_was_lost_of_the_log_is_told() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
+/// Promise: The log never blocks the server; lost lines are counted, and pending lines are written at the
 /// end.
 ///
 /// Many lines wait when the process ends, and whoever reads them is slow.
@@ -91,7 +91,7 @@ fn the_log_is_whole_at_the_end() -> Result<()> {
     Ok(())
 }
 
-/// Promise: At most 20 refused requests a second are logged, and the number of the others.
+/// Promise: At most 20 refused requests a second are logged, and then the number of the others.
 ///
 /// One client sends what is refused, as fast as it can.
 fn refusals_make_a_small_log() -> Result<()> {
@@ -118,7 +118,7 @@ fn refusals_make_a_small_log() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An invalid `RUST_LOG` is reported once, and the level is the default.
+/// Promise: An invalid `RUST_LOG` is reported once, and the log level is the default.
 ///
 /// It would be taken for a module, and nothing of any other be in the log.
 fn a_level_that_is_misspelled_is_told() -> Result<()> {
@@ -138,8 +138,8 @@ fn a_level_that_is_misspelled_is_told() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--access-log` logs method, path, status, bytes, time and agent of each HTTP request, as JSON if
-/// asked.
+/// Promise: `--access-log` logs method, path, status, bytes, time and agent of each HTTP request, as JSON by
+/// option.
 fn http_requests_are_logged_as_json() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("a file"), "content")?;

@@ -81,7 +81,8 @@ impl Serving {
     }
 }
 
-/// Promise: ffmpeg plays all tracks of MP4, Matroska and WebM files; pictures and sound are right and in step.
+/// Promise: ffmpeg plays all tracks of MP4, Matroska and WebM files; pictures and sound are right and in
+/// sync.
 fn ffmpeg_plays(codecs: Codecs, transport: &str) -> Result<()> {
     let serving = Serving::of(codecs)?;
     let came = frames::decode(&["-rtsp_transport", transport], &serving.url(), 40.0)?;
@@ -126,7 +127,7 @@ fn ffmpeg_plays_pcm(audio: &'static str, extension: &'static str, transport: &st
     Ok(())
 }
 
-/// Promise: ffmpeg seeks in MP4, Matroska and WebM files; pictures and sound are in step there.
+/// Promise: ffmpeg seeks in MP4, Matroska and WebM files; pictures and sound are in sync after the seek.
 ///
 /// Frames of sound are compared as they are: decoders need those before, and AAC has noise of the decoder's.
 fn ffmpeg_seeks(codecs: Codecs, transport: &str) -> Result<()> {
@@ -205,7 +206,7 @@ fn a_range_of_a_movie_ends_in_all_tracks() -> Result<()> {
     Ok(())
 }
 
-/// Promise: PAUSE stops all tracks, and PLAY goes on where each was.
+/// Promise: PAUSE stops all tracks, and PLAY continues each from its position.
 fn a_movie_pauses_and_resumes_in_all_tracks() -> Result<()> {
     let serving = Serving::of(H264_AAC)?;
     let mut movie = Movie::set_up(serving.server.rtsp, &serving.name)?;
@@ -228,7 +229,7 @@ fn a_movie_pauses_and_resumes_in_all_tracks() -> Result<()> {
     Ok(())
 }
 
-/// Promise: After a seek in a movie, sequence numbers of all tracks go on.
+/// Promise: After a seek in a movie, the sequence numbers of all tracks continue.
 fn numbers_of_all_tracks_go_on_after_a_seek() -> Result<()> {
     let serving = Serving::of(H264_AAC)?;
     let mut movie = Movie::set_up(serving.server.rtsp, &serving.name)?;
@@ -258,7 +259,7 @@ fn lead(packet: &Packet, report: &SenderReport, clock: f64) -> f64 {
     f64::from(ticks) / clock - (after - before)
 }
 
-/// Promise: Sender reports of all tracks of a session are for the same moment, at which their packets leave.
+/// Promise: Sender reports of all tracks of a session are for the same time, at which their packets leave.
 fn tracks_are_in_step_by_their_reports() -> Result<()> {
     let serving = Serving::of(H264_AAC)?;
     let mut movie = Movie::set_up(serving.server.rtsp, &serving.name)?;

@@ -34,7 +34,8 @@ pub(crate) fn alone() -> Vec<Trial> {
     trials![files_without_usable_clocks_take_little_memory]
 }
 
-/// Promise: Packings share a budget of memory (`--packing-memory`), whatever is in the files; none fails.
+/// Promise: All packing shares one memory budget (`--packing-memory`), whatever the files contain, and does
+/// not fail.
 fn files_without_usable_clocks_take_little_memory() -> Result<()> {
     let folder = process::open_folder()?;
     let names: Vec<String> = (0..FILES).map(|number| format!("{number}.ts")).collect();
@@ -60,7 +61,7 @@ fn files_without_usable_clocks_take_little_memory() -> Result<()> {
     Ok(())
 }
 
-/// Promise: One address has only so many files packed at a time (`--max-packings-per-address`); DESCRIBE
+/// Promise: `--max-packings-per-address` limits how many files one address has packed at a time; DESCRIBE
 /// counts.
 fn packings_of_one_address_are_limited() -> Result<()> {
     let folder = process::open_folder()?;

@@ -30,7 +30,7 @@ const HOSTILE_NAME: &str = "<img src=x onerror=alert(1)>.ts";
 /// Name of a client, likewise.
 const HOSTILE_AGENT: &str = "</td><script>alert(1)</script>";
 
-/// Promise: The status page shows what `/api/status` says, and names of files and clients as text.
+/// Promise: The status page shows the values of `/api/status`, and names of files and clients as text.
 fn the_page_shows_what_the_status_says() -> Result<()> {
     let bed = TestBed::new()?;
     let mut browser = bed.browser()?;
@@ -118,7 +118,7 @@ fn thousands(digits: &str) -> String {
     groups.join(",")
 }
 
-/// Promise: The tables of the status page are sorted and filtered by keyboard.
+/// Promise: The tables of the status page can be sorted and filtered by keyboard.
 fn the_page_is_used_by_keyboard() -> Result<()> {
     let bed = TestBed::new()?;
     let mut browser = bed.browser()?;
@@ -142,7 +142,7 @@ fn the_page_is_used_by_keyboard() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The status page stands still while it is paused.
+/// Promise: The status page does not change while it is paused.
 fn a_page_that_is_paused_stays() -> Result<()> {
     let bed = TestBed::new()?;
     let mut browser = bed.browser()?;
@@ -162,7 +162,7 @@ fn a_page_that_is_paused_stays() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The status page plays an MP4.
+/// Promise: The status page plays an MP4 file.
 fn the_page_plays_an_mp4() -> Result<()> {
     let bed = TestBed::new()?;
     let mut browser = bed.browser()?;
@@ -175,7 +175,8 @@ fn the_page_plays_an_mp4() -> Result<()> {
     browser.wait_for(plays, Deadline::seconds(20.0))
 }
 
-/// Promise: The status page draws the bit rate of an asset over time as `/api/assets/PATH/rate` says.
+/// Promise: The status page draws the bit rate of an asset over time with the values of
+/// `/api/assets/PATH/rate`.
 fn the_page_draws_the_rate_of_an_asset() -> Result<()> {
     let bed = TestBed::new()?;
     std::fs::copy(clips::variable(6)?, bed._folder.path().join("variable.ts"))?;
@@ -226,7 +227,7 @@ const HEIGHTS: &str = "(name) => {
     return points.map((point) => (29 - Number(point.split(' ')[1])) / 28);
 }";
 
-/// Promise: The status page fits a phone and a desk, in light and in dark.
+/// Promise: The status page fits the screens of a phone and a desktop, in light and dark mode.
 ///
 /// Pictures are kept in the target folder, for people to look at.
 fn the_page_fits() -> Result<()> {

@@ -46,7 +46,7 @@ fn ffmpeg_plays_to_the_end() -> Result<()> {
     ensure_pictures(&output, &clip, 1)
 }
 
-/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over it.
+/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over IPv6.
 fn every_byte_comes_over_ipv6() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -55,7 +55,7 @@ fn every_byte_comes_over_ipv6() -> Result<()> {
     ensure_bytes(&Playback::whole(server.rtsp, "clip.ts", 15.0)?, &std::fs::read(&clip)?)
 }
 
-/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over it.
+/// Promise: Sessions over UDP and IPv6 play every byte, and ffmpeg plays movies over IPv6.
 fn ffmpeg_plays_over_ipv6() -> Result<()> {
     let clip = clips::film(6, "libx264", "aac", "mp4")?;
     let folder = clips::folder(&[("film.mp4", &clip)])?;
@@ -90,8 +90,8 @@ fn vlc_plays_to_the_end() -> Result<()> {
     ensure_pictures(&output, &clip, 15)
 }
 
-/// Promise: A transport stream becomes RTP by RFC 2250: payload type 33, 90 kHz, whole transport packets.
-/// Promise: All data paths send the same bytes, with stored, own and generated headers.
+/// Promise: A transport stream is sent as RTP by RFC 2250: payload type 33, 90 kHz, whole transport packets.
+/// Promise: All data paths send the same bytes, with stored, separate and generated headers.
 fn every_byte_through(path: &str) -> Result<()> {
     let clip = clips::constant(6)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -177,7 +177,7 @@ fn a_playback_moves_to_the_image_that_is_made() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An asset that has no wire image is played from its own bytes with the packets that an image has.
+/// Promise: An asset without a wire image plays from its own bytes, with the same packets as from an image.
 fn an_asset_plays_without_an_image() -> Result<()> {
     let clip = clips::variable(3)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;

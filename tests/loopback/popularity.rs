@@ -12,8 +12,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![plays_are_counted_over_restarts]
 }
 
-/// Promise: Plays of assets are counted over restarts; what is damaged in the cache folder is logged and
-/// ignored.
+/// Promise: Play counts of assets survive restarts; damaged files in the cache folder are logged and ignored.
 fn plays_are_counted_over_restarts() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let cache = process::open_folder()?;
@@ -27,7 +26,7 @@ fn plays_are_counted_over_restarts() -> Result<()> {
     std::fs::write(cache.path().join("popularity.json"), "{")?;
     let server = Server::of(folder.path()).cache(cache.path()).start()?;
     Deadline::seconds(10.0).wait_for("a line of the log", || {
-        Ok(server.process.log().contains("the popularity of assets cannot be read").then_some(()))
+        Ok(server.process.log().contains("cannot read the popularity of assets").then_some(()))
     })?;
     ensure!(plays_of(&server)?.is_none(), "{:?} plays", plays_of(&server)?);
     Playback::whole(server.rtsp, "clip.ts", 20.0).map(drop)

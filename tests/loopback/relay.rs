@@ -113,7 +113,7 @@ fn a_file_goes_over_a_socket_to_files_without_a_copy() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Datagrams are mirrored to many receivers as they came.
+/// Promise: Datagrams are mirrored to many receivers unchanged.
 fn datagrams_are_reflected_to_every_receiver() -> Result<()> {
     let receivers = (0..3).map(|_| bound()).collect::<Result<Vec<UdpSocket>>>()?;
     let inlet = free_port()?;
@@ -155,7 +155,7 @@ fn datagrams_are_reflected_to_every_receiver() -> Result<()> {
     Ok(())
 }
 
-/// Promise: What one relay stripes or seals another restores; a changed record does not pass.
+/// Promise: A relay restores what another relay stripes or seals; a changed record is rejected.
 fn stripes_over_sockets_are_put_together_again() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = random_bytes(1_234_567);
@@ -200,7 +200,7 @@ fn stripes_over_sockets_are_put_together_again() -> Result<()> {
     Ok(())
 }
 
-/// Promise: What one relay stripes or seals another restores; a changed record does not pass.
+/// Promise: A relay restores what another relay stripes or seals; a changed record is rejected.
 fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let key = folder.path().join("key");
@@ -229,7 +229,7 @@ fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A record that does not open ends a stream of bytes with an error.
+/// Promise: A record that cannot be decrypted ends a byte stream with an error.
 fn what_does_not_open_is_an_error() -> Result<()> {
     let folder = tempfile::tempdir()?;
     for (name, byte) in [("key", 1), ("other", 2)] {
@@ -251,7 +251,7 @@ fn what_does_not_open_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The last line reports records that were lost, late or without a tag.
+/// Promise: The last line reports records that were lost, late or untagged.
 ///
 /// An exit code alone tells nobody why.
 fn what_an_order_missed_is_said() -> Result<()> {
@@ -273,7 +273,7 @@ fn what_an_order_missed_is_said() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A programme is taken out of a multiplex; a missing one is an error that names the others.
+/// Promise: A programme is extracted from a multiplex; if it is missing, the error lists the others.
 fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let clip = clips::two_programmes(2)?;
@@ -290,7 +290,7 @@ fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A programme is taken out of a multiplex; a missing one is an error that names the others.
+/// Promise: A programme is extracted from a multiplex; if it is missing, the error lists the others.
 ///
 /// An output without a byte would pass for what was asked for.
 fn a_programme_that_is_not_there_is_a_failure_that_names_those_that_are() -> Result<()> {
@@ -390,8 +390,9 @@ fn hostile_datagrams_end_nothing_and_are_counted() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
-/// Promise: System errors come with what to do.
+/// Promise: Errors name wrong addresses and words and list the valid ones; an existing file is not
+/// overwritten.
+/// Promise: Errors of system calls say what to do.
 fn wrong_addresses_and_words_are_named() -> Result<()> {
     let long = format!("unix:{}", "n".repeat(120));
     for (arguments, code, said) in [

@@ -18,7 +18,7 @@ use wirepath_tests::{Deadline, http, require, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         curl_gets_every_byte_from_the_origin_once_and_then_from_the_cache,
-        many_who_miss_share_one_fetch_and_a_slow_one_holds_up_nobody,
+        many_misses_share_one_fetch_and_a_slow_client_delays_no_other,
         bytes_come_while_the_origin_still_sends_and_late_ones_join,
         a_fetch_goes_on_when_its_client_has_left,
         a_fetch_that_breaks_leaves_nothing_and_cuts_its_clients,
@@ -81,7 +81,7 @@ fn expect(connection: &mut TcpStream, expected: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Promise: A miss is fetched once, byte for byte, and served from the cache afterwards.
+/// Promise: A miss is fetched once, byte for byte, and then served from the cache.
 fn curl_gets_every_byte_from_the_origin_once_and_then_from_the_cache() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let body = bytes(5_000_000);
@@ -122,8 +122,8 @@ fn curl_gets_every_byte_from_the_origin_once_and_then_from_the_cache() -> Result
     Ok(())
 }
 
-/// Promise: Clients that miss share one fetch; a slow client delays nobody.
-fn many_who_miss_share_one_fetch_and_a_slow_one_holds_up_nobody() -> Result<()> {
+/// Promise: Clients that miss share one fetch; a slow client does not delay the others.
+fn many_misses_share_one_fetch_and_a_slow_client_delays_no_other() -> Result<()> {
     // More than the buffers of a connection hold.
     let gated = Gated::start(20_000_000)?;
     let folder = tempfile::tempdir()?;
@@ -160,7 +160,8 @@ fn many_who_miss_share_one_fetch_and_a_slow_one_holds_up_nobody() -> Result<()> 
     Ok(())
 }
 
-/// Promise: Clients are sent bytes while the origin still sends; late ones join, also within a range.
+/// Promise: Clients get bytes while the origin still sends; later clients join the fetch, also within a
+/// range.
 fn bytes_come_while_the_origin_still_sends_and_late_ones_join() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;
@@ -183,7 +184,7 @@ fn bytes_come_while_the_origin_still_sends_and_late_ones_join() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A fetch continues when its client has left.
+/// Promise: A fetch continues after its client has left.
 fn a_fetch_goes_on_when_its_client_has_left() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;
@@ -196,7 +197,7 @@ fn a_fetch_goes_on_when_its_client_has_left() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A broken fetch leaves no file, and its clients are reset.
+/// Promise: A failed fetch leaves no file, and its clients are reset.
 fn a_fetch_that_breaks_leaves_nothing_and_cuts_its_clients() -> Result<()> {
     let body = bytes(300_000);
     let (sent, times) = (body.clone(), AtomicUsize::new(0));
@@ -226,7 +227,7 @@ fn a_fetch_that_breaks_leaves_nothing_and_cuts_its_clients() -> Result<()> {
     Ok(())
 }
 
-/// Promise: After a crash no partial body is served, and complete ones still are.
+/// Promise: After a crash no partial body is served, and complete bodies are still served.
 fn a_cache_that_is_killed_never_gives_out_a_part() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;
@@ -249,7 +250,8 @@ fn a_cache_that_is_killed_never_gives_out_a_part() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The cache keeps its size, least recently used evicted first; larger answers pass through.
+/// Promise: The cache keeps to its size and evicts the least recently used first; larger responses pass
+/// through.
 fn a_full_cache_lets_the_least_recently_used_go() -> Result<()> {
     let body = bytes(100_000);
     let sent = body.clone();
@@ -274,7 +276,8 @@ fn a_full_cache_lets_the_least_recently_used_go() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The cache keeps its size, least recently used evicted first; larger answers pass through.
+/// Promise: The cache keeps to its size and evicts the least recently used first; larger responses pass
+/// through.
 fn what_does_not_fit_the_cache_passes_through() -> Result<()> {
     let body = bytes(3_000_000);
     let sent = body.clone();
@@ -289,7 +292,8 @@ fn what_does_not_fit_the_cache_passes_through() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A signal lets answers end, and the report says what was done; a second one ends at once.
+/// Promise: On a signal responses are completed and the report is written; a second signal ends the cache at
+/// once.
 fn a_signal_lets_answers_end_and_the_report_says_what_was_done() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;
@@ -310,7 +314,8 @@ fn a_signal_lets_answers_end_and_the_report_says_what_was_done() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A signal lets answers end, and the report says what was done; a second one ends at once.
+/// Promise: On a signal responses are completed and the report is written; a second signal ends the cache at
+/// once.
 fn a_second_signal_ends_at_once() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;

@@ -41,7 +41,8 @@ pub(crate) fn read_until(connection: &mut impl Read, ending: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Promise: A body that ends with the connection is never taken for complete, even if the cache is killed.
+/// Promise: A partial body that ends with its connection never looks complete to a client, even if the cache
+/// is killed.
 fn what_ends_with_the_connection_is_never_taken_for_whole() -> Result<()> {
     // Each waits until the test is over.
     let (over, is_over) = channel::<()>();
@@ -76,7 +77,8 @@ fn what_ends_with_the_connection_is_never_taken_for_whole() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A fetch that a change invalidates is not kept, and nobody joins it.
+/// Promise: If a change invalidates a resource during its fetch, the response is not stored and no client
+/// joins the fetch.
 fn what_is_being_fetched_when_it_changes_is_not_kept() -> Result<()> {
     let (open, gate) = channel::<()>();
     let gate = Mutex::new(gate);
@@ -113,7 +115,7 @@ fn what_is_being_fetched_when_it_changes_is_not_kept() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An `Age` of any length is served, as at most 2^31 s.
+/// Promise: An `Age` of any number of digits is accepted, and passed on as at most 2^31 s.
 fn an_age_of_any_length_is_served() -> Result<()> {
     let origin = Origin::start(|_, connection| {
         let lines = format!("Cache-Control: max-age=600\r\nETag: \"1\"\r\nAge: {}\r\n", u64::MAX);
@@ -162,7 +164,7 @@ fn every_request_is_counted_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Response heads count on disk and in memory; those that are too long are not kept.
+/// Promise: Response heads count against disk and memory limits; heads that are too long are not stored.
 ///
 /// The guide says what an entry is taken for in memory; what a process holds that has ten thousand of them
 /// must be within that.

@@ -19,7 +19,7 @@ fn words(response: &Response) -> String {
     String::from_utf8_lossy(&response.body).into_owned()
 }
 
-/// Promise: A cache in front of itself, or caches in a circle, answer 508 at once.
+/// Promise: A cache in front of itself, or a loop of caches, answers 508 at once.
 fn a_cache_before_itself_by_name_says_so_at_once() -> Result<()> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let found = (name.as_str(), 0).to_socket_addrs().map(Vec::from_iter);
@@ -46,7 +46,7 @@ fn a_cache_before_itself_by_name_says_so_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A cache in front of itself, or caches in a circle, answer 508 at once.
+/// Promise: A cache in front of itself, or a loop of caches, answers 508 at once.
 ///
 /// A cache between a cache and itself belongs to somebody else.
 fn a_circle_of_caches_is_ended() -> Result<()> {

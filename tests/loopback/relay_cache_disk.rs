@@ -15,7 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![what_is_renewed_on_a_full_disk_stays, a_length_that_is_not_true_costs_no_entries]
 }
 
-/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
+/// Promise: On a full disk, entries are evicted for new records; a renewed head is kept in memory.
 fn what_is_renewed_on_a_full_disk_stays() -> Result<()> {
     let disk = SmallDisk::new(1 << 20);
     require!(disk.is_ok(), "a small disk cannot be made: {:?}", disk.err());

@@ -38,7 +38,7 @@ fn nginx(folder: &std::path::Path, [files, cache]: [u16; 2]) -> Result<Process> 
     Ok(process)
 }
 
-/// Promise: With nginx as the origin, answers are byte for byte those of nginx's own cache.
+/// Promise: With nginx as the origin, responses equal those of nginx's own cache byte for byte.
 fn nginx_as_the_origin_and_as_a_cache_gives_the_same_bytes() -> Result<()> {
     require!(find("nginx").is_some() && find("curl").is_some(), "nginx or curl is not installed");
     require!(is_root(), "nginx is started as root here");

@@ -30,7 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: `Connection` removes no field about the length or use of a body.
+/// Promise: `Connection` removes no header field about the length or use of a body.
 ///
 /// Else a client waits for an end that does not come, and takes the next answer for the rest of this one.
 fn a_connection_option_does_not_take_the_length_of_a_body_away() -> Result<()> {
@@ -76,7 +76,8 @@ fn ranging(lines: &'static str, body: Vec<u8>) -> Result<Origin> {
     })
 }
 
-/// Promise: What is not kept keeps its ranges and conditions, and passes through at once for a minute.
+/// Promise: An uncacheable response keeps its ranges and conditions, and for a minute later requests pass
+/// through at once.
 fn what_is_not_kept_keeps_its_ranges_and_conditions() -> Result<()> {
     let origin = ranging("Cache-Control: no-store\r\n", b"0123456789".to_vec())?;
     let (cache, _folder) = cache_of(&origin)?;
@@ -99,7 +100,8 @@ fn what_is_not_kept_keeps_its_ranges_and_conditions() -> Result<()> {
     Ok(())
 }
 
-/// Promise: What is not kept keeps its ranges and conditions, and passes through at once for a minute.
+/// Promise: An uncacheable response keeps its ranges and conditions, and for a minute later requests pass
+/// through at once.
 fn curl_resumes_what_does_not_fit_the_cache() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let body: Vec<u8> = (0..3_000_000u32).map(|at| (at / 97) as u8).collect();
@@ -131,7 +133,7 @@ fn echo() -> Result<Origin> {
     })
 }
 
-/// Promise: An early answer reaches the client while its body is still sent.
+/// Promise: An early response reaches the client while its body is still sent.
 fn an_origin_may_answer_while_it_still_reads() -> Result<()> {
     let origin = echo()?;
     let (cache, _folder) = cache_of(&origin)?;
@@ -154,7 +156,7 @@ fn an_origin_may_answer_while_it_still_reads() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An early answer reaches the client while its body is still sent.
+/// Promise: An early response reaches the client while its body is still sent.
 fn curl_gets_back_what_it_still_sends() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let origin = echo()?;
@@ -169,7 +171,7 @@ fn curl_gets_back_what_it_still_sends() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An early answer reaches the client while its body is still sent.
+/// Promise: An early response reaches the client while its body is still sent.
 fn an_early_answer_comes_whatever_becomes_of_the_body() -> Result<()> {
     // It waits until the test is over.
     let (over, is_over) = channel::<()>();
@@ -201,7 +203,8 @@ fn an_early_answer_comes_whatever_becomes_of_the_body() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A client that resets while it waits gives up its place; one that only ended its side does not.
+/// Promise: A client that resets while it waits loses its place in the queue; a client that half-closes keeps
+/// it.
 fn a_client_that_breaks_off_leaves_its_place() -> Result<()> {
     let (over, is_over) = channel::<()>();
     let is_over = Mutex::new(is_over);

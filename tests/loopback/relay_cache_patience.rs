@@ -45,7 +45,7 @@ fn begun(cache: &Cache, path: &str) -> Result<TcpStream> {
     })
 }
 
-/// Promise: A client may pause for `--client-timeout`, whatever it is sent.
+/// Promise: A client may stop reading for `--client-timeout`, whatever response it receives.
 fn a_client_that_takes_nothing_is_cut_whatever_it_is_sent() -> Result<()> {
     let origin = Origin::start(long_answer)?;
     let folder = tempfile::tempdir()?;
@@ -59,7 +59,7 @@ fn a_client_that_takes_nothing_is_cut_whatever_it_is_sent() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A client may pause for `--client-timeout`, whatever it is sent.
+/// Promise: A client may stop reading for `--client-timeout`, whatever response it receives.
 fn a_client_that_pauses_is_waited_for_though_the_origin_would_not_be() -> Result<()> {
     let origin = Origin::start(long_answer)?;
     let folder = tempfile::tempdir()?;
@@ -77,7 +77,7 @@ fn a_client_that_pauses_is_waited_for_though_the_origin_would_not_be() -> Result
     Ok(())
 }
 
-/// Promise: A client may pause for `--client-timeout`, whatever it is sent.
+/// Promise: A client may stop reading for `--client-timeout`, whatever response it receives.
 ///
 /// Longer than it may take nothing, while all that is still to come is in the kernel, and nobody sends
 /// anything.

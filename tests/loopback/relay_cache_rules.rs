@@ -77,7 +77,7 @@ fn what_is_stale_is_asked_for_again_and_a_304_renews_it() -> Result<()> {
     renewed("two").map(drop)
 }
 
-/// Promise: What RFC 9111 does not let a shared cache keep passes through.
+/// Promise: Responses that RFC 9111 forbids a shared cache to store pass through.
 fn what_is_not_for_all_passes_through_and_is_not_kept() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let lines = match asked.target() {
@@ -125,7 +125,7 @@ fn what_is_not_for_all_passes_through_and_is_not_kept() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Variants are told apart.
+/// Promise: Variants are stored and served separately.
 fn variants_are_told_apart() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let language = asked.header("accept-language").unwrap_or("none").to_owned();
@@ -152,7 +152,7 @@ fn variants_are_told_apart() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Request bodies reach the origin, and changes drop what was kept.
+/// Promise: Request bodies reach the origin, and changes drop the stored response.
 fn bodies_of_requests_reach_the_origin_and_changes_drop_what_was_kept() -> Result<()> {
     let origin = Origin::start(|asked, connection| match asked.line.starts_with("GET") {
         true => answer(connection, "200 OK", "Cache-Control: max-age=600\r\n", b"kept"),
@@ -189,7 +189,8 @@ fn bodies_of_requests_reach_the_origin_and_changes_drop_what_was_kept() -> Resul
     Ok(())
 }
 
-/// Promise: A failed origin is reported and bridged where it allows that; one that stalls is given up.
+/// Promise: A failed origin is reported, and stale responses are served if it allows that; a stalled origin
+/// times out.
 fn an_origin_that_fails_is_said_and_bridged_where_it_allows() -> Result<()> {
     let nobody = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
     let folder = tempfile::tempdir()?;
@@ -233,7 +234,7 @@ fn an_origin_that_fails_is_said_and_bridged_where_it_allows() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Answers that cannot be passed on are errors; ambiguous requests are refused.
+/// Promise: Responses that cannot be forwarded are errors; ambiguous requests are refused.
 fn answers_that_cannot_be_passed_on_are_said() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let head = match asked.target() {
@@ -274,7 +275,7 @@ fn answers_that_cannot_be_passed_on_are_said() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An answer whose head arrives byte by byte is read rarely, and passed on.
+/// Promise: A response whose head arrives byte by byte is read with few calls and passed on.
 ///
 /// Byte by byte, with what is provisional before it, and with what is no HTTP found before it ends.
 fn an_answer_that_drips_is_passed_on() -> Result<()> {
@@ -304,7 +305,7 @@ fn an_answer_that_drips_is_passed_on() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Answers that cannot be passed on are errors; ambiguous requests are refused.
+/// Promise: Responses that cannot be forwarded are errors; ambiguous requests are refused.
 fn provisional_heads_without_end_are_no_answer() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let head = if asked.target() == "/heads" { "HTTP/1.1 103 Early Hints\r\n\r\n" } else { "\r\n" };
@@ -345,9 +346,10 @@ fn requests_may_be_pipelined() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are skipped.
-/// Promise: A foreign or used folder, an https origin and wrong addresses are refused by name.
-/// Promise: Clients of a cache are limited.
+/// Promise: A proxy or cache that would connect to itself is refused; own addresses of a backend's name are
+/// skipped.
+/// Promise: A folder with other files or in use, an https origin and wrong addresses are refused by name.
+/// Promise: The number of a cache's clients is limited.
 fn wrong_arguments_are_named() -> Result<()> {
     let foreign = tempfile::tempdir()?;
     std::fs::write(foreign.path().join("thesis.tex"), "text")?;
@@ -410,7 +412,8 @@ fn wrong_arguments_are_named() -> Result<()> {
     Cache::start(&nobody, empty.path(), &[]).map(drop)
 }
 
-/// Promise: A failed origin is reported and bridged where it allows that; one that stalls is given up.
+/// Promise: A failed origin is reported, and stale responses are served if it allows that; a stalled origin
+/// times out.
 fn an_origin_that_stalls_is_given_up() -> Result<()> {
     // Each waits until the test is over.
     let (over, is_over) = channel::<()>();
@@ -451,7 +454,7 @@ fn an_origin_that_stalls_is_given_up() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Clients of a cache are limited.
+/// Promise: The number of a cache's clients is limited.
 fn clients_are_limited() -> Result<()> {
     let origin = Origin::start(|_, connection| answer(connection, "200 OK", "", b"body"))?;
     let folder = tempfile::tempdir()?;
@@ -472,7 +475,7 @@ fn clients_are_limited() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Requests do not leave the path of the origin.
+/// Promise: Requests stay below the path of the origin.
 fn requests_stay_within_the_path_of_the_origin() -> Result<()> {
     let origin = Origin::start(|_, connection| answer(connection, "200 OK", "", b"body"))?;
     let folder = tempfile::tempdir()?;

@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_body_that_ends_while_it_is_answered_ends_for_the_origin,
         a_client_that_pauses_within_its_body_is_cut,
         an_origin_that_takes_no_body_is_given_up_at_once,
-        a_change_is_believed_though_nobody_hears_of_it,
+        a_change_without_a_response_drops_the_entry,
     ]
 }
 
@@ -57,7 +57,7 @@ fn written(writing: JoinHandle<std::io::Result<()>>) -> Result<Result<(), ErrorK
     Ok(written.map_err(|error| error.kind()))
 }
 
-/// Promise: An answer that the origin cuts is cut for the client.
+/// Promise: If the origin truncates a response, the client sees it truncated.
 ///
 /// The kernel tells once that a connection was reset, and whoever sends may hear of it when nobody reads.
 fn an_answer_that_is_cut_ends_so_though_the_upload_was_told_of_it() -> Result<()> {
@@ -89,7 +89,7 @@ fn an_answer_that_is_cut_ends_so_though_the_upload_was_told_of_it() -> Result<()
     Ok(())
 }
 
-/// Promise: An early answer ends at once, and its request's body continues.
+/// Promise: The cache forwards an early response at once and continues to send the request body.
 fn an_early_answer_has_its_end_while_the_body_goes_on() -> Result<()> {
     let (go, may_go) = gate();
     let (tell, bytes) = channel();
@@ -112,7 +112,7 @@ fn an_early_answer_has_its_end_while_the_body_goes_on() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An early answer ends at once, and its request's body continues.
+/// Promise: The cache forwards an early response at once and continues to send the request body.
 ///
 /// Once it has ended, the origin resets whatever still comes: its answer is whole for all that, and nobody
 /// wants the rest of the body.
@@ -139,7 +139,7 @@ fn an_early_answer_of_an_origin_that_ends_is_whole() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A cut request body is cut for the origin; pauses in a body have timeouts.
+/// Promise: A truncated request body is truncated for the origin, too; pauses in a body have timeouts.
 ///
 /// Whichever comes first, the origin does not wait for what never comes.
 fn a_body_that_ends_while_it_is_answered_ends_for_the_origin() -> Result<()> {
@@ -162,7 +162,7 @@ fn a_body_that_ends_while_it_is_answered_ends_for_the_origin() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A cut request body is cut for the origin; pauses in a body have timeouts.
+/// Promise: A truncated request body is truncated for the origin, too; pauses in a body have timeouts.
 fn a_client_that_pauses_within_its_body_is_cut() -> Result<()> {
     let (over, is_over) = gate();
     let origin = Origin::of_heads(move |_, connection| {
@@ -181,7 +181,7 @@ fn a_client_that_pauses_within_its_body_is_cut() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A cut request body is cut for the origin; pauses in a body have timeouts.
+/// Promise: A truncated request body is truncated for the origin, too; pauses in a body have timeouts.
 fn an_origin_that_takes_no_body_is_given_up_at_once() -> Result<()> {
     let (over, is_over) = gate();
     let origin = Origin::of_heads(move |_, _| {
@@ -198,11 +198,11 @@ fn an_origin_that_takes_no_body_is_given_up_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A change drops what was kept though no answer came; a refused change does not.
+/// Promise: A change without a response drops the stored response; a refused change does not.
 ///
 /// A client that changes a resource may not wait for the answer, or wait in vain: the change may have taken
 /// place all the same.
-fn a_change_is_believed_though_nobody_hears_of_it() -> Result<()> {
+fn a_change_without_a_response_drops_the_entry() -> Result<()> {
     let (over, is_over) = gate();
     let origin = Origin::of_heads(move |asked, connection| {
         if asked.line.starts_with("GET") {

@@ -59,7 +59,7 @@ fn ensure_calm(process: &Process, since: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Without descriptors a relay, proxy or cache waits without busy loops and continues later.
+/// Promise: Without free descriptors a relay, proxy or cache waits without a busy loop and continues later.
 fn a_relay_without_descriptors_says_so_and_goes_on() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (inlet, target) = (folder.path().join("inlet"), folder.path().join("target"));
@@ -80,7 +80,7 @@ fn a_relay_without_descriptors_says_so_and_goes_on() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Without descriptors a relay, proxy or cache waits without busy loops and continues later.
+/// Promise: Without free descriptors a relay, proxy or cache waits without a busy loop and continues later.
 fn a_proxy_without_descriptors_waits_and_goes_on() -> Result<()> {
     let proxy = Proxy::before(&[proxy::echo(1)?], &[])?;
     let mut word = [0; 2];
@@ -105,7 +105,7 @@ fn a_proxy_without_descriptors_waits_and_goes_on() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A lack of descriptors does not count against a backend.
+/// Promise: A lack of descriptors does not count as a failure of a backend.
 ///
 /// Nor does a check that could not be made count.
 fn want_of_descriptors_is_no_fault_of_a_backend() -> Result<()> {
@@ -127,7 +127,7 @@ fn want_of_descriptors_is_no_fault_of_a_backend() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Without descriptors a relay, proxy or cache waits without busy loops and continues later.
+/// Promise: Without free descriptors a relay, proxy or cache waits without a busy loop and continues later.
 fn a_cache_without_descriptors_waits_and_goes_on() -> Result<()> {
     let origin = Origin::start(|_, connection| {
         answer(connection, "200 OK", "Cache-Control: max-age=600\r\n", b"kept")

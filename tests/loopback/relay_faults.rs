@@ -29,16 +29,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_source_that_resets_ends_it_and_what_came_is_delivered,
         a_receiver_that_stops_is_waited_for,
         records_are_dropped_for_a_receiver_that_stops_and_counted,
-        a_receiver_that_stops_is_let_go_of_and_what_it_lacks_is_said,
+        a_receiver_that_stops_is_detached_and_its_loss_reported,
         a_full_disk_leaves_what_was_written_and_costs_a_mirror_only_its_file,
         every_byte_arrives_through_buffers_with_hardly_any_room,
-        receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else,
+        vanished_receivers_of_datagrams_are_counted_and_affect_no_other,
         a_signal_in_the_middle_ends_it_with_every_byte_accounted_for,
     ]
 }
 
-/// Promise: A mirror continues without a receiver that is killed or a full disk, and reports what was lost.
-/// Promise: A lost output or missing shares make exit code 3; requested drops do not.
+/// Promise: A mirror continues if a receiver is killed or a disk is full, and reports the loss.
+/// Promise: A lost output or missing shares give exit code 3; requested drops do not.
 fn a_receiver_killed_costs_a_mirror_only_itself() -> Result<()> {
     require!(find("socat").is_some(), "socat is not installed");
     let mut rig = Rig::new()?;
@@ -74,7 +74,7 @@ fn a_receiver_killed_costs_a_mirror_only_itself() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A reset source or a signal ends a relay with every byte accounted for.
+/// Promise: If a source resets or a signal ends a relay, every byte is accounted for.
 fn a_source_that_resets_ends_it_and_what_came_is_delivered() -> Result<()> {
     for framing in ["whole", "fixed:1000"] {
         let mut rig = Rig::new()?;
@@ -131,7 +131,7 @@ impl Pair {
     }
 }
 
-/// Promise: A stopped receiver is waited for, has records dropped or is detached, as `--when-full` says.
+/// Promise: If a receiver stops, the relay waits, drops records or detaches it, as `--when-full` says.
 fn a_receiver_that_stops_is_waited_for() -> Result<()> {
     let source = records(3000);
     let Pair { mut rig, mut feed, mut fast, mut slow } = Pair::start("block")?;
@@ -154,7 +154,7 @@ fn a_receiver_that_stops_is_waited_for() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A stopped receiver is waited for, has records dropped or is detached, as `--when-full` says.
+/// Promise: If a receiver stops, the relay waits, drops records or detaches it, as `--when-full` says.
 fn records_are_dropped_for_a_receiver_that_stops_and_counted() -> Result<()> {
     let source = records(3000);
     for when_full in ["drop-newest", "drop-oldest"] {
@@ -181,8 +181,8 @@ fn records_are_dropped_for_a_receiver_that_stops_and_counted() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A stopped receiver is waited for, has records dropped or is detached, as `--when-full` says.
-fn a_receiver_that_stops_is_let_go_of_and_what_it_lacks_is_said() -> Result<()> {
+/// Promise: If a receiver stops, the relay waits, drops records or detaches it, as `--when-full` says.
+fn a_receiver_that_stops_is_detached_and_its_loss_reported() -> Result<()> {
     let source = records(3000);
     let mut pair = Pair::start("disconnect")?;
     pair.send_in_step(&source)?;
@@ -202,7 +202,7 @@ fn a_receiver_that_stops_is_let_go_of_and_what_it_lacks_is_said() -> Result<()> 
     Ok(())
 }
 
-/// Promise: A mirror continues without a receiver that is killed or a full disk, and reports what was lost.
+/// Promise: A mirror continues if a receiver is killed or a disk is full, and reports the loss.
 fn a_full_disk_leaves_what_was_written_and_costs_a_mirror_only_its_file() -> Result<()> {
     let disk = SmallDisk::new(1 << 20);
     require!(disk.is_ok(), "a small disk cannot be made: {:?}", disk.err());
@@ -238,7 +238,7 @@ fn a_full_disk_leaves_what_was_written_and_costs_a_mirror_only_its_file() -> Res
     Ok(())
 }
 
-/// Promise: Every byte arrives through buffers with hardly any room.
+/// Promise: Every byte arrives even with the smallest socket buffers.
 fn every_byte_arrives_through_buffers_with_hardly_any_room() -> Result<()> {
     for framing in ["whole", "line"] {
         let mut rig = Rig::new()?;
@@ -261,8 +261,8 @@ fn every_byte_arrives_through_buffers_with_hardly_any_room() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Lost receivers of datagrams are counted and cost no other datagram.
-fn receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else() -> Result<()> {
+/// Promise: Unreachable receivers of datagrams are counted and affect no other datagram.
+fn vanished_receivers_of_datagrams_are_counted_and_affect_no_other() -> Result<()> {
     let mut rig = Rig::new()?;
     // Nobody else may get the port of the one that leaves.
     let (stays, leaves) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind((own_address(), 0))?);
@@ -307,7 +307,7 @@ fn receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else() -> Resu
     Ok(())
 }
 
-/// Promise: A reset source or a signal ends a relay with every byte accounted for.
+/// Promise: If a source resets or a signal ends a relay, every byte is accounted for.
 fn a_signal_in_the_middle_ends_it_with_every_byte_accounted_for() -> Result<()> {
     for framing in ["whole", "fixed:1000"] {
         let mut rig = Rig::new()?;

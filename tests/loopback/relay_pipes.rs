@@ -82,7 +82,7 @@ impl Mirror {
     }
 }
 
-/// Promise: An output whose pipe is too short gets the rest by a copy.
+/// Promise: An output whose pipe has too little room gets the remaining bytes by a copy.
 ///
 /// `tee` gives no more than there is room for. What it does not is neither lost nor a reason to lose the
 /// output.

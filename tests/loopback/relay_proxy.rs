@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_backend_that_dies_is_noticed_and_so_is_its_return,
         a_check_whose_header_is_not_taken_has_failed,
         the_fewest_connections_get_the_next,
-        those_who_are_too_many_wait,
+        connections_above_the_limit_wait,
         an_idle_listener_keeps_no_client_out,
         open_connections_end_before_a_proxy_that_drains,
         a_proxy_does_not_drain_for_ever,
@@ -73,7 +73,7 @@ fn both_ways(client: TcpStream, server: TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Promise: The proxy moves bytes both ways at once, over TCP and Unix sockets, and reports them.
+/// Promise: The proxy forwards bytes in both directions at once, over TCP and Unix sockets, and reports them.
 fn megabytes_go_both_ways_at_once() -> Result<()> {
     let backend = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[backend.local_addr()?], &[])?;
@@ -91,7 +91,7 @@ fn megabytes_go_both_ways_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The proxy moves bytes both ways at once, over TCP and Unix sockets, and reports them.
+/// Promise: The proxy forwards bytes in both directions at once, over TCP and Unix sockets, and reports them.
 fn unix_sockets_are_relayed_as_well() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [front, back] = ["front", "back"].map(|name| folder.path().join(name));
@@ -124,7 +124,7 @@ fn numbered(proxy: &Proxy) -> Result<(u8, TcpStream)> {
     Ok((number[0], client))
 }
 
-/// Promise: No connection has a thread of its own.
+/// Promise: Connections have no threads of their own.
 fn connections_have_no_threads_of_their_own() -> Result<()> {
     let proxy = Proxy::before(&[echo(0)?], &["--threads", "2"])?;
     let first = numbered(&proxy)?;
@@ -145,7 +145,7 @@ fn connections_have_no_threads_of_their_own() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A backend that refuses is skipped and the next is tried; a client that none takes is reset.
+/// Promise: If a backend refuses, the next is tried; a client that no backend accepts is reset.
 fn a_backend_that_refuses_is_left_out() -> Result<()> {
     let closed = ClosedPort::new()?;
     let nobody = closed.address();
@@ -175,7 +175,8 @@ fn a_backend_that_refuses_is_left_out() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A backend that dies is noticed, logged once and avoided, and so is its return.
+/// Promise: The failure of a backend is detected, logged once and avoided, and its recovery is detected and
+/// logged once.
 fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
     let dying = free_port()?;
     let backends = [dying, echo(1)?];
@@ -208,7 +209,7 @@ fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A check fails if its PROXY protocol header is not taken.
+/// Promise: A health check fails if the backend does not accept its PROXY protocol header.
 ///
 /// A Unix socket takes the connection in any case, and the header if that leaves before whoever was there
 /// hangs up.
@@ -227,7 +228,8 @@ fn a_check_whose_header_is_not_taken_has_failed() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come last.
+/// Promise: Connections are balanced in turn, by fewest connections or at random; failed backends are tried
+/// last.
 fn the_fewest_connections_get_the_next() -> Result<()> {
     let backends = [echo(0)?, echo(1)?, echo(2)?];
     let proxy = Proxy::before(&backends, &["--balance", "leastconn"])?;
@@ -244,8 +246,8 @@ fn the_fewest_connections_get_the_next() -> Result<()> {
     })
 }
 
-/// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
-fn those_who_are_too_many_wait() -> Result<()> {
+/// Promise: Connections above the limit wait; a limit above the available descriptors is refused.
+fn connections_above_the_limit_wait() -> Result<()> {
     const CLIENTS: usize = 50;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let backend = listener.local_addr()?;
@@ -291,7 +293,7 @@ fn those_who_are_too_many_wait() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
+/// Promise: Connections above the limit wait; a limit above the available descriptors is refused.
 ///
 /// Listeners share the limit of connections; an idle one reserves none.
 fn an_idle_listener_keeps_no_client_out() -> Result<()> {
@@ -440,7 +442,7 @@ fn no_series_of_metrics_is_there_twice() -> Result<()> {
     Ok(())
 }
 
-/// Promise: System errors come with what to do.
+/// Promise: Errors of system calls say what to do.
 ///
 /// An error names the missing capability.
 fn a_port_that_takes_a_right_says_so() -> Result<()> {
@@ -466,9 +468,10 @@ fn a_port_that_takes_a_right_says_so() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are skipped.
-/// Promise: An option that the chosen mode would ignore is refused by its name.
-/// Promise: Wrong arguments are named, with what to do.
+/// Promise: A proxy or cache that would connect to itself is refused; own addresses of a backend's name are
+/// skipped.
+/// Promise: An option that the chosen mode would ignore is refused by name.
+/// Promise: An error about a wrong argument names the argument and the remedy.
 fn wrong_arguments_are_named() -> Result<()> {
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let taken_address = taken.local_addr()?.to_string();

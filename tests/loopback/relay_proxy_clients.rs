@@ -40,7 +40,7 @@ fn site(folder: &Path) -> Result<(Process, SocketAddr)> {
     Ok((nginx, address))
 }
 
-/// Promise: curl sees no difference through the proxy, and wrk no error.
+/// Promise: Through the proxy, curl sees no difference and wrk no error.
 fn curl_sees_no_difference() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let folder = tempfile::tempdir()?;
@@ -66,7 +66,7 @@ fn curl_sees_no_difference() -> Result<()> {
     Ok(())
 }
 
-/// Promise: curl sees no difference through the proxy, and wrk no error.
+/// Promise: Through the proxy, curl sees no difference and wrk no error.
 fn wrk_meets_no_error() -> Result<()> {
     require!(find("wrk").is_some(), "wrk is not installed");
     let folder = tempfile::tempdir()?;

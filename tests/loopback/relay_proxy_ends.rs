@@ -133,7 +133,7 @@ const RESET_WHILE_FULL: &[(&str, Scenario)] = &[
     }),
 ];
 
-/// Promise: Ends and resets look to both sides as they do without a proxy.
+/// Promise: Both sides see ends and resets as they would without a proxy.
 fn ends_are_as_without_a_proxy() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[server.local_addr()?], &["--threads", "2"])?;

@@ -17,7 +17,7 @@ use wirepath_tests::{Deadline, http, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_client_reset_before_its_turn_is_no_connection_of_our_own,
-        who_resets_while_a_backend_is_waited_for_is_let_go,
+        a_client_that_resets_while_a_backend_is_waited_for_is_dropped,
     ]
 }
 
@@ -25,7 +25,7 @@ fn reset(connection: TcpStream) -> Result<()> {
     set_socket_linger(&connection, Some(Duration::ZERO)).context("SO_LINGER")
 }
 
-/// Promise: A client that was reset before its turn is never announced as `LOCAL`.
+/// Promise: A client that resets before its turn is never announced as `LOCAL`.
 ///
 /// A backend does for connections of a proxy's own (LOCAL) what it does for nobody else.
 fn a_client_reset_before_its_turn_is_no_connection_of_our_own() -> Result<()> {
@@ -57,10 +57,10 @@ fn a_client_reset_before_its_turn_is_no_connection_of_our_own() -> Result<()> {
     }
 }
 
-/// Promise: A client that resets while a backend is waited for is dropped at once.
+/// Promise: If a client resets while the proxy waits for a backend, the proxy drops it at once.
 ///
 /// And who only sends nothing more waits for the answer.
-fn who_resets_while_a_backend_is_waited_for_is_let_go() -> Result<()> {
+fn a_client_that_resets_while_a_backend_is_waited_for_is_dropped() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("backend");
     let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;

@@ -14,13 +14,13 @@ use wirepath_tests::{Deadline, slow, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         silence_ends_a_connection,
-        who_reads_slowly_is_not_silent,
+        a_slow_reader_is_not_silent,
         peers_that_say_nothing_are_asked_for,
         a_unix_socket_whose_queue_is_full_is_waited_for,
     ]
 }
 
-/// Promise: A connection without progress is reset on both sides; a slow reader is not.
+/// Promise: A connection without progress is reset on both sides; a connection with a slow reader is not.
 fn silence_ends_a_connection() -> Result<()> {
     let backend = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[backend.local_addr()?], &["--idle-timeout", "300ms"])?;
@@ -34,11 +34,11 @@ fn silence_ends_a_connection() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A connection without progress is reset on both sides; a slow reader is not.
+/// Promise: A connection without progress is reset on both sides; a connection with a slow reader is not.
 ///
 /// Longer than the silence that is allowed, while all that is still to come is in the kernel, and no stream
 /// moves anything.
-fn who_reads_slowly_is_not_silent() -> Result<()> {
+fn a_slow_reader_is_not_silent() -> Result<()> {
     const BYTES: usize = 2_000_000;
     let backend = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[backend.local_addr()?], &["--idle-timeout", "1500ms"])?;
@@ -55,7 +55,7 @@ fn who_reads_slowly_is_not_silent() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A connection without progress is reset on both sides; a slow reader is not.
+/// Promise: A connection without progress is reset on both sides; a connection with a slow reader is not.
 ///
 /// Clients and backends, also where no silence is too long.
 fn peers_that_say_nothing_are_asked_for() -> Result<()> {
@@ -73,7 +73,7 @@ fn peers_that_say_nothing_are_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A full queue of a backend's Unix socket is waited for, as long as for any connection.
+/// Promise: If the queue of a backend's Unix socket is full, the proxy waits up to the connect timeout.
 ///
 /// Linux has nobody wait for room in the queue who does not block.
 fn a_unix_socket_whose_queue_is_full_is_waited_for() -> Result<()> {

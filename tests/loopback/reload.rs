@@ -65,7 +65,7 @@ impl TestBed {
     }
 }
 
-/// Promise: SIGHUP has the server take over folders' rules, CORS and caching; sessions go on.
+/// Promise: SIGHUP applies changed folder rules, CORS and caching; sessions continue.
 fn options_of_the_file_change_while_it_serves() -> Result<()> {
     let bed = TestBed::with("threads = 1\n")?;
     let mut client = Interleaved::set_up(bed.server.rtsp, "clip.ts", None)?;
@@ -73,7 +73,7 @@ fn options_of_the_file_change_while_it_serves() -> Result<()> {
     ensure!(bed.fields()? == (None, None));
     let changed = "threads = 2\nmax-lag = \"1s\"\ncors = [\"https://a.example\"]\n\
                    folder-cache-control = [\"clip.ts=max-age=60\"]\nfolder-burst-max = [\"=5ms\"]\n";
-    bed.reload(changed, "at the next start only, these options take effect: threads, max-lag")?;
+    bed.reload(changed, "these changed options take effect at the next start: threads, max-lag")?;
     let expected = (Some("https://a.example".to_owned()), Some("max-age=60".to_owned()));
     ensure!(bed.fields()? == expected, "{:?}", bed.fields()?);
     client.to_the_end(Deadline::seconds(30.0))?;
@@ -100,7 +100,7 @@ fn options_of_the_file_change_while_it_serves() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A configuration that cannot be used leaves everything as it was, and the log names the line.
+/// Promise: An invalid configuration changes nothing, and the log names the line.
 fn a_broken_configuration_changes_nothing() -> Result<()> {
     let good = "cors = [\"https://a.example\"]\n";
     let bed = TestBed::with(good)?;
@@ -116,16 +116,16 @@ fn a_broken_configuration_changes_nothing() -> Result<()> {
             "tls-certificate: cannot find /missing",
         ),
     ] {
-        bed.reload(broken, "the configuration stays as it was")?;
+        bed.reload(broken, "the configuration is unchanged")?;
         let log = bed.server.process.log();
-        let line = log.lines().rfind(|line| line.contains("the configuration stays as it was"));
+        let line = log.lines().rfind(|line| line.contains("the configuration is unchanged"));
         ensure!(line.is_some_and(|line| line.contains(words)), "{words}: {line:?}");
         ensure!(bed.fields()? == before, "{broken}");
     }
     Ok(())
 }
 
-/// Promise: A server that listens on the name of a host takes its configuration over, confined as it is.
+/// Promise: A confined server that listens on a host name can reload its configuration.
 fn names_of_hosts_are_not_resolved_again() -> Result<()> {
     let bed = TestBed::on("localhost", "")?;
     let changed = "cors = [\"https://a.example\"]\nhttp = \"nobody.invalid:0\"\n";
@@ -134,11 +134,11 @@ fn names_of_hosts_are_not_resolved_again() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Users that a reload adds or removes wait for the next start, and so do rules about them.
+/// Promise: Users added or removed by a reload take effect at the next start, as do rules about them.
 fn rules_wait_with_the_users_that_they_are_about() -> Result<()> {
     let bed = TestBed::with("")?;
     std::fs::write(bed.file.with_file_name("users"), format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
-    let words = "at the next start only, these options take effect: users, folder-users, status-users";
+    let words = "these changed options take effect at the next start: users, folder-users, status-users";
     let rules = "folder-users = [\"clip.ts=bob\"]\nstatus-users = \"bob\"\n";
     bed.reload(&format!("users = \"users\"\n{rules}"), words)?;
     let warning = "until the next start, everything is served without a password";
@@ -152,14 +152,14 @@ fn rules_wait_with_the_users_that_they_are_about() -> Result<()> {
     std::fs::write(&users, format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
     let bed = TestBed::with(&format!("users = {users:?}\nfolder-users = [\"clip.ts=-\"]\n"))?;
     bed.fields()?;
-    bed.reload("", "at the next start only, these options take effect: users, folder-users")?;
+    bed.reload("", "these changed options take effect at the next start: users, folder-users")?;
     bed.fields()?;
     let listing = http::request(bed.server.http, "GET", "/", &[])?;
     ensure!(listing.status == 401, "{}", listing.status);
     Ok(())
 }
 
-/// Promise: The log says so if a configuration moved to a folder that a confined server does not reach.
+/// Promise: The log warns if a configuration file moved to a folder that a confined server cannot read.
 fn a_file_that_moved_out_of_reach_needs_a_restart() -> Result<()> {
     let bed = TestBed::with("cors = [\"https://a.example\"]\n")?;
     if !bed.server.process.log().contains("to its folders by Landlock") {

@@ -31,7 +31,7 @@ fn options_lists_the_methods() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Errors have the status that RFC 2326 requires.
+/// Promise: Errors have the status codes that RFC 2326 requires.
 fn each_mistake_has_its_status() -> Result<()> {
     let bed = TestBed::new()?;
     let url = bed.server.rtsp_url("clip.ts");
@@ -98,7 +98,7 @@ fn names_may_be_percent_encoded_and_nested() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
+/// Promise: Files outside the served folders are unreachable, whatever the path or symlink.
 fn nothing_outside_the_folder_is_described() -> Result<()> {
     let bed = TestBed::new()?;
     let outside = bed.folder.path().parent().expect("a temporary folder has a parent").join("outside.ts");
@@ -114,7 +114,7 @@ fn nothing_outside_the_folder_is_described() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Media is sent only to the address that asked for it.
+/// Promise: Media is sent only to the address that requested it.
 ///
 /// `destination=` would let anyone send media to a victim (RFC 2326 section 16).
 fn media_goes_to_the_address_that_asked() -> Result<()> {

@@ -98,7 +98,8 @@ fn ensure_whole(receiver: &Receiver) -> Result<usize> {
     Ok(received.packets.len())
 }
 
-/// Promise: Sessions that ask for multicast share one sender; each begins where it is, and its packets leave once.
+/// Promise: Sessions that request multicast share one sender; each begins at its position, and packets leave
+/// once.
 fn sessions_of_an_asset_share_one_sender() -> Result<()> {
     let bed = TestBed::with([239, 255, 77, 1], 2)?;
     let receiver = Receiver::join(bed.first, PORT)?;
@@ -133,7 +134,7 @@ fn sessions_of_an_asset_share_one_sender() -> Result<()> {
     Ok(())
 }
 
-/// Promise: PAUSE of a member stops the sender only if no other plays; PLAY goes on where it was.
+/// Promise: PAUSE of a member stops the sender only if no other member plays; PLAY continues at its position.
 fn a_sender_rests_while_all_members_pause() -> Result<()> {
     let bed = TestBed::with([239, 255, 77, 11], 1)?;
     let receiver = Receiver::join(bed.first, PORT)?;
@@ -150,7 +151,7 @@ fn a_sender_rests_while_all_members_pause() -> Result<()> {
     ensure_whole(&receiver).map(drop)
 }
 
-/// Promise: The last member that leaves ends the sender with BYE, and its group is free for another asset.
+/// Promise: When the last member leaves, the sender ends with BYE, and its group is free for another asset.
 fn the_last_member_ends_the_sender() -> Result<()> {
     let bed = TestBed::with([239, 255, 77, 21], 1)?;
     let receiver = Receiver::join(bed.first, PORT)?;
@@ -173,7 +174,7 @@ fn the_last_member_ends_the_sender() -> Result<()> {
     Ok(())
 }
 
-/// Promise: At the end of its asset a sender frees its group, though its members stay.
+/// Promise: At the end of its asset a sender frees its group, even if members stay.
 fn a_sender_at_its_end_frees_its_group() -> Result<()> {
     let bed = TestBed::with([239, 255, 77, 51], 1)?;
     let receiver = Receiver::join(bed.first, PORT)?;

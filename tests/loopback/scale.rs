@@ -84,7 +84,7 @@ fn ensure_whole(received: &Received) -> Result<()> {
     Ok(())
 }
 
-/// Promise: At a Scale a movie is played by its random access points, with timestamps of real time, to the end.
+/// Promise: With Scale, a movie plays its random access points to the end, with timestamps of real time.
 fn forward(extension: &str) -> Result<()> {
     let serving = Serving::of(extension)?;
     let mut movie = serving.set_up()?;
@@ -108,7 +108,7 @@ fn forward(extension: &str) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Played backward, a movie begins at the time asked for, and ends at its beginning or that of the range.
+/// Promise: Backward playback begins at the requested time and ends at the beginning of the movie or range.
 fn a_rewind_ends_at_the_beginning() -> Result<()> {
     let serving = Serving::of("mp4")?;
     for (range, from, until, count) in [("npt=10-", 10.0, "0.000", 8..=11), ("npt=8-4", 8.0, "4.000", 3..=5)]
@@ -129,7 +129,8 @@ fn a_rewind_ends_at_the_beginning() -> Result<()> {
     Ok(())
 }
 
-/// Promise: PLAY with another Scale and no Range goes on where the session is, with numbers that go on.
+/// Promise: PLAY with another Scale and no Range continues at the session's position, with continuous
+/// numbers.
 fn a_scan_goes_over_to_the_normal_scale() -> Result<()> {
     let serving = Serving::of("mp4")?;
     let mut movie = serving.set_up()?;
@@ -154,7 +155,8 @@ fn a_scan_goes_over_to_the_normal_scale() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A Scale that is not supported is answered by the nearest that is: 1, or 2 to 32 either way.
+/// Promise: An unsupported Scale is answered with the nearest supported one: 1, or 2 to 32 in either
+/// direction.
 ///
 /// Of transport streams there is no other than 1.
 fn a_transport_stream_has_no_other_scale() -> Result<()> {

@@ -38,7 +38,7 @@ fn make_run_names_media_that_does_not_exist() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `make run` says how to play what it serves, with an example that plays.
+/// Promise: `make run` says how to play what it serves, with a working example.
 fn an_example_that_plays_is_shown() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("b c.ts", &clip), ("sub/clip.ts", &clip), (".hidden.ts", &clip)])?;
@@ -48,7 +48,7 @@ fn an_example_that_plays_is_shown() -> Result<()> {
     run.ensure_example_plays(&said)
 }
 
-/// Promise: `make run` says how to play what it serves, with an example that plays.
+/// Promise: `make run` says how to play what it serves, with a working example.
 fn a_single_file_is_its_own_example() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let run = Run::of(&folder.path().join("clip.ts"))?;
@@ -56,7 +56,7 @@ fn a_single_file_is_its_own_example() -> Result<()> {
     run.ensure_example_plays(&said)
 }
 
-/// Promise: `make run` says how to play what it serves, with an example that plays.
+/// Promise: `make run` says how to play what it serves, with a working example.
 ///
 /// A transport stream, which every client plays, goes before movies.
 fn a_movie_is_an_example() -> Result<()> {
@@ -75,7 +75,7 @@ fn a_movie_is_an_example() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `make run` says that a folder has nothing to play.
+/// Promise: `make run` says if a folder has nothing to play.
 ///
 /// A folder of other files, such a file alone, and an empty folder.
 fn a_folder_without_streams_has_no_example() -> Result<()> {
@@ -95,7 +95,7 @@ fn a_folder_without_streams_has_no_example() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `make run` says how to play what it serves, with an example that plays.
+/// Promise: `make run` says how to play what it serves, with a working example.
 fn how_options_are_given_is_said_where_one_would_help() -> Result<()> {
     let folder = process::open_folder()?;
     let holder = TcpListener::bind("127.0.0.1:0")?;
@@ -106,7 +106,7 @@ fn how_options_are_given_is_said_where_one_would_help() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A missing tool that cannot be installed is named, with the command that root must run.
+/// Promise: A missing tool that cannot be installed is reported, with the command for root.
 ///
 /// Without root and without a way to become it, on a machine that has all but ffmpeg.
 fn what_is_missing_and_how_root_installs_it_is_said() -> Result<()> {

@@ -28,7 +28,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const SECONDS: u32 = 8;
 
-/// Promise: A seek starts at the random access point at or before the time, or exactly where none is needed.
+/// Promise: A seek starts at the random access point at or before the time, or exactly there if none is
+/// needed.
 fn a_seek_begins_at_the_random_access_point_before() -> Result<()> {
     let bed = TestBed::new(&[])?;
     let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
@@ -43,7 +44,7 @@ fn a_seek_begins_at_the_random_access_point_before() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A seek sends from the right byte through each data path, before and after playing.
+/// Promise: A seek sends from the right byte through each data path, before and during playback.
 ///
 /// Stored packets leave one by one here, and those with headers of their own as trains, for which the socket
 /// must be set up.
@@ -58,7 +59,7 @@ fn what_a_seek_changes_of_the_path_is_set_up() -> Result<()> {
     })
 }
 
-/// Promise: A seek sends from the right byte through each data path, before and after playing.
+/// Promise: A seek sends from the right byte through each data path, before and during playback.
 ///
 /// Seeks by one data path, and by `then` in a session that has played.
 fn seek_by(path: &str, then: &str) -> Result<()> {
@@ -99,7 +100,7 @@ fn numbers_continue_after_a_seek() -> Result<()> {
     bed.ensure_from(&rest, &random_access_point_before(&bed.pictures, 5.5)?)
 }
 
-/// Promise: PAUSE is silent, and PLAY without a Range resumes.
+/// Promise: PAUSE stops all packets, and PLAY without a Range resumes.
 fn a_pause_is_silent_and_playing_resumes_where_it_was() -> Result<()> {
     let bed = TestBed::new(&[])?;
     let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;

@@ -101,7 +101,8 @@ fn datagrams_of(sender: &mut Sender, socket: &UdpSocket) -> Result<Vec<Vec<u8>>>
     }
 }
 
-/// Promise: Plain UDP has every byte of a transport stream, seven packets in a datagram, and ends with it.
+/// Promise: Plain UDP has every byte of a transport stream, seven packets in a datagram, and ends with the
+/// stream.
 fn every_byte_arrives_in_plain_udp() -> Result<()> {
     plain_udp(&clips::constant(3)?, &std::fs::read(clips::constant(3)?)?)
 }
@@ -127,7 +128,7 @@ fn plain_udp(clip: &Path, expected: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Promise: A loop is received without a gap in bytes, numbers and times, and its sender reports keep to the clock.
+/// Promise: A loop has no gap in bytes, numbers and times, and its sender reports keep to the clock.
 fn numbers_go_on_over_the_joints_of_a_loop() -> Result<()> {
     let clip = clips::constant(2)?;
     let stored = std::fs::read(&clip)?;
@@ -165,7 +166,7 @@ fn numbers_go_on_over_the_joints_of_a_loop() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A sender that is interrupted sends BYE for each stream.
+/// Promise: An interrupted sender sends BYE for each stream.
 fn an_interrupted_sender_says_goodbye() -> Result<()> {
     let receiver = Receiver::bind(Ipv4Addr::LOCALHOST.into())?;
     let to = format!("rtp://127.0.0.1:{}", receiver.port()?);
@@ -176,7 +177,7 @@ fn an_interrupted_sender_says_goodbye() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A destination whose port is closed does not end a sender: a receiver that opens it gets the rest.
+/// Promise: A closed destination port does not end a sender; a receiver that opens the port gets the rest.
 fn a_receiver_that_does_not_listen_yet_misses_only_the_beginning() -> Result<()> {
     let port = free_pair()?;
     let to = format!("udp://127.0.0.1:{port}");
@@ -196,7 +197,7 @@ fn a_receiver_that_does_not_listen_yet_misses_only_the_beginning() -> Result<()>
     Ok(())
 }
 
-/// Promise: A file that is overwritten while it is sent costs packets, and its channel goes on.
+/// Promise: A file that is overwritten during sending loses packets, and its channel continues.
 fn a_file_that_is_overwritten_ends_no_channel() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (clip, json) = (folder.path().join("clip.ts"), folder.path().join("sent.json"));
@@ -222,7 +223,8 @@ fn a_file_that_is_overwritten_ends_no_channel() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A group is sent to by `--interface`, described with its time to live, and announced until the end.
+/// Promise: A sender sends to a group by `--interface`, describes it with its time to live, and announces it
+/// until the end.
 fn a_group_is_received_with_its_description() -> Result<()> {
     let (folder, clip) = (tempfile::tempdir()?, clips::constant(2)?);
     let sdp = folder.path().join("group.sdp");
@@ -297,7 +299,7 @@ fn decoded(sdp: &Path, to: &str, arguments: &[&str], seconds: f64) -> Result<Vec
     })
 }
 
-/// Promise: ffmpeg plays picture and sound of a movie by the session description, as they are stored.
+/// Promise: ffmpeg plays picture and sound of a movie by the session description, as stored.
 fn ffmpeg_plays_a_movie_by_the_description() -> Result<()> {
     let (folder, clip) = (tempfile::tempdir()?, clips::film(6, "libx264", "aac", "mp4")?);
     let (sdp, to) = described(&clip, folder.path())?;
@@ -310,13 +312,13 @@ fn ffmpeg_plays_a_movie_by_the_description() -> Result<()> {
     Ok(())
 }
 
-/// Promise: ffmpeg plays three loops of a transport stream in plain UDP, and its time goes on.
+/// Promise: ffmpeg plays three loops of a transport stream in plain UDP with increasing times.
 fn ffmpeg_plays_three_loops_of_a_transport_stream() -> Result<()> {
     let to = format!("udp://127.0.0.1:{}", free_pair()?);
     ffmpeg_plays_loops(&clips::constant(2)?, &[], &format!("{to}?buffer_size=4000000"), &to, (3, 2.0))
 }
 
-/// Promise: ffmpeg plays two loops of a movie, and its time goes on.
+/// Promise: ffmpeg plays two loops of a movie with increasing times.
 fn ffmpeg_plays_two_loops_of_a_movie() -> Result<()> {
     let (folder, clip) = (tempfile::tempdir()?, clips::film(3, "libx264", "aac", "mp4")?);
     let (sdp, to) = described(&clip, folder.path())?;
@@ -372,7 +374,7 @@ fn a_playlist_plays_in_order() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP has a playlist read again at the next joint; an invalid one is not taken.
+/// Promise: SIGHUP reads a playlist again, for use from the next item on; an invalid playlist is ignored.
 fn a_playlist_is_read_again_at_the_next_joint() -> Result<()> {
     let (one, two) = (clips::constant(2)?, clips::variable(2)?);
     let folder = clips::folder(&[("one.ts", &one), ("two.ts", &two)])?;
@@ -395,7 +397,7 @@ fn a_playlist_is_read_again_at_the_next_joint() -> Result<()> {
     ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
     ensure!(received.payload.starts_with(&[&one[..], &one].concat()), "the first loops differ");
     ensure!(received.payload.ends_with(&two), "the new asset was not sent last");
-    ensure!(sender.process.log().contains("the playlist is kept as it was"), "{}", sender.process.log());
+    ensure!(sender.process.log().contains("the playlist is unchanged"), "{}", sender.process.log());
     Ok(())
 }
 
@@ -420,7 +422,8 @@ fn channels_of_a_file_are_sent_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A sender refuses movies in plain UDP, missing files and invalid lists, with the reason and the line.
+/// Promise: A sender refuses movies in plain UDP, missing files and invalid lists, with the reason and the
+/// line.
 fn what_cannot_be_sent_is_refused() -> Result<()> {
     let (movie, folder) = (clips::film(3, "libx264", "aac", "mp4")?, tempfile::tempdir()?);
     let error = refusal([text(&movie)?, "--to", "udp://127.0.0.1:5004"])?;

@@ -97,7 +97,7 @@ fn says(response: &Response, words: &str) -> bool {
     response.status == 403 && String::from_utf8_lossy(&response.body).contains(words)
 }
 
-/// Promise: A signed URL opens its file for a time and its client; 403 says what is wrong.
+/// Promise: A signed URL opens its file for a limited time and for its client; 403 states the error.
 fn a_signed_url_opens_its_file_for_a_time() -> Result<()> {
     let bed = TestBed::with(&[])?;
     let signed = bed.sign("/clip.ts", "1h", &[])?;
@@ -134,7 +134,8 @@ fn a_signed_url_opens_its_file_for_a_time() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The signature of a folder opens its listing and everything beneath it, and links in the listing have no signature.
+/// Promise: The signature of a folder opens its listing and everything below it; links in the listing have no
+/// signature.
 fn a_signed_folder_opens_what_is_beneath_it() -> Result<()> {
     let bed = TestBed::with(&[])?;
     let signed = bed.sign("/cams/", "1h", &[])?;
@@ -155,7 +156,8 @@ fn a_signed_folder_opens_what_is_beneath_it() -> Result<()> {
     Ok(())
 }
 
-/// Promise: ffmpeg, GStreamer, VLC and curl play and download signed URLs, over UDP, TCP and HTTP, files of one track and of two.
+/// Promise: ffmpeg, GStreamer, VLC and curl use signed URLs, over UDP, TCP and HTTP, of files with one and
+/// two tracks.
 fn players_play_signed_urls() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let bed = TestBed::with(&[])?;
@@ -184,7 +186,7 @@ fn players_play_signed_urls() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The lines of Python in the reference sign as `wirepath sign` does.
+/// Promise: The Python example in the reference signs as `wirepath sign` does.
 fn python_signs_alike() -> Result<()> {
     require!(find("python3").is_some(), "python3 is not installed");
     let reference = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference.md");
@@ -199,7 +201,7 @@ fn python_signs_alike() -> Result<()> {
     Ok(())
 }
 
-/// Promise: RTSP finds a signature before or behind a track's name, or in the URL that was described before.
+/// Promise: RTSP finds a signature before or after a track's name, or in the URL of the earlier DESCRIBE.
 fn tracks_are_admitted_in_every_form_of_their_urls() -> Result<()> {
     let bed = TestBed::with(&[])?;
     let (url, signed) = (bed.server.rtsp_url("film.mp4"), bed.rtsp("film.mp4")?);
@@ -230,7 +232,7 @@ fn tracks_are_admitted_in_every_form_of_their_urls() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A session whose URL expires goes on: it gets its further tracks, pauses and plays to the end.
+/// Promise: A session whose URL expires continues: it can set up further tracks, pause and play to the end.
 fn a_session_outlives_its_url() -> Result<()> {
     let bed = TestBed::with(&[])?;
     let query = query("film.mp4", now_s()? + 8, None)?;
@@ -248,7 +250,8 @@ fn a_session_outlives_its_url() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP reads the keys again: URLs of a removed key open nothing, and a broken file keeps the keys.
+/// Promise: SIGHUP reads the keys again: URLs of a removed key are refused, and an invalid file keeps the old
+/// keys.
 fn keys_are_read_again() -> Result<()> {
     let bed = TestBed::with(&[])?;
     let old = bed.sign("/clip.ts", "1h", &[])?;
@@ -256,7 +259,7 @@ fn keys_are_read_again() -> Result<()> {
     bed.reload(&format!("{other}\n{KEY}\n"), "URL keys are read again")?;
     let new = bed.sign("/clip.ts", "1h", &[])?;
     ensure!(old != new && bed.get(&old)?.status == 200 && bed.get(&new)?.status == 200);
-    bed.reload("short\n", "the URL keys stay as they were")?;
+    bed.reload("short\n", "the URL keys are unchanged")?;
     ensure!(bed.server.process.log().contains("line 1: expected a key of 32 to 1024 characters"));
     ensure!(bed.get(&old)?.status == 200);
     std::fs::write(&bed.keys, format!("{other}\n"))?;
@@ -271,7 +274,7 @@ fn keys_are_read_again() -> Result<()> {
     Ok(())
 }
 
-/// Promise: With --users, a signed URL opens without a password what its path names, and what is not signed needs a user.
+/// Promise: With --users, a signed URL opens its path without a password, and other paths need a user.
 fn users_and_signed_urls_stand_side_by_side() -> Result<()> {
     let users = tempfile::NamedTempFile::new()?;
     std::fs::write(users.path(), wirepath_auth::with_password("", "home", "anna", "secret")?)?;
@@ -287,7 +290,8 @@ fn users_and_signed_urls_stand_side_by_side() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A server does not start, and nothing is signed, with a file of keys that is missing, broken or served.
+/// Promise: With a key file that is missing, invalid or served, a server does not start and nothing is
+/// signed.
 fn wrong_key_files_are_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::create_dir(folder.path().join("media"))?;

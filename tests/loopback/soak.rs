@@ -72,7 +72,7 @@ struct Done {
     wrong_requests: AtomicU64,
 }
 
-/// Promise: Everything that goes wrong at once disturbs no other session and leaks nothing (`make soak`).
+/// Promise: All faults at once disturb no other session and leak nothing (`make soak`).
 ///
 /// Clients that vanish, stall and send garbage, files that are replaced and removed, configurations and users that
 /// are read again, little memory.

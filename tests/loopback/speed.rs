@@ -16,7 +16,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: At a Speed of 0.25 to 8, the same packets leave that much faster or slower, timestamps unchanged.
+/// Promise: At a Speed of 0.25 to 8, the same packets leave faster or slower by that factor, timestamps
+/// unchanged.
 fn the_same_packets_come_faster() -> Result<()> {
     let bed = TestBed::new(8)?;
     let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
@@ -32,7 +33,7 @@ fn the_same_packets_come_faster() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A Speed out of range is answered by the nearest that is supported, 0.25 to 8.
+/// Promise: A Speed out of range is answered with the nearest supported one, 0.25 to 8.
 fn a_speed_out_of_range_is_the_nearest() -> Result<()> {
     let bed = TestBed::new(8)?;
     let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
@@ -46,7 +47,7 @@ fn a_speed_out_of_range_is_the_nearest() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sender reports map time to the timestamps that leave then, at any Speed.
+/// Promise: At any Speed, sender reports map the current time to the timestamps of packets that leave then.
 fn reports_tell_the_speed_of_timestamps() -> Result<()> {
     let bed = TestBed::new(8)?;
     let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
@@ -65,7 +66,7 @@ fn reports_tell_the_speed_of_timestamps() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A Speed that changes while a session plays loses and repeats no packet.
+/// Promise: A change of Speed during playback loses and repeats no packet.
 fn a_speed_is_changed_while_playing() -> Result<()> {
     let bed = TestBed::new(8)?;
     let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;

@@ -74,7 +74,7 @@ impl TestBed {
     }
 }
 
-/// Promise: curl downloads over HTTPS, whole and by ranges, byte for byte, and not from a server it does not trust.
+/// Promise: curl downloads over HTTPS, whole and by ranges, byte for byte, and refuses an untrusted server.
 fn curl_downloads_over_https() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let folder = tempfile::tempdir()?;
@@ -108,7 +108,7 @@ fn curl_downloads_over_https() -> Result<()> {
     })
 }
 
-/// Promise: Basic authentication works over HTTPS and rtsps, and not without TLS.
+/// Promise: Basic authentication works only over HTTPS and rtsps.
 fn passwords_are_sent_over_tls_only() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let users = tempfile::NamedTempFile::new()?;
@@ -184,7 +184,8 @@ fn gstreamer_plays_over_rtsps() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Over TLS every byte comes, responses between frames, and the status has the client's own address.
+/// Promise: Over TLS every byte arrives, responses come between frames, and the status has the client's own
+/// address.
 fn every_byte_comes_over_rtsps_among_responses() -> Result<()> {
     let bed = TestBed::new(6, &[])?;
     let (stream, _tunnel) = bed.connect_from("127.0.0.7")?;
@@ -231,7 +232,7 @@ fn a_session_pauses_and_seeks_over_rtsps() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Over TLS media never leave by UDP: SETUP with nothing else is answered with 461 and the reason.
+/// Promise: Over TLS media never leaves by UDP: a SETUP that offers only UDP gets 461 and the reason.
 fn media_do_not_leave_in_the_clear() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
     let (stream, _tunnel) = bed.connect_from("127.0.0.1")?;
@@ -248,7 +249,8 @@ fn media_do_not_leave_in_the_clear() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP reads the TLS certificate again while sessions play on; a broken one leaves the old one in use.
+/// Promise: SIGHUP reads the TLS certificate again while sessions play; an invalid certificate leaves the old
+/// one in use.
 fn a_new_certificate_disturbs_nobody() -> Result<()> {
     let bed = TestBed::new(6, &[])?;
     let (mut playing, _tunnel) = bed.session()?;
@@ -265,7 +267,7 @@ fn a_new_certificate_disturbs_nobody() -> Result<()> {
     ensure!(options(&bed.certificate.file())? == 200);
     ensure!(options(old.path()).is_err(), "the old certificate is still in use");
     std::fs::write(bed.certificate.key(), "no key")?;
-    reload(&bed, "the TLS certificate stays as it was")?;
+    reload(&bed, "the TLS certificate is unchanged")?;
     ensure!(options(&bed.certificate.file())? == 200);
     ensure!(bed.count("certificate_reloads_total")? == 1);
     ensure!(bed.count("certificate_reloads_failed_total")? == 1);
@@ -278,7 +280,7 @@ fn reload(bed: &TestBed, words: &str) -> Result<()> {
     Deadline::seconds(10.0).wait_for(words, || Ok(bed.server.process.log().contains(words).then_some(())))
 }
 
-/// Promise: A client over TLS that reads too slowly skips forward, as one without TLS.
+/// Promise: A client over TLS that reads too slowly skips forward, like a client without TLS.
 fn a_slow_reader_over_tls_skips() -> Result<()> {
     let bed = TestBed::new(30, &["--max-lag", "500ms"])?;
     let (mut client, _tunnel) = bed.session()?;
@@ -301,7 +303,7 @@ fn a_slow_reader_over_tls_skips() -> Result<()> {
     Ok(())
 }
 
-/// Promise: At SIGTERM sessions over TLS end with a BYE, and a handshake that is not complete holds nobody up.
+/// Promise: On SIGTERM sessions over TLS end with a BYE, and incomplete handshakes do not delay the end.
 fn draining_ends_sessions_over_tls() -> Result<()> {
     let mut bed = TestBed::new(60, &[])?;
     let (mut playing, _tunnel) = bed.session()?;

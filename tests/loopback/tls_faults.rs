@@ -23,8 +23,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A server does not start with a TLS certificate or key that is missing, broken, expired or of another pair.
-/// Promise: A TLS key in a served folder, under a name that is served, is refused.
+/// Promise: A server does not start with a TLS certificate or key that is missing, invalid, expired or
+/// mismatched.
+/// Promise: A TLS key in a served folder is refused if its name would be served.
 fn wrong_certificates_are_refused_at_start() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (own, other) = (Certificate::new()?, Certificate::new()?);
@@ -65,7 +66,7 @@ fn refused(folder: &std::path::Path, arguments: &[&str]) -> Result<String> {
     Ok(log)
 }
 
-/// Promise: What is not TLS is refused at once and counted, and nothing in the clear is answered.
+/// Promise: Connections without TLS are refused at once and counted, and get no answer in clear text.
 fn what_is_not_tls_is_refused_and_counted() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
     for (address, plain) in [
@@ -87,7 +88,7 @@ fn what_is_not_tls_is_refused_and_counted() -> Result<()> {
     })
 }
 
-/// Promise: A TLS handshake that is not complete after 10 s ends, and disturbs no other client.
+/// Promise: A TLS handshake that is not complete after 10 s is ended, and disturbs no other client.
 fn a_slow_handshake_ends_and_disturbs_nobody() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
     let rtsps = bed.server.rtsps.context("no rtsps")?;
@@ -119,7 +120,7 @@ fn a_slow_handshake_ends_and_disturbs_nobody() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Limits of an address count clients over TLS by their own address, before the handshake.
+/// Promise: Limits per address count clients over TLS by their own address, before the handshake.
 fn limits_of_an_address_hold_over_tls() -> Result<()> {
     let bed = TestBed::new(2, &["--max-connections-per-address=1"])?;
     let (first, _tunnel) = bed.connect_from("127.0.0.2")?;

@@ -73,7 +73,8 @@ impl TestBed {
     }
 }
 
-/// Promise: ffmpeg plays and seeks through an HTTP tunnel (`-rtsp_transport http`), by the HTTP and the RTSP port.
+/// Promise: ffmpeg plays and seeks through an HTTP tunnel (`-rtsp_transport http`), on the HTTP and the RTSP
+/// port.
 fn ffmpeg_plays_and_seeks_through_either_port() -> Result<()> {
     let bed = TestBed::new(6, &[])?;
     let home = open_folder()?;
@@ -103,7 +104,8 @@ fn gstreamer_plays_through_a_tunnel() -> Result<()> {
     clients::ensure_gstreamer_has(&std::fs::read(&output)?, &bed.stored)
 }
 
-/// Promise: Through an HTTP tunnel every byte comes, responses between frames, however requests are cut.
+/// Promise: Through an HTTP tunnel every byte arrives, responses come between frames, however requests are
+/// split.
 fn every_byte_comes_through_a_tunnel() -> Result<()> {
     let bed = TestBed::new(4, &[])?;
     for bytes_at_a_time in [1, 4096] {
@@ -146,7 +148,7 @@ fn say(post: &mut TcpStream, request: &str) -> Result<()> {
     Ok(post.write_all(BASE64_STANDARD.encode(request).as_bytes())?)
 }
 
-/// Promise: A client may close the POST of a tunnel and go on with another, as QuickTime does.
+/// Promise: A client may close the POST of a tunnel and continue with another, as QuickTime does.
 fn a_post_is_followed_by_another() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
     let mut client = Client::over(get(bed.server.http, "several")?);
@@ -220,7 +222,7 @@ fn halves_are_in_the_access_log() -> Result<()> {
     })
 }
 
-/// Promise: Requests that came by the POST of a tunnel before another took its place are answered.
+/// Promise: Requests from a tunnel's earlier POST are answered after a later POST has replaced it.
 fn a_post_is_read_to_its_end_before_another() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
     let mut client = Client::over(get(bed.server.http, "changing")?);
@@ -254,7 +256,8 @@ fn of_another_address(server: SocketAddr, cookie: &str) -> Result<http::Response
     http::read_response(&mut stream, &mut Vec::new(), false)
 }
 
-/// Promise: Halves of a tunnel that do not fit are refused with the reason; text that is not Base64 ends the tunnel.
+/// Promise: Mismatched GET and POST of a tunnel are refused with the reason; text that is not Base64 ends the
+/// tunnel.
 fn halves_that_do_not_fit_are_refused() -> Result<()> {
     let bed = TestBed::new(2, &[])?;
     let ensure_refused = |status: u16, why: &str, response: http::Response| {
@@ -281,7 +284,7 @@ fn halves_that_do_not_fit_are_refused() -> Result<()> {
     bed.is_left_alone()
 }
 
-/// Promise: Requests in a tunnel need the password that they need outside; its halves need none.
+/// Promise: Requests in a tunnel need the same password as outside; the tunnel's GET and POST need none.
 fn users_are_asked_inside_the_tunnel() -> Result<()> {
     let users = tempfile::NamedTempFile::new()?;
     let hash = wirepath_auth::user_hash(wirepath_auth::Algorithm::Md5, "anna", "wirepath", "secret");
@@ -325,7 +328,7 @@ fn tunnels_leave_nothing_behind() -> Result<()> {
         .wait_for("descriptors as before", || Ok((bed.server.descriptors()? <= before).then_some(())))
 }
 
-/// Promise: At SIGTERM sessions in tunnels end with a BYE, and half of one, complete or not, holds nobody up.
+/// Promise: On SIGTERM sessions in tunnels end with a BYE, and one half of a tunnel, complete or not, delays nothing.
 fn draining_ends_sessions_in_tunnels() -> Result<()> {
     let mut bed = TestBed::new(60, &[])?;
     let mut playing = bed.session("playing", 4096)?;

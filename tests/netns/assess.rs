@@ -34,9 +34,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 const TINY: [&str; 4] = ["--volume", "2MiB", "--runs", "2"];
 
 /// Promise: Zero-copy sends that the kernel copied anyway are counted and shown.
-/// Promise: Every path that runs is verified, then measured with packets of every size that it can send.
-/// Promise: The papers' paths make as many system calls for a packet as their tables say.
-/// Promise: An assessment of streaming writes the server's calibration for the devices it measured.
+/// Promise: Every path that runs is verified, then measured with all packet sizes that it can send.
+/// Promise: The papers' paths make as many system calls per packet as the papers' tables say.
+/// Promise: An assessment of streaming writes the server's calibration for the measured devices.
 fn every_path_is_measured_on_a_device_that_drops() -> Result<()> {
     let (result, told) = assessed(&["stream", "--sink", "drop"])?;
     ensure_told(told.context("the server was told nothing")?, "with_checksums")?;
@@ -57,8 +57,8 @@ fn every_path_is_measured_on_a_device_that_drops() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Every path that runs is verified, then measured with packets of every size that it can send.
-/// Promise: An assessment of streaming writes the server's calibration for the devices it measured.
+/// Promise: Every path that runs is verified, then measured with all packet sizes that it can send.
+/// Promise: An assessment of streaming writes the server's calibration for the measured devices.
 fn a_device_without_offloads_is_measured() -> Result<()> {
     let (result, told) = assessed(&["stream", "--sink", "drop-nooffload"])?;
     ensure_told(told.context("the server was told nothing")?, "without_checksums")?;
@@ -67,7 +67,7 @@ fn a_device_without_offloads_is_measured() -> Result<()> {
 }
 
 /// Promise: Zero-copy sends that the kernel copied anyway are counted and shown.
-/// Promise: Every path that runs is verified, then measured with packets of every size that it can send.
+/// Promise: Every path that runs is verified, then measured with all packet sizes that it can send.
 fn a_receiver_behind_a_link_is_measured() -> Result<()> {
     let (result, told) = assessed(&["download", "--sink", "veth"])?;
     ensure!(told.is_none(), "a server sends no downloads by these paths: {told:?}");
@@ -215,7 +215,7 @@ fn everything_is_measured_at_once_and_reported() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An assessment leaves no namespace, device or process behind, also when it is killed.
+/// Promise: After an assessment, also a killed one, no namespace, device or process remains.
 fn an_assessment_killed_leaves_no_namespace_and_no_device() -> Result<()> {
     require!(is_root(), "network namespaces need root");
     let folder = process::open_folder()?;

@@ -73,7 +73,8 @@ fn assessed(arguments: &[&str]) -> Result<(Value, i32, String)> {
     Ok((result, status.code().unwrap_or(-1), told))
 }
 
-/// Promise: `assess clients` finds a number of timely clients, what one costs, and where the limit was.
+/// Promise: `assess clients` finds the number of timely clients, the cost of a client, and the limit that was
+/// reached.
 ///
 /// With few clients the limit is that no more are tried, or this machine: what is found is judged by its
 /// form.
@@ -100,7 +101,7 @@ fn a_few_clients_are_found_timely() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Other servers are measured in turns with `wirepath serve`, started by a command.
+/// Promise: Other servers, started by a command, are measured in turns with `wirepath serve`.
 fn a_peer_is_measured_in_turns() -> Result<()> {
     // The same program under another name: what every machine has.
     let binary = server::binary()?;
@@ -122,7 +123,8 @@ fn a_peer_is_measured_in_turns() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `assess clients` measures data paths and processors of one server in turns, and says which path was used.
+/// Promise: `assess clients` alternates between data paths and processors of a server, and reports the path
+/// that was used.
 fn data_paths_and_processors_are_measured_in_turns() -> Result<()> {
     let (result, _, told) = assessed(&["--path", "sendmmsg,gso_writev", "--processors=all"])?;
     let searches = result["searches"].as_array().context("no searches")?;
@@ -146,7 +148,8 @@ fn data_paths_and_processors_are_measured_in_turns() -> Result<()> {
     Ok(())
 }
 
-/// Promise: HTTP players of `wirepath serve` and of nginx are counted in turns, and what one costs.
+/// Promise: `assess clients` counts HTTP players of `wirepath serve` and nginx in turns, and measures the
+/// cost of a player.
 fn nginx_is_measured_over_http() -> Result<()> {
     require!(process::find("nginx").is_some(), "nginx is not installed");
     let script = std::fs::canonicalize(concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/peers/nginx"))?;
@@ -173,7 +176,7 @@ fn nginx_is_measured_over_http() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A server that does not start is named with the end of its log, and the exit code is 3.
+/// Promise: If a server does not start, the error shows the end of its log, and the exit code is 3.
 fn a_peer_that_does_not_start_is_named() -> Result<()> {
     let (result, code, told) = assessed(&["--peer", "broken=echo no licence found; exit 1"])?;
     let why = result["left_out"].to_string();

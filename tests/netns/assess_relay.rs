@@ -45,7 +45,8 @@ const WAYS: [(&str, &str, u64, u64); 25] = [
     ("crowd", "streams", 1000, 1),
 ];
 
-/// Promise: Streams are measured beside plain loops and other programs, each verified at every sink first.
+/// Promise: Streams are measured beside plain loops and other programs; the data of each is first verified at
+/// every sink.
 fn every_way_to_relay_is_verified_and_measured() -> Result<()> {
     let (result, _) = assessed(&["relay"])?;
     ensure!(result["settings"]["experiments"] == serde_json::json!(["relay"]), "{:#}", result["settings"]);

@@ -78,7 +78,8 @@ fn require_module() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath assess count` counts calls and copies of the papers' tables and explains differences.
+/// Promise: `wirepath assess count` counts the calls and copies in the papers' tables and explains
+/// differences.
 fn calls_and_copies_are_those_of_the_tables() -> Result<()> {
     require_module()?;
     require!(is_root(), "probes need root");
@@ -120,7 +121,8 @@ fn ensure_counted(counts: &[Value], (path, transport, calls, payloads, headers):
 
 const SESSIONS: usize = 50;
 
-/// Promise: Fifty sessions play by `krtpsendfile`, with seeks, without a wrong byte or a missing number.
+/// Promise: Fifty sessions play by `krtpsendfile`, with seeks, without a wrong byte or a missing sequence
+/// number.
 ///
 /// Every other session plays from beginning to end; those between seek twice. Each session has headers of its
 /// own, which the kernel makes.

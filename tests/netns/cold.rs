@@ -23,12 +23,12 @@ const FILES: usize = 30;
 const SECONDS: u32 = 20;
 const MEMORY: u64 = 96 << 20;
 
-/// Promise: With files that are together larger than the memory, no engine thread waits for storage.
+/// Promise: If the files together are larger than the memory, no engine thread waits for storage.
 fn cold_assets_hold_nobody_up() -> Result<()> {
     run(false)
 }
 
-/// Promise: With files that are together larger than the memory, no engine thread waits for storage.
+/// Promise: If the files together are larger than the memory, no engine thread waits for storage.
 fn cold_images_hold_nobody_up() -> Result<()> {
     run(true)
 }

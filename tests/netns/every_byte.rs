@@ -41,12 +41,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A receiver gets every packet in order, and the payloads are the file, through each data path.
+/// Promise: Through each data path, a receiver gets every packet in order, and the payloads equal the file.
 fn crosses_a_link(path: &str) -> Result<()> {
     TestBed::new(&[])?.ensure_whole(&["--path", path])
 }
 
-/// Promise: A seek sends from the right byte through each data path, before and after playing.
+/// Promise: A seek sends from the right byte through each data path, before and during playback.
 ///
 /// Seeks by one data path, and by `then` in a session that has played.
 fn seeks_across_a_link(path: &str, then: &str) -> Result<()> {
@@ -57,7 +57,8 @@ fn a_device_without_segmentation_is_served() -> Result<()> {
     TestBed::new(&["ethtool -K veth tx-udp-segmentation off"])?.ensure_whole(&[])
 }
 
-/// Promise: A route that cannot segment costs its session one step down, and no other session.
+/// Promise: On a route without segmentation, a session steps down by one path, and other sessions keep
+/// theirs.
 ///
 /// A payload sent by reference would be read after all to make its checksum, so it is copied; by a device
 /// that the kernel makes segments for, from Linux 6.12 on.
@@ -69,7 +70,7 @@ fn a_device_without_checksums_is_served() -> Result<()> {
     bed.ensure_whole_by(by_reference, &["--path", "wire_sendfile"])
 }
 
-/// Promise: An RTP packet holds 7 transport packets, fewer where the path MTU requires it.
+/// Promise: An RTP packet holds 7 transport packets, or fewer if the path MTU requires it.
 ///
 /// 1,000 bytes hold an IPv4, a UDP and an RTP header and five transport packets, not seven.
 fn packets_fit_a_small_mtu() -> Result<()> {
@@ -81,12 +82,14 @@ fn packets_fit_a_small_mtu() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A seek starts at the random access point at or before the time, or exactly where none is needed.
+/// Promise: A seek starts at the random access point at or before the time, or exactly there if none is
+/// needed.
 fn a_seek_crosses_a_link_from_the_right_byte() -> Result<()> {
     TestBed::new(&[])?.seek(&[], ["wire_sendfile", "gso_writev"])
 }
 
-/// Promise: A route that cannot segment costs its session one step down, and no other session.
+/// Promise: On a route without segmentation, a session steps down by one path, and other sessions keep
+/// theirs.
 ///
 /// The device's MTU falls below the size of packets that are playing: no segments any more, but packets in
 /// fragments. Whoever comes then gets packets that fit, by the path that is best.

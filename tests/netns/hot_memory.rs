@@ -24,7 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A receiver gets every packet in order, and the payloads are the file, through each data path.
+/// Promise: Through each data path, a receiver gets every packet in order, and the payloads equal the file.
 fn wire_uring_crosses_a_link() -> Result<()> {
     let bed = TestBed::new(&[])?;
     bed.wait_until_hot()?;
@@ -37,7 +37,7 @@ fn wire_uring_crosses_a_link() -> Result<()> {
     playback.ask("TEARDOWN").map(drop)
 }
 
-/// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+/// Promise: A train that a full socket refuses is sent later; no train is lost or sent twice.
 ///
 /// A queue that empties slower than it is filled: sockets are full again and again, trains are handed back
 /// and sent later.
@@ -62,7 +62,7 @@ fn without_checksums_a_copy_is_cheaper() -> Result<()> {
     ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &bed.stored)
 }
 
-/// Promise: Hot memory that nobody asked for is not used for receivers whose trains the kernel copies.
+/// Promise: Default hot memory is not used for receivers whose trains the kernel copies.
 ///
 /// Receivers at the other end of a veth pair are such. Each of them gets some trains from there, and the rest
 /// from the file.

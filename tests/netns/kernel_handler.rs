@@ -132,7 +132,8 @@ fn rtp(seed: u8, payload: usize) -> Vec<u8> {
     packet
 }
 
-/// Promise: An eBPF handler gives the same result in the kernel as in user space, record by record and in order.
+/// Promise: An eBPF handler gives the same result in the kernel as in user space, record by record and in
+/// order.
 fn the_kernel_mirrors_what_user_space_mirrors() -> Result<()> {
     require!(find("ethtool").is_some(), "ethtool is not installed");
     // With checksums that the device is to fill in, and with those that the sender has filled in.
@@ -173,7 +174,7 @@ fn the_kernel_mirrors_what_user_space_mirrors() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A mirror in the kernel ends with its stream, also if that is killed.
+/// Promise: A mirror in the kernel ends with its stream, also if the process is killed.
 fn a_mirror_in_the_kernel_ends_with_its_stream() -> Result<()> {
     let mut mirror = Mirror::start(&[])?;
     mirror.send_until_in_kernel()?;
@@ -188,7 +189,7 @@ fn a_mirror_in_the_kernel_ends_with_its_stream() -> Result<()> {
     refused.context("datagrams still go to the kernel's mirror")
 }
 
-/// Promise: A handler that is controlled, or that has others beside it, runs in user space.
+/// Promise: A handler that is controlled, or that is not the only one, runs in user space.
 fn control_of_handlers_leaves_the_kernel() -> Result<()> {
     let mirror = Mirror::start(&["--remote-control"])?;
     let sent = mirror.send_until_in_kernel()?;

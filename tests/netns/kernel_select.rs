@@ -132,7 +132,8 @@ fn record(state: &mut u64, length: usize) -> Vec<u8> {
     record
 }
 
-/// Promise: Records that an eBPF handler drops in the kernel, before a socket has them, are those that user space drops.
+/// Promise: Records that an eBPF handler drops in the kernel, before the socket, are those that user space
+/// would drop.
 fn the_kernel_drops_what_user_space_would_drop() -> Result<()> {
     let mut selection = Selection::start()?;
     let mut state = 17;
@@ -170,7 +171,7 @@ fn the_kernel_drops_what_user_space_would_drop() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A handler that is removed while it drops records in the kernel drops none from then on.
+/// Promise: A handler that is removed while it drops records in the kernel drops no further records.
 fn a_handler_that_is_removed_drops_nothing_more() -> Result<()> {
     let mut selection = Selection::start()?;
     selection.send(&[7; 300])?;
@@ -208,7 +209,8 @@ fn said_place(namespace: &Namespace, address: Ipv4Addr, more: &[&str]) -> Result
     Ok(log)
 }
 
-/// Promise: The kernel drops no records early on TUN and TAP devices, where it would judge a train by its first record.
+/// Promise: The kernel drops no records early on TUN and TAP devices, as it would judge a train by its first
+/// record.
 fn a_tap_is_left_to_user_space() -> Result<()> {
     let namespace = Namespace::new()?;
     require!(Path::new("/dev/net/tun").exists(), "this kernel has no TUN and TAP devices");
@@ -219,7 +221,7 @@ fn a_tap_is_left_to_user_space() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A mirror whose rate is limited runs in user space, and the kernel drops records early for it.
+/// Promise: A mirror with a limited rate runs in user space, while the kernel drops records early for it.
 fn a_mirror_with_a_rate_has_early_drops() -> Result<()> {
     let link = Link::new()?;
     let out = format!("udp://{CLIENT}:{PORT}");

@@ -27,9 +27,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_group_is_mirrored_datagram_by_datagram,
         a_group_of_ipv6_is_mirrored_datagram_by_datagram,
         a_group_of_a_link_is_mirrored_datagram_by_datagram,
-        what_goes_to_a_group_reaches_everybody_who_joined,
+        datagrams_to_a_group_reach_all_members,
         what_goes_to_a_group_of_ipv6_reaches_everybody_who_joined,
-        what_goes_to_a_group_of_a_link_reaches_everybody_who_joined,
+        datagrams_to_a_link_local_group_reach_all_members,
         what_ffmpeg_sends_to_a_group_is_mirrored,
     ];
     all.extend(devices::trials());
@@ -206,17 +206,17 @@ fn mirrored(group: IpAddr) -> Result<()> {
     mirror.end()
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn a_group_is_mirrored_datagram_by_datagram() -> Result<()> {
     mirrored(GROUP.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn a_group_of_ipv6_is_mirrored_datagram_by_datagram() -> Result<()> {
     mirrored(GROUP_IPV6.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn a_group_of_a_link_is_mirrored_datagram_by_datagram() -> Result<()> {
     mirrored(GROUP_OF_LINK.into())
 }
@@ -245,22 +245,22 @@ fn sent(group: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
-fn what_goes_to_a_group_reaches_everybody_who_joined() -> Result<()> {
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
+fn datagrams_to_a_group_reach_all_members() -> Result<()> {
     sent(GROUP.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 fn what_goes_to_a_group_of_ipv6_reaches_everybody_who_joined() -> Result<()> {
     sent(GROUP_IPV6.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
-fn what_goes_to_a_group_of_a_link_reaches_everybody_who_joined() -> Result<()> {
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
+fn datagrams_to_a_link_local_group_reach_all_members() -> Result<()> {
     sent(GROUP_OF_LINK.into())
 }
 
-/// Promise: Multicast is received and sent on the named device, IPv4 and IPv6, each datagram as it was sent.
+/// Promise: Multicast is received and sent on the given device, IPv4 and IPv6, with every datagram unchanged.
 ///
 /// A real sender: a transport stream over RTP.
 fn what_ffmpeg_sends_to_a_group_is_mirrored() -> Result<()> {

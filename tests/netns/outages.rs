@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: An interface that goes down and up interrupts only its sessions.
+/// Promise: An interface that goes down and up interrupts only its own sessions.
 fn an_interface_down_and_up_interrupts_only_its_sessions() -> Result<()> {
     let bed = TestBed::new(&[])?;
     let witness = bed.playing(&bed.link.client, namespace::SERVER)?;
@@ -58,7 +58,7 @@ fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     bed.vanishes(victim)
 }
 
-/// Promise: A client over TCP that acknowledges nothing for the session timeout is gone.
+/// Promise: A client over TCP that acknowledges nothing for the session timeout is disconnected.
 ///
 /// One that plays has media in flight, one that was only set up is probed.
 fn a_client_over_tcp_that_vanishes_is_forgotten() -> Result<()> {

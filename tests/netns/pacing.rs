@@ -12,12 +12,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![fq_keeps_the_times_of_trains, etf_keeps_the_times_of_trains, times_that_nobody_keeps_are_told]
 }
 
-/// Promise: `assess host` says whether `fq` and `etf` have trains leave at the times that are sent along.
+/// Promise: `assess host` says whether `fq` and `etf` keep the departure times of trains.
 fn fq_keeps_the_times_of_trains() -> Result<()> {
     keeps(Discipline::Fq)
 }
 
-/// Promise: `assess host` says whether `fq` and `etf` have trains leave at the times that are sent along.
+/// Promise: `assess host` says whether `fq` and `etf` keep the departure times of trains.
 fn etf_keeps_the_times_of_trains() -> Result<()> {
     keeps(Discipline::Etf)
 }
@@ -30,7 +30,8 @@ fn keeps(discipline: Discipline) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Where no queueing discipline keeps the times of trains, `assess host` says that they leave too early.
+/// Promise: If no queueing discipline keeps the departure times, `assess host` says that trains leave too
+/// early.
 fn times_that_nobody_keeps_are_told() -> Result<()> {
     let tried = try_departure_times(Discipline::Pfifo);
     require!(!is_untried(&tried), "no discipline can be had here: {:?}", tried.as_ref().err());

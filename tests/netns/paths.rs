@@ -115,7 +115,7 @@ fn fragments_of_odd_offsets_have_right_checksums() -> Result<()> {
     Ok(())
 }
 
-/// Promise: No path leaves part of a packet in the socket, whatever fails.
+/// Promise: After any failure, no path leaves part of a packet in the socket.
 ///
 /// A queue that lets nothing go fills the socket. When it is taken away, what is sent next is whole.
 fn a_full_socket_is_told_and_keeps_no_part_of_a_packet() -> Result<()> {
@@ -140,7 +140,7 @@ fn a_full_socket_is_told_and_keeps_no_part_of_a_packet() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Lent memory is not written before the kernel returns it.
+/// Promise: Lent memory is not written before the kernel releases it.
 ///
 /// Packets that wait in a queue refer to their headers; more sends wait than there are blocks for headers.
 fn headers_are_not_written_while_they_are_lent() -> Result<()> {
@@ -162,8 +162,9 @@ fn headers_are_not_written_while_they_are_lent() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
-/// Promise: An io_uring lends pages with the same decisions and counts as a socket.
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched at run time, and counts
+/// both.
+/// Promise: An io_uring lends pages by the same rules and counters as a socket.
 fn a_device_that_borrows_is_not_sent_copies() -> Result<()> {
     let server = dropping()?;
     for headers in KINDS {
@@ -208,7 +209,8 @@ fn lend_by_ring(server: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched at run time, and counts
+/// both.
 fn a_device_without_checksums_is_not_lent_to() -> Result<()> {
     let forced_on = LoanPolicy { forced: Some(true), ..LoanPolicy::default() };
     for feature in ["tx", "sg"] {
@@ -222,7 +224,7 @@ fn a_device_without_checksums_is_not_lent_to() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Where nothing more can be lent, copies are sent.
+/// Promise: If no more memory can be lent, data is copied.
 ///
 /// With no room for notices the kernel takes no loan at all, and waiting would not help.
 fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
@@ -239,7 +241,7 @@ fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Where nothing more can be lent, copies are sent.
+/// Promise: If no more memory can be lent, data is copied.
 ///
 /// Room for a notice or two, of which TCP needs one for 512 KiB, and a client that reads nothing: while loans
 /// are out, what the connection has room for is copied. It is full only when it says so to those who wait for

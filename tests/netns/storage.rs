@@ -49,12 +49,12 @@ fn a_disk_that_fills_while_packing_is_reported() -> Result<()> {
     full_disk(&SmallDisk::ext2()?)
 }
 
-/// Promise: On a full disk entries make room, or answers pass through.
+/// Promise: On a full disk entries are evicted, or responses pass through.
 fn a_cache_on_a_full_disk_makes_room_or_passes_through() -> Result<()> {
     full_cache(&SmallDisk::tmpfs()?)
 }
 
-/// Promise: On a full disk entries make room, or answers pass through.
+/// Promise: On a full disk entries are evicted, or responses pass through.
 fn a_cache_on_a_disk_that_cannot_reserve_makes_room_or_passes_through() -> Result<()> {
     full_cache(&SmallDisk::ext2()?)
 }
@@ -135,7 +135,7 @@ fn full_disk(cache: &SmallDisk) -> Result<()> {
     Ok(())
 }
 
-/// Promise: No path leaves part of a packet in the socket, whatever fails.
+/// Promise: After any failure, no path leaves part of a packet in the socket.
 ///
 /// `sendfile` gives up where it cannot read on, and what it had handed over waits in the socket for the rest.
 fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()> {

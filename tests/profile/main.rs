@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     wirepath_tests::trial::run(Vec::new(), alone)
 }
 
-/// Promise: A profile of a loop whose answer is known gives that answer.
+/// Promise: The profile of a loop with known work shows the expected shares.
 fn reading_a_large_file_is_copying() -> Result<()> {
     const SIZE: usize = 16 << 20;
     let mut file = tempfile::tempfile()?;
@@ -42,7 +42,7 @@ fn reading_a_large_file_is_copying() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A profile of a loop whose answer is known gives that answer.
+/// Promise: The profile of a loop with known work shows the expected shares.
 fn asking_for_the_process_is_entering() -> Result<()> {
     let shares = profile(|| {
         // Optimised in the standard library, whatever these tests are built with; so little else is done.
@@ -57,7 +57,7 @@ fn asking_for_the_process_is_entering() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A profile of a loop whose answer is known gives that answer.
+/// Promise: The profile of a loop with known work shows the expected shares.
 fn sending_to_oneself_is_the_network() -> Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?; // nobody reads: the kernel drops what is too much
     let sender = UdpSocket::bind("127.0.0.1:0")?;
@@ -73,7 +73,7 @@ fn sending_to_oneself_is_the_network() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A profile of a loop whose answer is known gives that answer.
+/// Promise: The profile of a loop with known work shows the expected shares.
 fn counting_is_user_space() -> Result<()> {
     let shares = profile(|| {
         std::hint::black_box((0..1_000_000_u64).map(std::hint::black_box).sum::<u64>());

@@ -88,7 +88,7 @@ Node 0, zone  Movable
   pages free     0
 ";
 
-    /// Promise: Free pages on processors' lists are not taken for a leak.
+    /// Promise: The leak check does not count free pages on per-processor lists.
     #[test]
     fn free_pages_that_a_processor_keeps_are_free() {
         let memory = KernelMemory::read(MEMORY, ZONES).unwrap();

@@ -360,7 +360,7 @@ mod tests {
         Step { clients, limit, reason: String::new(), figures: None }
     }
 
-    /// Promise: `assess clients` repeats a step that may have failed by chance once.
+    /// Promise: `assess clients` repeats a failed step once if the failure may be due to chance.
     #[test]
     fn a_doubtful_step_is_tried_twice() {
         let mut running = running();
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(limit(&running.found, Limit::Descriptors), Limit::Server);
     }
 
-    /// Promise: No session of `assess clients` comes to the end of its media before the window ends.
+    /// Promise: In `assess clients` no session reaches the end of its media before the measured window ends.
     #[test]
     fn the_length_of_the_media_bounds_the_clients() {
         let options = ClientOptions {

@@ -203,7 +203,7 @@ mod tests {
         assert!(comparison.relative.iter().all(|relative| relative.agree) && !comparison.relative.is_empty());
     }
 
-    /// Promise: `wirepath assess compare` shows improvements as table 2 of the papers, and noise as no
+    /// Promise: `wirepath assess compare` shows improvements as in table 2 of the papers, and noise as no
     /// difference.
     #[test]
     fn improvements_are_those_of_table_2_and_noise_is_none() {
@@ -238,7 +238,7 @@ mod tests {
         );
     }
 
-    /// Promise: `compare` names other differences, and relative figures that do not agree within 10 %.
+    /// Promise: `compare` names the other differences, and relative figures that differ by more than 10 %.
     #[test]
     fn what_only_one_has_and_what_differs_besides_is_named() {
         let (first, mut second) = (example::full(), example::full());

@@ -90,7 +90,7 @@ mod tests {
         file
     }
 
-    /// Promise: Energy is that of all processor packages, and goes on when a counter begins anew.
+    /// Promise: Energy is the sum of all processor packages, and stays correct when a counter wraps.
     #[test]
     fn packages_are_added_and_counters_begin_anew() {
         let folder = tempfile::tempdir().unwrap();

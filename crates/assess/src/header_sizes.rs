@@ -20,7 +20,7 @@ pub(crate) fn udp_payload_limit(mtu: u32, to: SocketAddr) -> u32 {
 mod tests {
     use super::*;
 
-    /// Promise: Packets to an IPv6 sink fill its MTU with the headers that they have.
+    /// Promise: Packets to an IPv6 sink, with their headers, fill its MTU.
     #[test]
     fn a_packet_over_ipv6_has_room_for_less() {
         assert_eq!(udp_payload_limit(1500, "192.0.2.1:5000".parse().unwrap()), 1472);

@@ -37,7 +37,7 @@ pub fn examine() -> Host {
 mod tests {
     use super::*;
 
-    /// Promise: `wirepath assess host` describes the machine whatever `/proc` and `/sys` contain.
+    /// Promise: `wirepath assess host` describes the machine, whatever `/proc` and `/sys` contain.
     #[test]
     fn this_machine_is_described() {
         let host = examine();

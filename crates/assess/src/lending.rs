@@ -106,8 +106,8 @@ mod tests {
         Ok(lending.applied(vec![case(Transport::Udp), case(Transport::Tcp)]))
     }
 
-    /// Promise: `loan` decides by measured thresholds for aligned and other sends; noisy sizes decide
-    /// nothing.
+    /// Promise: `loan` decides by measured thresholds, for aligned and other sends; sizes with noisy results
+    /// set no threshold.
     #[test]
     fn what_was_measured_decides_unless_it_is_forced() {
         let folder = tempfile::tempdir().unwrap();

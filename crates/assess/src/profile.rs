@@ -174,7 +174,7 @@ mod tests {
         assert_eq!((none.samples, none.copying, none.functions.len()), (0, 0.0, 0));
     }
 
-    /// Promise: Where the kernel may not be sampled, the profile is left out with the remedy.
+    /// Promise: If the kernel may not be sampled, the assessment omits the profile and gives the remedy.
     #[test]
     fn what_is_missing_is_said_with_its_remedy() {
         let denied = ProfileError::NotPermitted { paranoid: "4".to_owned() }.to_string();

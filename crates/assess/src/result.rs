@@ -275,7 +275,7 @@ pub struct LeftOut {
 mod tests {
     use super::*;
 
-    /// Promise: The share of copying of each path is shown, from its profile.
+    /// Promise: The report shows the share of copying for each path, from its profile.
     #[test]
     fn the_share_of_copying_is_that_of_the_same_path_transport_and_size() {
         let result = crate::example::full();

@@ -89,7 +89,7 @@ mod tests {
         assert!(Summary::of([1.0, 1.5, 2.0, 2.5]).unwrap().is_noisy());
     }
 
-    /// Promise: Figures that the runs do not tell apart are not called better.
+    /// Promise: The report calls no figure better if the difference is within the noise of the runs.
     #[test]
     fn of_one_run_and_of_two_the_spread_is_not_known() {
         for runs in [&[1.0][..], &[1.0, 9.0]] {

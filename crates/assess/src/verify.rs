@@ -262,7 +262,7 @@ fn same(expected: &[u8], came: &[u8]) -> Result<(), usize> {
 mod tests {
     use super::*;
 
-    /// Promise: A wrong byte, length or header is found.
+    /// Promise: Verification finds a wrong byte, length or header.
     #[test]
     fn a_wrong_byte_and_a_wrong_length_are_found() {
         assert_eq!(same(b"abcd", b"abcd"), Ok(()));
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(same(b"abcd", b"abcde"), Err(4));
     }
 
-    /// Promise: Every path is verified from odd file offsets, too.
+    /// Promise: Every path is also verified from odd file offsets.
     #[test]
     fn packets_of_odd_size_begin_at_odd_bytes_too() {
         let payload: Vec<u8> = (0..=255).cycle().take(4000).collect();
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(headed(&packets[4 * 1011..], 4).unwrap(), &payload[4 * 999..]);
     }
 
-    /// Promise: A wrong byte, length or header is found.
+    /// Promise: Verification finds a wrong byte, length or header.
     #[test]
     fn a_wrong_header_is_found_in_each_of_its_fields() {
         let mut packet = RUN.header(7).to_bytes().to_vec();

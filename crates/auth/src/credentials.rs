@@ -128,7 +128,8 @@ mod tests {
         )
     }
 
-    /// Promise: Digest answers are checked as in the examples of RFC 7616 and RFC 2617, and without qop as in RFC 2069.
+    /// Promise: Digest responses match the examples of RFC 7616 and RFC 2617, and work without qop as in RFC
+    /// 2069.
     #[test]
     fn the_examples_of_the_rfcs() {
         for (algorithm, response) in [

@@ -71,7 +71,7 @@ mod tests {
         Nonce { number, expires_ms: 100 + number }
     }
 
-    /// Promise: A count of a nonce is accepted once; counts of parallel connections may overtake each other.
+    /// Promise: Each nonce count is accepted once; counts from parallel connections may arrive out of order.
     #[test]
     fn each_count_is_accepted_once() {
         let mut replays = Replays::default();

@@ -120,7 +120,7 @@ mod tests {
         Access::Users(vec![user.to_owned()])
     }
 
-    /// Promise: Nobody administers a server unless its options name administrators.
+    /// Promise: No user is an administrator unless the server's options name administrators.
     #[test]
     fn administrators_are_named() {
         let rules = Rules::new(&[], Access::Public).expect("no rules");
@@ -130,7 +130,8 @@ mod tests {
         assert_eq!(rules.users().collect::<Vec<_>>(), ["anna"]);
     }
 
-    /// Promise: The rule of the innermost folder holds, in any case of letters; what has no rule needs a user.
+    /// Promise: The rule of the innermost folder applies, whatever the case of letters; a path without a rule
+    /// needs a user.
     #[test]
     fn the_innermost_folder_decides() {
         let rule = |path: &str, access| FolderUsers { path: path.to_owned(), access };
@@ -150,7 +151,8 @@ mod tests {
         assert_eq!(twice, Err(RulesError::Twice("A".to_owned())));
     }
 
-    /// Promise: A rule protects its folder however its path is written: `cams`, `/cams/`, `./cams` or `//cams`.
+    /// Promise: A rule protects its folder however its path is written: `cams`, `/cams/`, `./cams` or
+    /// `//cams`.
     #[test]
     fn paths_of_rules_are_read_as_those_of_requests() {
         let rules = |path: &str| {

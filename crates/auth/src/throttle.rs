@@ -62,7 +62,8 @@ mod tests {
         IpAddr::V4(number.into())
     }
 
-    /// Promise: Beyond five wrong tries, an address has one a second; more are refused without being looked at.
+    /// Promise: After five wrong passwords, an address may try once a second; further tries are refused
+    /// unchecked.
     #[test]
     fn wrong_tries_have_a_rate() {
         let mut throttle = Throttle::default();
@@ -73,7 +74,8 @@ mod tests {
         assert_eq!(throttle.count(address(1), 10_000), Duration::ZERO);
     }
 
-    /// Promise: A flood of wrong tries from any number of addresses takes no more memory than 4,096 addresses.
+    /// Promise: Wrong passwords from any number of addresses take no more memory than those from 4,096
+    /// addresses.
     #[test]
     fn addresses_are_bounded() {
         let mut throttle = Throttle::default();

@@ -186,7 +186,8 @@ mod tests {
 
     const MD5: &str = "939e7578ed9e3c518a452acee763bce9";
 
-    /// Promise: Files of Apache's htdigest are read; a line that cannot be read is named, and no hash is shown.
+    /// Promise: The server reads files of Apache's htdigest; an error names the invalid line and shows no
+    /// hash.
     #[test]
     fn lines_of_htdigest_are_read() {
         let text = format!("# cameras\n\nanna:home:{MD5}\r\nbob smith:home:{}\n", MD5.to_uppercase());

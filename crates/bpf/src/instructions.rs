@@ -203,7 +203,7 @@ mod tests {
         Program::read(&program.concat()).err()
     }
 
-    /// Promise: A handler in user space cannot run for ever: objects with loops or calls are refused.
+    /// Promise: A handler in user space always ends: objects with loops or calls are refused.
     #[test]
     fn programs_that_may_not_end_are_refused() {
         let exit = instruction(0x95, 0, 0);

@@ -244,7 +244,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: A handler in user space does what another interpreter does with its instructions.
+        /// Promise: A handler in user space gives the same result as in another interpreter.
         #[test]
         fn another_interpreter_agrees(
             body in prop::collection::vec(instruction(), 1..60),
@@ -258,7 +258,7 @@ mod tests {
             prop_assert_eq!(ours, other);
         }
 
-        /// Promise: No object makes user space read beyond a record, or run for ever.
+        /// Promise: No object makes user space read beyond a record or run for ever.
         #[test]
         fn any_program_ends(
             program in prop::collection::vec(prop_oneof![4 => instruction(), 1 => any::<[u8; 8]>()], 1..40),

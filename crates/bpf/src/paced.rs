@@ -143,7 +143,7 @@ fn struct_ops() -> Result<StructOps, BpfError> {
 mod tests {
     use super::*;
 
-    /// Promise: Files that are no objects with a handler are refused with the reason.
+    /// Promise: Files that are not objects with a handler are refused with the reason.
     #[test]
     fn other_files_are_refused() {
         assert!(PacedObject::parse(b"#!/bin/sh").unwrap_err().contains("no object file"));

@@ -78,7 +78,7 @@ impl HandlerObject {
 mod tests {
     use super::*;
 
-    /// Promise: Files that are no objects with a handler are refused with the reason.
+    /// Promise: Files that are not objects with a handler are refused with the reason.
     #[test]
     fn other_files_are_refused() {
         assert!(HandlerObject::parse(Vec::new()).unwrap_err().contains("no object file"));

@@ -144,7 +144,7 @@ mod tests {
         bytes
     }
 
-    /// Promise: The types of a module's handlers are found by their names, and cut objects are refused.
+    /// Promise: The types of the module's handlers are found by name, and truncated objects are refused.
     #[test]
     fn a_struct_ops_is_found_behind_the_kernel_types() {
         // Two types of the kernel: an int and a function of one argument.

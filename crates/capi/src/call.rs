@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(call(|| Ok(OK)), OK);
     }
 
-    /// Promise: A call that fails at the end of a thread of C fails, and does not end the program.
+    /// Promise: A call fails, and does not end the program, if it fails while a C thread is exiting.
     #[test]
     fn calls_may_fail_at_the_end_of_a_thread() {
         struct AtEnd;

@@ -414,8 +414,8 @@ mod tests {
         assert_eq!(waits, STATE, "a function that may wait for this thread");
     }
 
-    /// Promise: The context of a handler is released once, also if the handler is added from another handler,
-    /// which fails.
+    /// Promise: The context of a handler is released exactly once, even if adding it from another handler
+    /// fails.
     #[test]
     fn a_context_is_released_if_its_handler_is_refused() {
         let released = Cell::new(0);

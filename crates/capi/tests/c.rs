@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// Promise: A program in C merges two inputs, sees each record in a function, and mirrors it to two outputs.
+/// Promise: A C program merges two inputs, reads each record in a callback, and mirrors it to two outputs.
 fn the_example_merges_and_mirrors() -> Result<()> {
     let folder = Folder::new()?;
     let program = folder.compile("examples/merge.c", &Folder::SHARED)?;
@@ -53,7 +53,7 @@ fn the_example_merges_and_mirrors() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `make install` installs the header and the library such that pkg-config finds them.
+/// Promise: `make install` installs the header and the library so that pkg-config finds them.
 fn the_installed_library_is_found_by_pkg_config() -> Result<()> {
     let finder = Command::new("pkg-config").arg("--version").output();
     wirepath_testkit::require!(finder.is_ok(), "there is no pkg-config");
@@ -81,9 +81,9 @@ fn the_installed_library_is_found_by_pkg_config() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Wrong arguments and failing handlers in C are answered with a code and a reason.
+/// Promise: Wrong arguments and failing handlers in C give an error code and a reason.
 ///
-/// Promise: A handler in C that does not return holds only its own stream, if that has a thread of its own.
+/// Promise: A C handler that never returns blocks only its own stream, if the stream has its own thread.
 fn wrong_arguments_and_handlers_are_answered() -> Result<()> {
     let folder = Folder::new()?;
     let program = folder.compile("tests/interface.c", &Folder::SHARED)?;

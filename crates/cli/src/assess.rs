@@ -24,12 +24,12 @@ use measuring::Measuring;
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
-Without an experiment, all of them but `clients`, `count` and `relay` are run. Options of an experiment go after its name.
+Without a command, all experiments except `clients`, `count` and `relay` run. Options of an experiment follow its name.
 
-Exit code: 0 if what was measured is right, also if something was left out (the result says what and why); 1 if a path sent \
-something wrong, if an experiment measured nothing, or if it ended early; 2 for invalid arguments; 130, 143 and 129 if \
-SIGINT, SIGTERM or SIGHUP stopped it: what was measured until then is marked partial. A profile takes a permission of its own: \
-only `wirepath assess profile` fails without it.")]
+Exit code: 0 if all measured data was right, also if the result lists omissions with their reasons; 1 if a path sent wrong \
+data, if an experiment measured nothing, or if it ended early; 2 for invalid arguments; 130, 143 and 129 after SIGINT, \
+SIGTERM or SIGHUP, with the measurements until then marked partial. A profile needs a permission (perf events): without it \
+`wirepath assess profile` fails, and other runs omit the profile.")]
 pub(crate) struct Assess {
     #[command(subcommand)]
     action: Option<Action>,
@@ -41,13 +41,13 @@ pub(crate) struct Assess {
 // An experiment that lands adds its variant here, its arm below, and its line in `experiment.rs`.
 #[derive(Subcommand)]
 enum Action {
-    /// Say what this machine has, what it lacks for which data path and how to get it; cost of kernel entry
-    /// and of copying
+    /// Show what this machine has, what it lacks for each data path and how to get it, and the cost of kernel
+    /// entry and copies
     #[command(mut_args(measuring::without_sending))]
     Host(Measuring),
-    /// Compare two results: kernel against kernel, machine against machine, before against after
+    /// Compare two results: two kernels, two machines, or before and after a change
     Compare(compare::Compare),
-    /// Render a result as a page, as Markdown or as CSV
+    /// Render a result as an HTML page, Markdown or CSV
     Report(report::Report),
     /// Send bytes of a file as UDP datagrams and over TCP, by every path and size
     Download(Measuring),
@@ -58,8 +58,8 @@ enum Action {
     /// Count kernel calls and copies of every path of the papers' tables 3 and 4, with probes in the kernel
     #[command(mut_args(measuring::without_timing))]
     Count(Measuring),
-    /// Compare sends that copy with sends that lend their pages, by size, and keep the size from which on
-    /// lending is cheaper
+    /// Compare sends that copy with sends that lend their pages, by size, and store the size from which lending
+    /// is cheaper
     Loan(Measuring),
     /// Compare the stream service with loops of read and write, and with HAProxy, nginx and socat
     Relay(relay::Relay),

@@ -39,10 +39,10 @@ const TRUST_VARIABLES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// Choice of confinement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConfineChoice {
-    /// As far as the kernel can
+    /// As far as the kernel supports it
     #[default]
     Auto,
-    /// Whole, or the server does not start
+    /// Completely; otherwise the server does not start
     On,
     /// Not at all
     Off,
@@ -132,7 +132,8 @@ fn folder(file: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// Promise: A callback adds to the files that a confined server reads only those that its URL needs.
+    /// Promise: With a callback, a confined server may read in addition only the files that the callback's
+    /// URL needs.
     #[test]
     fn a_callback_is_reached_by_as_few_files_as_its_url_needs() {
         let reached = |url: &str| of_callback(&url.parse().unwrap());

@@ -40,7 +40,7 @@ impl Completions {
 A page for each command, such as wirepath-serve.1. `man` finds them in PREFIX/share/man/man1:
     wirepath manual ~/.local/share/man/man1 && man wirepath-serve")]
 pub(crate) struct Manual {
-    /// Folder for the pages; made if it does not exist
+    /// Folder for the pages; created if it does not exist
     folder: PathBuf,
 }
 

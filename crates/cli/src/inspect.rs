@@ -23,11 +23,11 @@ Example:   wirepath inspect film.ts
            wirepath inspect --json film.ts | jq .bit_rate.peak_bits_per_second
 
 Images (*.wpi in the cache folder), transport streams, MP4 and Matroska files are distinguished by content. Of MP4 and \
-Matroska the boxes or elements are read, of others the whole file; checksums of images are verified. The JSON is \
+Matroska files only boxes or elements are read, of others the whole file; checksums of images are verified. The JSON is \
 described in docs/inspect.md.
 
-Exit code: 0 if the file can be played, 1 if not; standard error says where and why. `wirepath serve` plays no MP4 \
-and no Matroska files over RTSP; of one, 0 says that its tracks and samples can be found.")]
+Exit code: 0 if the file can be played, 1 if not; standard error says where and why. For MP4 and Matroska files, 0 means \
+that tracks and samples can be found.")]
 pub(crate) struct Inspect {
     /// A stored transport stream, an MP4 or Matroska file, or a wire image
     #[arg(value_name = "FILE")]

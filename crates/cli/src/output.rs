@@ -114,8 +114,8 @@ mod tests {
         assert!(matches!(Output::prepare(Some(Path::new("/dev/null"))).unwrap(), Output::Stream(_)));
     }
 
-    /// Promise: A result file that cannot be written is an error at the start, and is written whole or not at
-    /// all.
+    /// Promise: A result file that cannot be written is an error at the start, and the file is written whole
+    /// or not at all.
     #[test]
     fn a_file_is_whole_or_what_it_was() {
         let folder = tempfile::tempdir().unwrap();

@@ -38,12 +38,12 @@ const TICK: Duration = Duration::from_millis(100);
 #[command(after_help = "\
 Example:   wirepath pack --cache /var/cache/wirepath /srv/media
 
-The server finds the images that were made with the same --cache. Files that were packed \
-before are left as they are; files that changed are packed again. In folders, files that are not transport streams and \
-symlinks that leave the folder are skipped, with a message on standard error.
+A server with the same --cache finds the images. Files that are already packed are left as they are; changed files \
+are packed again. In folders, files that are neither transport streams nor movies, and symlinks that leave the folder, are \
+skipped with a message on standard error.
 
-Exit code: 0 if all was packed, 1 if some file was not (the others are). SIGINT, SIGTERM and SIGHUP stop it and \
-leave no unfinished image.")]
+Exit code: 0 if all files were packed, 1 if some were not (the others were). SIGINT, SIGTERM and SIGHUP stop the command \
+and leave no unfinished image.")]
 pub(crate) struct Pack {
     /// Files to pack, and folders to search for transport streams and movies
     #[arg(value_name = "FILE", required = true)]
@@ -56,8 +56,8 @@ pub(crate) struct Pack {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Make the index only, which a server needs to play a file from its own bytes: 0.3 % of a file of 4
-    /// Mb/s. Files whose packets are not of 188 bytes get an image
+    /// Make only the index, by which a server plays a file from its own bytes: 0.3 % of a file of 4 Mb/s. Files
+    /// whose packets are not 188 bytes long get an image
     #[arg(long)]
     index: bool,
 

@@ -24,14 +24,15 @@ const INTERRUPT: u8 = 3;
 /// Arguments of `wirepath passwd`.
 #[derive(Args)]
 #[command(after_help = "\
-The password is asked for twice, without echo, or is one line of standard input:
+The password is read twice from the terminal, without echo, or once as a line of standard input:
     printf %s \"$PASSWORD\" | wirepath passwd users anna
 
-FILE is made with permissions for its owner only, and is replaced as a whole. It gets two lines for
-the user, user:realm:HA1 with SHA-256 and with MD5, and keeps those of others, such as what Apache's
-htdigest wrote. A running server reads it again on SIGHUP. To remove a user, delete both lines.")]
+FILE is created readable for its owner only, and is replaced atomically. It gets two lines for the
+user, user:realm:HA1 with SHA-256 and with MD5, and keeps the lines of other users, such as those
+written by Apache's htdigest. A running server reads it again on SIGHUP. To remove a user, delete
+both lines.")]
 pub(crate) struct Passwd {
-    /// File of users; made if it does not exist
+    /// Users file; created if it does not exist
     file: PathBuf,
 
     /// Name of the user
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
-    /// Promise: A change of the file of users, made while `wirepath passwd` asks for a password, is kept.
+    /// Promise: A change to the users file while `wirepath passwd` asks for a password is kept.
     #[test]
     fn what_another_changes_meanwhile_is_kept() {
         let folder = tempfile::tempdir().unwrap();

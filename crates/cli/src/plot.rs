@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(text, expected);
     }
 
-    /// Promise: The plot of the bit rate fits its width, and is ASCII where the locale is not UTF-8.
+    /// Promise: The plot of the bit rate fits its width, and is ASCII if the locale is not UTF-8.
     #[test]
     fn every_width_and_duration_is_drawn_within_its_width() {
         for width in [40, 80, 213] {

@@ -44,7 +44,7 @@ Addresses:
   file:PATH                 a file; to write to an existing one, add ?append
                             or ?overwrite
 Options of UDP addresses: ?iface=NAME and ?ttl=HOPS for multicast, ?packet=BYTES for the size of datagrams made of a \
-stream. Quote addresses with ? or &, which the shell interprets.
+stream. Quote addresses with ? or & for the shell.
 
 Examples:
   wirepath relay --in 'udp://@239.1.1.1:5000?iface=eth0' \\
@@ -63,18 +63,18 @@ Several inputs are merged (--order); several outputs are mirrored, or --pattern 
 framing, bytes of connections, pipes and files are not copied, except to mirrors with a file. With --config many \
 streams run at once; when one ends or fails, the others continue.
 
-With --listen and --to it is a TCP proxy: each client is connected to one of the backends (HOST:PORT, tcp://HOST:PORT or \
-unix:PATH); a graceful end or a reset of either side is passed on. With --listen and --cache it is an HTTP cache: \
+With --listen and --to, relay is a TCP proxy: each client is connected to one of the backends (HOST:PORT, tcp://HOST:PORT or \
+unix:PATH); a graceful end or a reset of either side is passed on. With --listen and --cache, relay is an HTTP cache: \
 concurrent requests for one resource share one fetch from the origin.
 
 When all addresses are open, one line goes to standard output, unless --json or an output uses it: ready, with \
-listen=tcp://ADDRESS:PORT for each that listens, or for a cache http=http://ADDRESS:PORT/
+listen=tcp://ADDRESS:PORT for each listener, or for a cache http=http://ADDRESS:PORT/
 SIGTERM, SIGINT or SIGHUP drains within --drain; a second signal ends at once. The log goes to standard error; RUST_LOG \
 sets its level (default: info).
 
-Exit code: 0 if all inputs ended and all was delivered (TCP peers have acknowledged it) except what --when-full drops; \
-1 after a failure; 3 if all inputs ended, but a mirror lost an output or records lacked shares or portions; 128 plus the signal's \
-number if a signal stopped it. Proxy and cache: 0 if all connections ended in time, 3 if some were reset.")]
+Exit code: 0 if all inputs ended and all records were delivered (acknowledged by TCP peers) except those that --when-full \
+drops; 1 after a failure; 3 if all inputs ended, but a mirror lost an output or records lacked shares or portions; 128 plus \
+the signal's number after a signal. Proxy and cache: 0 if all connections ended in time, 3 if some were reset.")]
 pub(crate) struct Relay {
     #[command(flatten)]
     stream: StreamOptions,
@@ -87,12 +87,12 @@ pub(crate) struct Relay {
     #[arg(long, requires = "config")]
     check: bool,
 
-    /// Let other machines control handlers, trust and options at the address of --metrics, and not only this one
+    /// Allow other machines to control handlers, trust and options at the address of --metrics
     #[arg(long, requires = "metrics")]
     remote_control: bool,
 
-    /// Send pages of files without a copy: always; safe (copy bytes of files, which others may write before they
-    /// leave); never (copy all). Changed at run time by PUT /api/loans
+    /// Sending pages of files without a copy: always; safe (copy the bytes of files, which others may change
+    /// before the packets leave); never (copy everything). Can be changed at run time by PUT /api/loans
     #[arg(long, value_name = "RULE", default_value = "always")]
     lend: Lending,
 
@@ -112,11 +112,12 @@ pub(crate) struct Relay {
 /// Ways to see what relays do.
 #[derive(Args)]
 struct Showing {
-    /// Listen for HTTP with /metrics (OpenMetrics), /api/status (JSON) and, of streams, control of handlers
+    /// HTTP listen address for /metrics (OpenMetrics), /api/status (JSON) and, for streams, control of
+    /// handlers
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
     metrics: Option<SocketAddr>,
 
-    /// Write a report as JSON to FILE at the end; - is standard output
+    /// Write a report as JSON to FILE at the end; - for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -124,16 +125,16 @@ struct Showing {
 /// Options of the listeners of the proxy and the cache.
 #[derive(Args)]
 struct Listening {
-    /// Listen address: [HOST]:PORT, IPv4 and IPv6 without a host, or for a proxy unix:PATH; may be repeated
+    /// Listen address: [HOST]:PORT (without a host: IPv4 and IPv6), or for a proxy unix:PATH; may be repeated
     #[arg(long = "listen", value_name = "ADDRESS", value_parser = without_address(Endpoint::to_listen), requires = "behind")]
     addresses: Vec<Endpoint>,
 
-    /// Time limit of open connections after SIGTERM, SIGINT or SIGHUP
+    /// Time limit for open connections after SIGTERM, SIGINT or SIGHUP
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::time, requires = "addresses")]
     drain: Duration,
 
     /// Engine threads for connections, or for the streams of a configuration file [default: one per core; one
-    /// if the file has a policy between classes, which holds on each thread separately]
+    /// if the file has a sharing policy, which applies to each thread separately]
     #[arg(long, value_name = "N", value_parser = values::threads)]
     threads: Option<NonZeroUsize>,
 }

@@ -36,52 +36,55 @@ Send:     wirepath send clip.ts --loop --to rtp://239.1.1.1:5004?ttl=4 --sdp cli
 Receive:  ffplay -protocol_whitelist file,udp,rtp clip.sdp; a transport stream also vlc rtp://@239.1.1.1:5004
 Plain TS: wirepath send clip.ts --to udp://239.1.1.1:1234; ffplay udp://239.1.1.1:1234, vlc udp://@239.1.1.1:1234
 
-A playlist plays as one endless stream: a file with the ending .m3u (a path in each line, # for comments) or
-.toml (assets = [\"a.ts\", { path = \"b.ts\", at = 2026-11-26T20:00:00Z }], loop = true), paths relative to it.
-SIGHUP reads playlists again; an asset that is open already, the one behind that which is sent, still follows.
+A playlist plays as one endless stream. It is an .m3u file (a path in each line, # for comments) or
+a .toml file (assets = [\"a.ts\", { path = \"b.ts\", at = 2026-11-26T20:00:00Z }], loop = true), with
+paths relative to the playlist. SIGHUP reads playlists again; if the next asset is already open, it
+is sent before the new list applies.
 
 When all channels send, one line goes to standard output: ready, and the destinations.
-Ctrl-C, SIGTERM: ends with an RTCP BYE.")]
+Ctrl-C or SIGTERM ends the streams with an RTCP BYE.")]
 pub(crate) struct Send {
-    /// Transport streams, movies (MP4, Matroska, WebM) and playlists to send one after the other
+    /// Transport streams, movies (MP4, Matroska, WebM) and playlists to send one after another
     #[arg(value_name = "ASSET", required_unless_present = "config")]
     assets: Vec<PathBuf>,
 
-    /// Destination: rtp://HOST:PORT, with an even port; each track takes two, for RTP and RTCP. Or udp://HOST:PORT
-    /// for a transport stream without RTP. ?ttl=N sets the time to live [default of a group: 1],
-    /// ?interface=NAME the interface. For several, give it several times
+    /// Destination: rtp://HOST:PORT, with an even port; each track takes two ports, for RTP and RTCP. Or
+    /// udp://HOST:PORT for a transport stream without RTP. ?ttl=N sets the time to live [default of a group:
+    /// 1], ?interface=NAME the interface. May be repeated
     #[arg(long, value_name = "URL", required_unless_present = "config")]
     to: Vec<Destination>,
 
-    /// Begin again after the last asset
+    /// Start again after the last asset
     #[arg(long = "loop")]
     repeats: bool,
 
-    /// Write the session description for receivers to this file; of several rtp:// destinations, one in order
+    /// Write the session description for receivers to this file; with several rtp:// destinations, give a
+    /// file for each, in order
     #[arg(long, value_name = "FILE")]
     sdp: Vec<PathBuf>,
 
-    /// Announce groups that RTP is sent to by SAP, so that players list them
+    /// Announce the RTP groups by SAP, so that players list them
     #[arg(long)]
     sap: bool,
 
-    /// Interface that packets leave by, by its name or its IPv4 address [default: that of the route]
+    /// Interface for sending, by name or IPv4 address [default: by the route]
     #[arg(long, value_name = "NAME")]
     interface: Option<Interface>,
 
-    /// Send the channels of a file: TOML, a table for each with assets, to, loop, sdp, sap and interface
+    /// Send the channels of a TOML file: one table per channel with assets, to, loop, sdp, sap and interface
     #[arg(long, value_name = "FILE", conflicts_with_all = ["assets", "to", "repeats", "sdp", "sap", "interface"])]
     config: Option<PathBuf>,
 
     #[command(flatten)]
     images: ImageOptions,
 
-    /// Time of a stream that is sent in one burst, from 1ms to 500ms: the longer, the cheaper, and the more a receiver
-    /// has to buffer; auto: 10ms for few destinations, more as their number rises, up to --burst-max [default: 20ms]
+    /// Duration of media sent in one burst, from 1ms to 500ms; longer bursts cost less processor time and
+    /// need more buffer in receivers; auto: 10ms for few destinations, growing with their number up to
+    /// --burst-max [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = values::burst)]
     burst: Option<BurstOption>,
 
-    /// Longest burst that --burst auto takes, from 1ms to 500ms [default: 100ms]
+    /// Longest burst of --burst auto, from 1ms to 500ms [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = values::burst_time)]
     burst_max: Option<Duration>,
 
@@ -89,7 +92,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "N", value_parser = values::threads)]
     threads: Option<std::num::NonZeroUsize>,
 
-    /// Write what was sent as JSON to FILE at the end; - for standard output
+    /// Write the sent counts as JSON to FILE at the end; - for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

@@ -30,19 +30,20 @@ Download:  curl -O http://HOST:8080/folder/clip.ts
 Watch:     http://HOST:8080/status in a browser (JSON: /api/status, Prometheus: /metrics)
 
 The log goes to standard error; RUST_LOG sets its level (default: info).
-When both listen, one line goes to standard output:
+When all listeners are open, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/, with --rtsps and --https also
 rtsps=rtsps://HOST:PORT/ https=https://HOST:PORT/
 SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
 With --config, --users, --url-key, --auth-url or --tls-certificate, SIGHUP reads these files again
-instead, and forgets what --auth-url answered. The SIGHUP of a terminal that is closed drains in any case.
-Of the configuration, the keys folder-users, status-users, admin-users, cors, folder-cache-control and
-folder-burst-max change then. The log names others that differ; they wait for the next start.
+instead, and clears the cached responses of --auth-url. The SIGHUP of a closed terminal always
+drains. A reload applies the configuration keys folder-users, status-users, admin-users, cors,
+folder-cache-control and folder-burst-max. The log names other changed keys; they need a restart.
 
-Handover: a server with --handover SOCKET is replaced without a lost connection by another one that is started with
-the same options and --takeover. If that one cannot start, it says why, and the running one serves on. The one before
-exits with 0 when its last session has ended, or after --drain.
-Sockets of systemd (LISTEN_FDS) are served if their FileDescriptorName= is rtsp, http, rtsps or https.
+Handover: a server with --handover SOCKET is replaced without a lost connection by a new server with
+the same options and --takeover. If the new server cannot start, it says why, and the old server
+continues. The old server exits with 0 after its last session has ended, or after --drain.
+Sockets from systemd (LISTEN_FDS) are served if their FileDescriptorName= is rtsp, http, rtsps or
+https.
 
 Exit code: 0 if all sessions and downloads ended in time, 3 if some were reset.")]
 pub(crate) struct Serve {
@@ -50,8 +51,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Take the listening sockets of the server that runs with the same --handover; it serves its sessions until they
-    /// end
+    /// Take the listening sockets from the running server with the same --handover; the old server keeps its
+    /// sessions until they end
     #[arg(long)]
     takeover: bool,
 
@@ -98,7 +99,7 @@ async fn serve(
     reload_on_hang_up(&mut signals, configuration, server.reloader());
     let offer = successors.map(|listener| anyhow::Ok(Offer::new(listener, server.sockets()?))).transpose()?;
     let handed_over = hand_over(offer, server.popularity());
-    // The server before goes on if this one cannot say that it is ready.
+    // The old server continues if this one cannot announce that it is ready.
     announce(&server)?;
     if let Some(server) = takeover {
         complete(server);
@@ -136,11 +137,11 @@ fn notify_main(process: Option<u32>) {
     }
 }
 
-/// Tells the server before that this one accepts.
+/// Tells the old server that this one accepts.
 fn complete(server: Takeover) {
     match server.complete() {
         Ok(()) => tracing::info!("listening sockets taken over"),
-        Err(error) => tracing::warn!(%error, "listening sockets taken over; the server before has ended"),
+        Err(error) => tracing::warn!(%error, "listening sockets taken over; the old server has ended"),
     }
 }
 

@@ -29,7 +29,7 @@ use crate::values::{self, BurstOption};
 /// Options of the server: each is a flag, and a key of the configuration file.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServeOptions {
-    /// Folders and files to serve. One folder is the root; several appear under their own names
+    /// Folders and files to serve. A single folder is the root; several are served under their names
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
 
@@ -41,8 +41,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) http: Option<ListenAddress>,
 
-    /// Listen address of RTSP over TLS (rtsps), media in the connection only, or by --srtp; needs --tls-certificate and --tls-key
-    /// [default: none]
+    /// Listen address of RTSP over TLS (rtsps), with media interleaved, or over UDP by --srtp; needs
+    /// --tls-certificate and --tls-key [default: none]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) rtsps: Option<ListenAddress>,
 
@@ -54,67 +54,66 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) https: Option<ListenAddress>,
 
-    /// Certificate chain for --rtsps and --https (PEM, the server's own certificate first). SIGHUP reads it and the key
-    /// again
+    /// Certificate chain for --rtsps and --https (PEM, the server's own certificate first). SIGHUP reads
+    /// certificate and key again
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
 
-    /// Private key of that certificate (PEM, without a passphrase)
+    /// Private key of --tls-certificate (PEM, without a passphrase)
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) images: ImageOptions,
 
-    /// Assets that a wire image is made of: auto (those played so often that it pays), all that are played,
-    /// or none. The others are played from their own bytes [default: auto; all with --hot-memory SIZE]
+    /// Assets that get a wire image: auto (those played so often that it pays off), all played ones, or none.
+    /// Other assets play from their own bytes [default: auto; all with --hot-memory SIZE]
     #[arg(long = "images", value_name = "WHICH")]
     pub(crate) image_policy: Option<PolicyChoice>,
 
-    /// Bytes a second that wire images may be written with in the background [default: 64MiB]
+    /// Maximum rate of writing wire images in the background, in bytes per second [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = values::rate)]
     pub(crate) image_rate: Option<ByteSize>,
 
-    /// Memory that reading files for their indexes and wire images may hold, at least 4MiB; files beyond wait
-    /// for their turn [default: 256MiB, at most an eighth of the memory]
+    /// Maximum memory for making indexes and wire images, at least 4MiB; further files wait for their turn
+    /// [default: 256MiB, at most an eighth of the memory]
     #[arg(long, value_name = "SIZE", value_parser = values::packing_memory)]
     pub(crate) packing_memory: Option<ByteSize>,
 
-    /// Memory for images that are played, for the data path wire_uring: no copy, few calls; auto: up to an eighth of
-    /// the memory, for images that eight sessions play; 0: none [default: auto]
+    /// Memory for played images, used by the data path wire_uring: no copy, few calls; auto: up to an eighth
+    /// of the memory, for images that eight sessions play; 0: none [default: auto]
     #[arg(long, value_name = "SIZE", value_parser = values::hot_memory)]
     pub(crate) hot_memory: Option<HotMemorySize>,
 
-    /// Time of a stream that is sent in one burst, from 1ms to 500ms; auto: 10ms for few sessions, more as
-    /// their number rises, up to --burst-max [default: auto]
+    /// Duration of media sent in one burst, from 1ms to 500ms; auto: 10ms for few sessions, growing with
+    /// their number up to --burst-max [default: auto]
     #[arg(long, value_name = "TIME", value_parser = values::burst)]
     pub(crate) burst: Option<BurstOption>,
 
-    /// Longest burst that --burst auto takes, from 1ms to 500ms [default: 100ms]
+    /// Longest burst of --burst auto, from 1ms to 500ms [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = values::burst_time)]
     pub(crate) burst_max: Option<Duration>,
 
-    /// Longest burst of what is in a folder (or of a file), by its path in URLs; for several, give it several
-    /// times [default: --burst-max]
+    /// Longest burst for a folder (or a file), by its path in URLs; may be repeated [default: --burst-max]
     #[arg(long, value_name = "PATH=TIME", value_parser = values::folder_burst)]
     pub(crate) folder_burst_max: Vec<FolderBurst>,
 
-    /// Admission of sessions: refuse them with 453 by the load that is measured, or off [default: measured]
+    /// Admission of sessions: refuse sessions with 453 by the measured load, or off [default: measured]
     #[arg(long, value_name = "RULE")]
     pub(crate) admission: Option<AdmissionChoice>,
 
-    /// Share of the engine threads' time and of --max-rate, in percent, that sessions leave to downloads and everything else;
-    /// sessions beyond are refused with 453 [default: 15%]
+    /// Share of the engine threads' time and of --max-rate, in percent, reserved for downloads and everything
+    /// else; sessions that would need it are refused with 453 [default: 15%]
     #[arg(long, value_name = "PERCENT", value_parser = values::percent)]
     pub(crate) reserve: Option<f64>,
 
-    /// Bits per second that may leave, such as 900Mb/s: sessions take it but for --reserve, and those beyond are refused
-    /// with 453 [default: the speed of the network cards that are up; no limit where it is not known]
+    /// Maximum sending rate, such as 900Mb/s; sessions beyond it, less --reserve, are refused with 453
+    /// [default: the speed of the active network cards; no limit if unknown]
     #[arg(long, value_name = "RATE")]
     pub(crate) max_rate: Option<RateSpec>,
 
-    /// Processors to run on, such as 2-5,8; leave out those that handle the network card's interrupts, or name
-    /// those of its NUMA node [default: all that the process may use]
+    /// Processors to run on, such as 2-5,8; best the ones that do not handle the network card's interrupts,
+    /// or those of its NUMA node [default: all allowed to the process]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<Cpus>,
 
@@ -122,27 +121,27 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 
-    /// Data path: auto, or the name of one, such as wire_uring (needs --hot-memory), wire_sendfile,
-    /// gso_writev, krtpsendfile (needs the kernel module), sendmmsg or read_writev [default: auto]
+    /// Data path: auto or a name, such as wire_uring (needs --hot-memory), wire_sendfile, gso_writev,
+    /// krtpsendfile (needs the kernel module), sendmmsg or read_writev [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) path: Option<PathChoice>,
 
-    /// Calibration of the data paths, by `wirepath assess`; without one of this kernel, the server measures
-    /// for two seconds and adds it [default: calibration.json in the cache folder]
+    /// Calibration of the data paths, by `wirepath assess`; if it has no entry for this kernel, the server
+    /// measures for two seconds and adds one [default: calibration.json in the cache folder]
     #[arg(long, value_name = "FILE")]
     pub(crate) calibration: Option<PathBuf>,
 
-    /// UDP ports of RTP and RTCP, in pairs that sessions share; one pair is enough, such as 5004-5005
+    /// UDP ports of RTP and RTCP, in pairs that sessions share; one pair suffices, such as 5004-5005
     /// [default: 10000-32767]
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) rtp_ports: Option<PortRange>,
 
-    /// Groups that clients may ask for by RTP/AVP;multicast, one for each asset that is sent, and the even port of its
-    /// first track: such as 239.255.42.1-239.255.42.99:5004?ttl=4&interface=eth0 [default: no multicast]
+    /// Groups for clients that request RTP/AVP;multicast, one for each asset being sent, and the even port of
+    /// the first track, such as 239.255.42.1-239.255.42.99:5004?ttl=4&interface=eth0 [default: no multicast]
     #[arg(long, value_name = "GROUPS:PORT")]
     pub(crate) multicast: Option<MulticastRange>,
 
-    /// Maximum number of RTSP sessions; more are refused with 453 [default: 10000]
+    /// Maximum number of RTSP sessions; further ones are refused with 453 [default: 10000]
     #[arg(long, value_name = "N")]
     pub(crate) max_sessions: Option<usize>,
 
@@ -150,8 +149,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "N")]
     pub(crate) max_sessions_per_address: Option<usize>,
 
-    /// Maximum number of files that are read for their index or wire image at the request of one client
-    /// address; more are refused with 453 [default: as --max-sessions-per-address]
+    /// Maximum number of files that one client address has packed at a time (index or wire image); further
+    /// ones are refused with 453 [default: as --max-sessions-per-address]
     #[arg(long, value_name = "N")]
     pub(crate) max_packings_per_address: Option<usize>,
 
@@ -167,98 +166,101 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub(crate) session_timeout: Option<Duration>,
 
-    /// Time by which a client that reads too slowly over TCP may be late; then it skips forward to a random
-    /// access point [default: 2s]
+    /// Maximum lag of a client that reads too slowly over TCP; beyond it, the client skips forward to a
+    /// random access point [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub(crate) max_lag: Option<Duration>,
 
-    /// Serve users of this file only: lines of htdigest, which `wirepath passwd FILE USER` writes. SIGHUP reads it
-    /// again [default: everyone]
+    /// Serve only the users in this file: lines of htdigest, written by `wirepath passwd FILE USER`. SIGHUP
+    /// reads it again [default: everyone]
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
 
-    /// Users that a folder (or a file) is for, by its path in URLs: names; * for any user of --users; - for everyone
-    /// without a password. The innermost folder decides; for several, give it several times [default: any user]
+    /// Users allowed in a folder (or for a file), by its path in URLs: names; * for any user of --users; -
+    /// for everyone without a password. The innermost folder decides; may be repeated [default: any user]
     #[arg(long, value_name = "PATH=USER,USER", value_parser = values::folder_users)]
     pub(crate) folder_users: Vec<FolderUsers>,
 
-    /// Users that /status, /api/* and /metrics are for, as in --folder-users [default: any user of --users]
+    /// Users allowed to read /status, /api/* and /metrics, as in --folder-users [default: any user of
+    /// --users]
     #[arg(long, value_name = "USER,USER", value_parser = values::access)]
     pub(crate) status_users: Option<Access>,
 
-    /// Users that may end sessions, on the status page and by DELETE /api/sessions/ID: names, or * for any user of
-    /// --users [default: none]
+    /// Users allowed to end sessions, on the status page and by DELETE /api/sessions/ID: names, or * for any
+    /// user of --users [default: none]
     #[arg(long, value_name = "USER,USER", value_parser = values::administrators)]
     pub(crate) admin_users: Option<Access>,
 
-    /// Time after which a client has to answer a new challenge, which players do by themselves [default: 5m]
+    /// Lifetime of a challenge; players answer the next one by themselves [default: 5m]
     #[arg(long, value_name = "TIME", value_parser = values::positive_time)]
     pub(crate) nonce_lifetime: Option<Duration>,
 
-    /// Serve signed URLs, which `wirepath sign` makes with the first key of this file; all its keys are good. A signed
-    /// URL needs no user. SIGHUP reads the file again [default: none]
+    /// Serve signed URLs, which need no user. `wirepath sign` signs with the first key of this file; every
+    /// key in it is valid. SIGHUP reads the file again [default: none]
     #[arg(long, value_name = "FILE")]
     pub(crate) url_key: Option<PathBuf>,
 
-    /// Ask this service about each request without a user of --users or a signature: 2xx allows, 401 and 403 refuse
-    /// (POST of JSON with the fields of MediaMTX's authHTTPAddress) [default: none]
+    /// Ask this service about each request that has neither a user of --users nor a signature: 2xx allows, 401
+    /// and 403 refuse (POST of JSON with the fields of MediaMTX's authHTTPAddress) [default: none]
     #[arg(long, value_name = "URL", value_parser = values::callback_url)]
     pub(crate) auth_url: Option<Uri>,
 
-    /// Time limit of an answer of --auth-url; then the client gets 503 [default: 2s]
+    /// Time limit for a response of --auth-url; after it the client gets 503 [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = values::positive_time)]
     pub(crate) auth_timeout: Option<Duration>,
 
-    /// Time for which an answer of --auth-url holds for equal requests of a client; 0s asks anew each time [default: 5s]
+    /// Time for which responses of --auth-url are cached for equal requests of a client; 0s: not at all
+    /// [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub(crate) auth_keep: Option<Duration>,
 
-    /// Let pages of this origin (scheme, host, port) read files over HTTP (CORS); * for pages of all origins; for
-    /// several, give it several times [default: none]
+    /// Allow web pages of this origin (scheme, host, port) to read files over HTTP (CORS); * for all origins;
+    /// may be repeated [default: none]
     #[arg(long, value_name = "ORIGIN", value_parser = values::origin)]
     pub(crate) cors: Vec<HeaderValue>,
 
-    /// Cache-Control of the files in a folder (or of a file), by its path in URLs; the innermost folder decides; for
-    /// several, give it several times [default: none]
+    /// Cache-Control header of the files in a folder (or of a file), by its path in URLs; the innermost
+    /// folder decides; may be repeated [default: none]
     #[arg(long, value_name = "PATH=VALUE", value_parser = values::folder_cache_control)]
     pub(crate) folder_cache_control: Vec<FolderCacheControl>,
 
-    /// Folder of recordings, by its path in URLs, that plays as one timeline: rtsp://HOST/PATH. PATTERN has the times in
-    /// their names, as in strftime, without the extension; for several, give it several times [default: none;
+    /// Folder of recordings, by its path in URLs, that plays as one timeline: rtsp://HOST/PATH. PATTERN is
+    /// the strftime format of the times in file names, without the extension; may be repeated [default: none;
     /// pattern %Y-%m-%dT%H-%M-%S]
     #[arg(long, value_name = "PATH[=PATTERN]", value_parser = values::archive)]
     pub(crate) archive: Vec<ArchiveOptions>,
 
-    /// Zone of the times in names of recordings that do not say theirs by %z [default: utc]
+    /// Time zone of recordings whose names have no %z [default: utc]
     #[arg(long, value_name = "ZONE")]
     pub(crate) archive_zone: Option<ZoneChoice>,
 
-    /// Gaps between recordings: skipped, so that the next recording follows at once, or held, with nothing sent for as
-    /// long as they last [default: skip]
+    /// Gaps between recordings: skip (the next recording follows at once), or hold (nothing is sent for the
+    /// duration of the gap) [default: skip]
     #[arg(long, value_name = "HOW")]
     pub(crate) archive_gaps: Option<GapsChoice>,
 
-    /// Channel: a playlist (.m3u, or .toml with start times) that plays as one endless stream, in which every viewer of
-    /// rtsp://HOST/NAME is at the same place; for several, give it several times; SIGHUP reads lists again
-    /// [default: none]
+    /// Channel: a playlist (.m3u, or .toml with start times) that plays as one endless stream, at the same
+    /// position for every viewer of rtsp://HOST/NAME; may be repeated; SIGHUP reads playlists again [default:
+    /// none]
     #[arg(long, value_name = "NAME=PLAYLIST", value_parser = values::channel)]
     pub(crate) channel: Vec<LiveChannelOptions>,
 
-    /// Confine the server to its folders (Landlock) and system calls (seccomp): a fault in it opens no other file and
-    /// starts no program [default: auto]
+    /// Confine the server to its folders (Landlock) and system calls (seccomp), so that an exploited bug
+    /// cannot open other files or start programs [default: auto]
     #[arg(long, value_name = "HOW")]
     pub(crate) confine: Option<ConfineChoice>,
 
-    /// Unix socket at which the server hands its listening sockets to the next one, which is started with the same
-    /// options and --takeover, as this user or root [default: none]
+    /// Unix socket for handing the listening sockets over to a new server, which is started with the same
+    /// options and --takeover, as the same user or root [default: none]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) handover: Option<PathBuf>,
 
-    /// Time for which sessions go on in this server after a handover; then they end with a BYE [default: 1h]
+    /// Maximum time that sessions continue in the old server after a handover; then they end with a BYE
+    /// [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = values::time)]
     pub(crate) drain: Option<Duration>,
 
-    /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
+    /// Log each HTTP request: method, path, status, bytes, time and agent [default: no access log]
     #[arg(long, value_name = "FORM")]
     pub(crate) access_log: Option<AccessLog>,
 }
@@ -266,9 +268,9 @@ pub(crate) struct ServeOptions {
 /// Rule by which sessions are admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AdmissionChoice {
-    /// Refuse a session for which the engine threads have no time, or while others are late
+    /// Refuse sessions if the engine threads have no time for them, or while other sessions are late
     Measured,
-    /// Refuse none but by the limits that are counted, such as --max-sessions
+    /// Apply only the counted limits, such as --max-sessions
     Off,
 }
 
@@ -296,11 +298,11 @@ impl From<SrtpChoice> for SrtpKeys {
 /// Assets that wire images are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyChoice {
-    /// Those that are played so often that an image pays for itself
+    /// Assets played so often that an image pays off
     Auto,
-    /// All that are played
+    /// All played assets
     All,
-    /// None, but for files whose packets are not of 188 bytes
+    /// None, except for files whose packets are not 188 bytes long
     None,
 }
 
@@ -319,7 +321,7 @@ impl From<PolicyChoice> for ImagePolicy {
 pub(crate) enum ZoneChoice {
     /// UTC
     Utc,
-    /// The zone of the server
+    /// The server's time zone
     Local,
 }
 
@@ -337,7 +339,7 @@ impl From<ZoneChoice> for TimeZone {
 pub(crate) enum GapsChoice {
     /// The next recording follows at once
     Skip,
-    /// Nothing is sent for as long as a gap lasts
+    /// Nothing is sent for the duration of the gap
     Hold,
 }
 

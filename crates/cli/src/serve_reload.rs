@@ -54,7 +54,7 @@ impl Configuration {
                 tracing::info!(file = %self.file.display(), "the configuration is read again");
                 if !waiting.is_empty() {
                     tracing::warn!(
-                        "at the next start only, these options take effect: {}",
+                        "these changed options take effect at the next start: {}",
                         waiting.join(", ")
                     );
                 }
@@ -70,7 +70,7 @@ impl Configuration {
                     }
                     false => "mend it and send SIGHUP",
                 };
-                tracing::error!("the configuration stays as it was: {error:#}; {remedy}");
+                tracing::error!("the configuration is unchanged: {error:#}; {remedy}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Listening sockets of `wirepath serve` that others made: systemd, or the server before.
+//! Listening sockets of `wirepath serve` from another process: systemd, or the old server.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -36,7 +36,9 @@ impl ServeSockets {
                 let successors = path.as_deref().map(listen).transpose()?;
                 ServeSockets { handed, successors, takeover: None }
             }
-            (true, None) => bail!("--takeover needs --handover SOCKET, the one of the running server"),
+            (true, None) => {
+                bail!("--takeover needs --handover SOCKET: give the socket of the running server")
+            }
             (true, Some(path)) => {
                 ensure!(
                     handed.addresses()?.is_empty(),

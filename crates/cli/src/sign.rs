@@ -24,23 +24,24 @@ Make a key:  (umask 077; openssl rand -hex 32 > FILE)
 Serve:       wirepath serve --url-key FILE /srv/media
 Sign:        wirepath sign rtsp://HOST:8554/cams/lobby.mp4 --key FILE --for 2h
 
-A URL that ends in a slash is a folder's: its query opens everything beneath it, put behind the URL of
-any file there. The path counts, not the host and not the protocol: the query is good for RTSP and HTTP.
-Who has the URL has the file until it expires; sessions and downloads that have begun then go on.")]
+A URL that ends in a slash is that of a folder: its query can be appended to the URL of any file
+below the folder. Only the path is signed, not host and protocol: the query is valid for RTSP and
+HTTP. Everyone with the URL can read the file until the URL expires; running sessions and downloads
+then continue.")]
 pub(crate) struct Sign {
-    /// URL of a file, or of a folder with a slash at its end
+    /// URL of a file, or of a folder (ending in a slash)
     #[arg(value_name = "URL")]
     url: String,
 
-    /// File of keys, of which the first signs: a line of at least 32 characters each
+    /// Key file: one key of at least 32 characters per line; the first key signs
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
 
-    /// Time after which the URL opens nothing more, such as 30s, 2h or 7days
+    /// Lifetime of the URL, such as 30s, 2h or 7days
     #[arg(long = "for", value_name = "TIME", value_parser = values::positive_time)]
     lifetime: Duration,
 
-    /// Address of the only client that the URL is for, as the server sees it [default: any]
+    /// Restrict the URL to the client with this address, as the server sees it [default: any client]
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
 }

@@ -60,7 +60,7 @@ fn is_utf8(locale: Option<&str>) -> bool {
 mod tests {
     use super::*;
 
-    /// Promise: The plot of the bit rate fits its width, and is ASCII where the locale is not UTF-8.
+    /// Promise: The plot of the bit rate fits its width, and is ASCII if the locale is not UTF-8.
     #[test]
     fn the_locale_says_which_letters_there_are() {
         for locale in ["en_GB.UTF-8", "C.utf8", "de_DE.UTF-8@euro"] {

@@ -300,7 +300,7 @@ mod tests {
         assert!(callback_url("http://a:b@c/").is_err_and(|error| error.contains("a secret in the query")));
     }
 
-    /// Promise: Listeners are `ADDRESS:PORT`, `NAME:PORT` or `:PORT`.
+    /// Promise: A listener's address is `ADDRESS:PORT`, `NAME:PORT` or `:PORT`.
     #[test]
     fn listeners_have_hosts_or_none() {
         let shown = |text| listen_address(text).map(|address| address.to_string());

@@ -97,7 +97,8 @@ mod tests {
         assert_eq!(calls(60_000, 1), 1..=1);
     }
 
-    /// Promise: System calls of each path are compared with its table; a difference fails the assessment.
+    /// Promise: The assessment counts the system calls of each path and fails if they differ from the path's
+    /// table.
     #[test]
     fn paths_of_the_papers_never_make_more_calls_than_they() {
         let train = Train { packet_size: 1000, ..example(4000) };

@@ -217,7 +217,7 @@ impl Support {
         let calibration = calibrations.find(&self.host, devices, mtu)?;
         let (path, why) = match paths.first() {
             Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path, false).is_none() => {
-                (*path, "it was given memory (--hot-memory), and is not among what was measured")
+                (*path, "--hot-memory gives it memory, and it was not measured; other costs")
             }
             _ => (calibration.cheapest(paths, false)?, "cheapest"),
         };
@@ -230,7 +230,7 @@ impl Support {
     fn first(&self) -> Choice {
         let Working { paths, failures } = &self.stored;
         let reason = match (self.forced, paths.first()) {
-            (Some(_), _) => "asked for by the operator".to_owned(),
+            (Some(_), _) => "set by the operator".to_owned(),
             (None, Some(_)) => format!("{failures}works on this host (Linux {})", self.host.kernel),
             (None, None) => format!("{failures}nothing better worked"),
         };
@@ -293,7 +293,8 @@ mod tests {
     use crate::calibration::PathCost;
     use rustix::io::Errno;
 
-    /// Promise: A route that cannot segment costs its session one step down, and no other session.
+    /// Promise: On a route without segmentation, a session steps down by one path, and other sessions keep
+    /// theirs.
     #[test]
     fn a_route_that_failed_is_shown_and_nobody_else_pays_for_it() {
         let support = Support::probe(Some(DataPath::WireSendfile), Calibrations::default(), false);
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(support.choose(local, 1500).path, DataPath::WireSendfile);
     }
 
-    /// Promise: Packets with own headers leave by `krtpsendfile` where it was measured cheaper.
+    /// Promise: Packets with separate headers leave by `krtpsendfile` where it was measured to be cheaper.
     #[test]
     fn headers_of_its_own_leave_by_what_was_measured_for_them() {
         let local = "127.0.0.1".parse().unwrap();
@@ -366,7 +367,12 @@ mod tests {
         assert_eq!(chosen, support.host());
         let hot = Support::probe(None, support.calibrations.lock().clone(), true).choose(local, 1500);
         // Where there is no ring, the others are chosen between.
-        assert_eq!(hot.reason.contains("it was given memory"), hot.path.needs_hot_memory(), "{}", hot.reason);
+        assert_eq!(
+            hot.reason.contains("--hot-memory gives it memory"),
+            hot.path.needs_hot_memory(),
+            "{}",
+            hot.reason
+        );
 
         let mut turned = Calibrations::default();
         let costs = DataPath::SERVING.iter().rev().zip(1u32..).map(|(path, place)| PathCost {

@@ -99,7 +99,7 @@ pub(crate) fn is_full(errno: Errno) -> bool {
 mod tests {
     use super::*;
 
-    /// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+    /// Promise: A train that a full socket refuses is sent later; no train is lost or sent twice.
     #[test]
     fn a_lack_of_memory_passes() {
         for errno in [Errno::AGAIN, Errno::NOMEM] {

@@ -101,6 +101,8 @@ pub use wirepath_sys::device::{DeviceName, all_with_address as devices_of, drive
 pub use wirepath_sys::errno_of;
 /// Most datagrams of a train.
 pub use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
+/// Memory of the allocator.
+pub use wirepath_sys::heap;
 /// Mappings of files and memory that only the kernel reads, and how many ranges of them a call sends.
 pub use wirepath_sys::mapping::{MAXIMUM_RANGES, Mapping};
 /// Error of opening the kernel module's device.

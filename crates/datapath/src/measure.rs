@@ -253,7 +253,7 @@ mod tests {
         assert!(own.len() == 2 && own.iter().all(|cost| cost.path == "gso_writev"), "{own:?}");
     }
 
-    /// Promise: A path for whose ring no memory can be locked is left out of a measurement, without a fault.
+    /// Promise: If no memory can be locked for a path's ring, a measurement skips the path without an error.
     #[test]
     fn a_path_without_memory_for_its_ring_is_left_out() {
         let (_receiver, connect) = receiver();

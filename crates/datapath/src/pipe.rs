@@ -160,7 +160,7 @@ mod tests {
         (near, far)
     }
 
-    /// Promise: Bytes that no handler looks at are not copied, also to several connections.
+    /// Promise: Bytes that no handler reads are not copied, also to several connections.
     #[test]
     fn bytes_go_through_a_pipe_and_to_others_with_it() {
         let (mut source, inlet) = connection();
@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(bytes, "0456456789");
     }
 
-    /// Promise: A full output blocks no other output by capacity, no detach and no later input.
+    /// Promise: With the pattern `capacity`, a full output blocks neither other outputs, nor a detach, nor a
+    /// later input.
     #[test]
     fn a_pipe_is_full_when_its_pages_are_begun() {
         let (mut source, inlet) = connection();

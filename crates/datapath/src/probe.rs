@@ -138,7 +138,7 @@ pub(crate) fn in_memory(bytes: &[u8], copies: u32) -> io::Result<MappedFile> {
 mod tests {
     use super::*;
 
-    /// Promise: Without the kernel module, its paths say so and how to load it.
+    /// Promise: Without the kernel module, its data paths report that it is missing and how to load it.
     #[test]
     fn every_path_delivers_on_loopback() {
         // Where there is no io_uring, tests/uring.rs says so; where there is no module, tests/module.rs does.

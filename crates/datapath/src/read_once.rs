@@ -62,7 +62,8 @@ mod tests {
         file
     }
 
-    /// Promise: What is copied into hot memory leaves the page cache unless it was there, where the kernel can.
+    /// Promise: Pages copied into hot memory leave the page cache unless they were there before, if the
+    /// kernel supports it.
     #[test]
     fn what_is_read_once_is_not_kept_unless_it_was_there() {
         let file = cold();

@@ -174,7 +174,7 @@ impl SendContext {
     pub(crate) fn drop_failed_ring(&mut self) {
         let idle = self.ring.as_ref().filter(|uring| uring.queued() == 0);
         if let Some(errno) = idle.and_then(|uring| uring.ring.failure()) {
-            tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");
+            tracing::error!(%errno, "io_uring_enter failed; this thread continues without a ring");
             self.ring = None;
         }
     }

@@ -381,7 +381,8 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Promise: Generated timestamps never go back, and are at most a millisecond before the stored ones.
+        /// Promise: Generated timestamps never decrease, and are at most a millisecond before the stored
+        /// timestamps.
         #[test]
         fn joined_trains_have_the_headers_of_the_separate_ones(
             ticks in vec(vec(prop_oneof![80..100_u32, 0..3_u32, 0..200_u32], 1..8), 2..16),

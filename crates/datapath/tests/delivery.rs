@@ -19,19 +19,19 @@ fn unaided() -> Delivered {
     Delivered { paths: paths.collect(), cases: 48 }
 }
 
-/// Promise: All data paths send the same bytes, with stored, own and generated headers.
+/// Promise: All data paths send the same bytes, with stored, separate and generated headers.
 #[test]
 fn stored_headers() {
     unaided().stored_headers();
 }
 
-/// Promise: All data paths send the same bytes, with stored, own and generated headers.
+/// Promise: All data paths send the same bytes, with stored, separate and generated headers.
 #[test]
 fn own_headers() {
     unaided().own_headers();
 }
 
-/// Promise: All data paths send the same bytes, with stored, own and generated headers.
+/// Promise: All data paths send the same bytes, with stored, separate and generated headers.
 #[test]
 fn generated_headers() {
     unaided().generated_headers();
@@ -42,7 +42,7 @@ fn a_start_in_the_middle_of_a_packet() {
     unaided().a_start_in_the_middle_of_a_packet();
 }
 
-/// Promise: No path leaves part of a packet in the socket, whatever fails.
+/// Promise: After any failure, no path leaves part of a packet in the socket.
 #[test]
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
     unaided().a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind();
@@ -60,7 +60,8 @@ fn wire_sendfile_notices_every_missing_byte() {
     }
 }
 
-/// Promise: A route that cannot segment costs its session one step down, and no other session.
+/// Promise: On a route without segmentation, a session steps down by one path, and other sessions keep
+/// theirs.
 ///
 /// More segments than any kernel cuts (64, from Linux 6.9 on 128), in more pages than a pipe holds: the
 /// kernel takes the first part of the train, refuses the last, and drops both. `sendfile` then answers what

@@ -65,7 +65,8 @@ fn counts(loans: u64, copies: u64) -> LoanCounts {
     LoanCounts { loans, copies, copied_by_kernel: loans, outstanding: 0, outstanding_most: 0 }
 }
 
-/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched at run time, and counts
+/// both.
 #[test]
 fn loans_are_switched_on_and_off_while_sending() {
     let medium = medium(40_000);
@@ -94,7 +95,8 @@ fn loans_are_switched_on_and_off_while_sending() {
     }
 }
 
-/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched at run time, and counts
+/// both.
 #[test]
 fn a_route_that_copies_whatever_is_lent_gets_no_more_loans() {
     let medium = medium(20_000);
@@ -166,7 +168,7 @@ fn failed_loans_do_not_confuse_the_numbers() {
     assert_eq!(settled(&sink), counts(40, 0));
 }
 
-/// Promise: Lent memory is not written before the kernel returns it.
+/// Promise: Lent memory is not written before the kernel releases it.
 #[test]
 fn a_buffer_is_written_again_when_its_loans_are_back() {
     for (sink, mut take) in sinks(BlockPath::Loan) {
@@ -200,7 +202,8 @@ fn a_buffer_that_is_copied_can_be_written_at_once() {
     }
 }
 
-/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched at run time, and counts
+/// both.
 ///
 /// The kernel numbers no loan of nothing: counted as one, it would be waited for in vain.
 #[test]
@@ -224,7 +227,8 @@ fn nothing_is_not_lent() {
     }
 }
 
-/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched at run time, and counts
+/// both.
 ///
 /// A full connection takes nothing, however often it is asked: nothing is counted.
 #[test]
@@ -250,7 +254,7 @@ fn what_was_not_sent_is_not_counted() {
     assert_eq!(sink.loans(), counts(0, sent));
 }
 
-/// Promise: Lent memory is not written before the kernel returns it.
+/// Promise: Lent memory is not written before the kernel releases it.
 ///
 /// Pages that a receiver has not read are still lent when the sink is dropped.
 #[test]
@@ -265,7 +269,7 @@ fn a_sink_that_is_dropped_gives_its_loans_up() {
     receiver.read_exact(&mut vec![0; sent]).unwrap();
 }
 
-/// Promise: Lent memory is not written before the kernel returns it.
+/// Promise: Lent memory is not written before the kernel releases it.
 #[test]
 fn a_sink_that_is_dropped_gives_back_what_is_back() {
     for (sink, mut take) in sinks(BlockPath::Loan) {
@@ -317,7 +321,7 @@ fn loans_stay_out_until_the_receiver_reads() {
     pages.reclaim().unwrap();
 }
 
-/// Promise: Where nothing more can be lent, copies are sent.
+/// Promise: If no more memory can be lent, data is copied.
 ///
 /// Sends beyond the sink's table of loans are copied; a reset connection gives its loans back.
 #[test]

@@ -46,17 +46,20 @@ fn blocks_by_module() -> Vec<(BlockPath, &'static str)> {
     to_both_hosts(BlockPath::needs_module)
 }
 
-/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
+/// Promise: Data paths of the kernel module send the same bytes and report the same errors as other data
+/// paths.
 fn stored_headers() {
     by_module().stored_headers();
 }
 
-/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
+/// Promise: Data paths of the kernel module send the same bytes and report the same errors as other data
+/// paths.
 fn own_headers() {
     by_module().own_headers();
 }
 
-/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
+/// Promise: Data paths of the kernel module send the same bytes and report the same errors as other data
+/// paths.
 fn generated_headers() {
     by_module().generated_headers();
 }
@@ -101,12 +104,13 @@ fn is_one_call(example: &Example) {
     }
 }
 
-/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
+/// Promise: Data paths of the kernel module send the same bytes and report the same errors as other data
+/// paths.
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
     by_module().a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind();
 }
 
-/// Promise: On an engine thread no path of the kernel module waits for a page of a file.
+/// Promise: On an engine thread, no path of the kernel module waits for a page of a file.
 ///
 /// As an engine needs it: it comes back when the socket is full, and finds the pages.
 fn what_is_not_in_memory_is_read_and_not_waited_for() {
@@ -138,7 +142,8 @@ fn what_is_not_in_memory_is_read_and_not_waited_for() {
     }
 }
 
-/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
+/// Promise: Data paths of the kernel module send the same bytes and report the same errors as other data
+/// paths.
 fn a_closed_port_is_told() {
     by_module().a_closed_port_is_told();
 }

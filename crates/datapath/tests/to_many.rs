@@ -67,7 +67,7 @@ fn send(train: &[u8], senders: &[(UdpSocket, SocketId)]) -> Vec<(usize, usize)> 
     answers
 }
 
-/// Promise: Long trains of datagrams for many outputs are copied once for all of them, and arrive as they were.
+/// Promise: A long train of datagrams for many outputs is copied once for all outputs and arrives unchanged.
 fn a_device_that_drops_is_given_every_train_by_reference() {
     let senders: Vec<_> = (0..64).map(|number| sender(&format!("10.80.0.2:{}", 9000 + number))).collect();
     let expected: Vec<_> = (0..64).map(|place| (place, TRAIN)).collect();
@@ -78,7 +78,7 @@ fn a_device_that_drops_is_given_every_train_by_reference() {
     assert!(senders.iter().all(|(_, id)| may_lend(*id)), "the kernel copied nothing");
 }
 
-/// Promise: A kernel that does not give lent memory back makes streams copy, and keeps at most a mebibyte.
+/// Promise: If the kernel does not release lent memory, streams copy, and at most one mebibyte stays lent.
 fn what_the_network_keeps_is_bounded_and_never_written_to() {
     // Their neighbours are asked for and never answer, so the kernel keeps what is sent to them for a while.
     let senders: Vec<_> = (2..12).map(|host| [sender(&format!("10.81.0.{host}:9000"))]).collect();

@@ -27,7 +27,7 @@ fn main() -> std::process::ExitCode {
         what_a_full_connection_refuses_is_sent_again,
         errors_are_sorted_as_of_other_paths,
         trains_that_cannot_be_sent_so_leave_by_other_paths,
-        a_copy_that_is_let_go_of_is_not_sent_from,
+        a_released_copy_is_not_sent_from,
         one_alone_does_not_lose_what_is_queued,
         a_ring_that_breaks_loses_no_answer,
         blocks_reach_a_udp_socket,
@@ -176,7 +176,7 @@ fn many_trains_leave_in_one_call() {
     }
 }
 
-/// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+/// Promise: A train that a full socket refuses is sent later; no train is lost or sent twice.
 ///
 /// A client that reads only when the connection takes no more gets all of it, in order.
 fn what_a_full_connection_refuses_is_sent_again() {
@@ -251,7 +251,7 @@ fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
     hot.ensure_arrives(&receiver, &whole);
 }
 
-fn a_copy_that_is_let_go_of_is_not_sent_from() {
+fn a_released_copy_is_not_sent_from() {
     let mut hot = Hot::new(100_000);
     let (sink, receiver) = sink();
     let train = train(0, 3 * PACKET);
@@ -281,7 +281,7 @@ fn one_alone_does_not_lose_what_is_queued() {
     hot.ensure_arrives(&receiver, &second);
 }
 
-/// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+/// Promise: A train that a full socket refuses is sent later; no train is lost or sent twice.
 ///
 /// A ring breaks on a thread that is not its own. What was queued is told of before the thread goes on
 /// without.
@@ -401,7 +401,7 @@ fn written(value: u8) -> SharedPages {
 /// Takes as much as there is room for.
 type Take = Box<dyn FnMut(&mut [u8])>;
 
-/// Promise: An io_uring lends pages with the same decisions and counts as a socket.
+/// Promise: An io_uring lends pages by the same rules and counters as a socket.
 fn pages_lent_by_a_ring_are_written_again_when_they_are_back() {
     let ((stream, mut client), (datagrams, receiver)) = (connection(), connected(V4));
     let stream = BlockSink::tcp(stream, BlockPath::Loan).unwrap();
@@ -433,7 +433,7 @@ fn pages_lent_by_a_ring_are_written_again_when_they_are_back() {
     }
 }
 
-/// Promise: An io_uring lends pages with the same decisions and counts as a socket.
+/// Promise: An io_uring lends pages by the same rules and counters as a socket.
 ///
 /// The receiver reads only when the ring is gone: nobody then hears when its loans are back.
 fn a_ring_that_is_dropped_gives_its_loans_up() {
@@ -461,7 +461,7 @@ fn a_ring_that_is_dropped_gives_its_loans_up() {
     assert!(came == vec![9; sent], "other bytes came");
 }
 
-/// Promise: An io_uring lends pages with the same decisions and counts as a socket.
+/// Promise: An io_uring lends pages by the same rules and counters as a socket.
 fn a_route_that_copies_what_a_ring_lends_gets_no_more_loans() {
     let (sender, receiver) = connected(V4);
     let sink = BlockSink::udp(sender, 60_000, BlockPath::Loan).unwrap();

@@ -53,7 +53,7 @@ mod tests {
     use crate::{EntityTag, HeadReader, Representation, ResponseContext, respond, respond_in_full};
 
     proptest! {
-        /// Promise: A prepared response is the same as one that is made for its request.
+        /// Promise: A prepared response is identical to a response made for its request.
         #[test]
         fn prepared_heads_are_those_that_are_made(
             size: u32,

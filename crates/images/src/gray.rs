@@ -118,7 +118,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: How a picture is cut into pieces makes no difference to its gray form.
+        /// Promise: The gray form of a picture does not depend on how the picture is cut into pieces.
         #[test]
         fn cuts_make_no_difference(
             bytes in prop::collection::vec(any::<u8>(), 0..400),

@@ -9,7 +9,7 @@ use wirepath_images::PictureSite;
 use wirepath_net::folder::Folder;
 use wirepath_net::program::{self, Service, ServiceOptions, announce};
 
-/// Serves stored pictures, parts of them, gray or smaller ones
+/// Serves stored pictures over HTTP, cropped, gray or scaled down
 #[derive(Parser)]
 #[command(
     name = "wirepath-images",
@@ -19,7 +19,7 @@ use wirepath_net::program::{self, Service, ServiceOptions, announce};
     after_help = "\
 Pictures are binary PPM and PGM files of 8 or 16 bits per sample, and
 uncompressed TIFF and BigTIFF (COG) files of 8 bits, in strips or tiles.
-Parts and what is computed are answered as PPM or PGM.
+Cropped and computed pictures are PPM or PGM.
 
 Whole:   curl -O http://HOST:8090/folder/picture.ppm
 Part:    .../picture.ppm?crop=X,Y,WIDTH,HEIGHT
@@ -27,20 +27,20 @@ Gray:    .../picture.ppm?gray
 Smaller: .../picture.ppm?scale=1/3&method=integral   (means of squares)
          .../picture.ppm?scale=4/7&method=middle     (middle pixels)
          .../picture.ppm?scale=4/7&method=linear     (linear interpolation)
-All of them together are done in this order: crop, gray, scale.
+Combined steps are done in this order: crop, gray, scale.
 Size:    .../picture.ppm?info                        (JSON)
 Look:    .../picture.ppm?view, or a folder, in a browser
 State:   /api/status, /metrics
 
 The log goes to standard error; RUST_LOG sets its level (default: info).
-When it listens, one line goes to standard output: ready http=http://HOST:PORT/
+When the listener is open, one line goes to standard output: ready http=http://HOST:PORT/
 SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
 
 Exit codes: 0 success; 1 failure, standard error has the reason; 2 invalid
-arguments; 3 connections were cut when the drain timed out"
+arguments; 3 connections were reset when the drain timed out"
 )]
 struct Arguments {
-    /// Folder whose pictures are served
+    /// Folder of the pictures
     folder: PathBuf,
 
     #[command(flatten)]

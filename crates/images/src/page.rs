@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// Promise: The viewer loads nothing from other hosts and makes no elements of text.
+    /// Promise: The viewer loads nothing from other hosts and makes no markup from text.
     #[test]
     fn the_viewer_is_complete_and_builds_no_markup_from_text() {
         let viewer = text(&viewer());

@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(read(&written, 100).expect("our own").samples, picture.samples);
     }
 
-    /// Promise: A file that is no binary PPM or PGM is refused with the place and the reason.
+    /// Promise: A file that is not a binary PPM or PGM is refused with the position and the reason.
     #[test]
     fn refuses_what_is_wrong() {
         for (head, words) in [
@@ -160,7 +160,7 @@ mod tests {
         assert!(error(&long[..HEADER_LIMIT]).contains("longer than 4096 bytes"));
     }
 
-    /// Promise: A picture that is shorter than its header says is refused.
+    /// Promise: A picture file shorter than its header says is refused.
     #[test]
     fn refuses_a_truncated_picture() {
         let head = b"P6\n2 2\n255\n";

@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(Question::parse("method=linear&scale=2%2F3&gray&crop=1%2c2,3,4"), Ok(all));
     }
 
-    /// Promise: A query that cannot be understood is answered with 400 and the reason.
+    /// Promise: An invalid query is answered with 400 and the reason.
     #[test]
     fn refuses_what_is_wrong() {
         for (query, words) in [

@@ -187,8 +187,8 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Promise: How a picture is cut into pieces makes no difference to its smaller form, which is that of an
-        /// independent computation.
+        /// Promise: A smaller picture does not depend on how the picture is cut, and equals an independent
+        /// computation.
         #[test]
         fn cuts_make_no_difference(
             scale in methods(),

@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Promise: `wirepath load --mix zipf:S` plays the asset in place k in proportion to 1 / k^S.
+    /// Promise: `wirepath load --mix zipf:S` plays the k-th asset in proportion to 1 / k^S.
     #[test]
     fn popular_assets_are_chosen_more() {
         let counts = |mix| {

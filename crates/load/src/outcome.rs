@@ -398,7 +398,7 @@ impl ClientCost {
 mod tests {
     use super::*;
 
-    /// Promise: Sessions of `wirepath load` that are lost count as failed.
+    /// Promise: `wirepath load` counts lost sessions as failed.
     #[test]
     fn lost_sessions_count_as_failed() {
         let mut collected = Collected::default();

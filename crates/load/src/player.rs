@@ -76,7 +76,7 @@ mod tests {
         Player::new(200_000)
     }
 
-    /// Promise: A session is timely if a player with the buffer asked for never ran dry.
+    /// Promise: A session is timely if a player with the requested buffer never ran dry.
     #[test]
     fn what_arrives_within_the_buffer_is_in_time() {
         let mut player = player();

@@ -141,8 +141,8 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
 
-    /// Promise: Sessions outside the sample that have addresses of their own share sockets, and reports find
-    /// them.
+    /// Promise: Unsampled sessions with their own source addresses share sockets, and sender reports still
+    /// reach their session.
     #[test]
     fn sessions_with_several_addresses_share_a_pair() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -125,7 +125,7 @@ mod tests {
         });
     }
 
-    /// Promise: Media of sessions that are not judged are dropped by the kernel before they reach a socket.
+    /// Promise: The kernel drops media of unjudged sessions before it reaches a socket.
     #[test]
     fn a_filter_drops_media_and_leaves_rtcp() {
         inside(|| {

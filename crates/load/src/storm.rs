@@ -187,7 +187,7 @@ mod tests {
         assert!(!storm.fits(seconds(1), seconds(2)));
     }
 
-    /// Promise: Lateness of sessions is told apart before, during and after a storm.
+    /// Promise: `wirepath load` reports lateness separately before, during and after a storm.
     #[test]
     fn phases_are_told_apart() {
         let totals = StormTotals::default();

@@ -25,7 +25,9 @@ extern "C" fn start() {
         None => rule::set_least(None),
         Some(Ok(bytes)) => rule::set_least(Some(bytes)),
         Some(Err(error)) => {
-            eprintln!("libwirepath-loan.so: {LEAST} is no number of bytes: {error}; nothing is lent");
+            eprintln!(
+                "libwirepath-loan.so: invalid {LEAST}: {error}: expected a number of bytes; nothing is lent"
+            );
         }
     }
     // SAFETY: both are functions of this library, which is never unloaded.

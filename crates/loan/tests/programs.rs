@@ -140,7 +140,7 @@ fn ensure_success(mut program: Running, name: &str) -> Result<()> {
     }
 }
 
-/// Promise: netcat, Python, iperf3 and nginx send every byte as it was under `libwirepath-loan.so`.
+/// Promise: With `libwirepath-loan.so`, netcat, Python, iperf3 and nginx send every byte unchanged.
 fn netcat_sends_every_byte() -> Result<()> {
     let bench = Bench::new()?;
     let (path, sent) = bench.file(16 << 20)?;
@@ -460,7 +460,7 @@ fn children_have_no_rings_of_their_parents() -> Result<()> {
     bench.ensure_lent()
 }
 
-/// Promise: Under `libwirepath-loan.so` a signal ends a send that waits, which answers what it has sent.
+/// Promise: With `libwirepath-loan.so`, a signal ends a waiting send, which returns the number of bytes sent.
 fn a_signal_ends_a_send_that_waits() -> Result<()> {
     let bench = Bench::new()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;

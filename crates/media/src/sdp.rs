@@ -227,7 +227,8 @@ mod tests {
         assert!(!text.contains("b="), "{text}");
     }
 
-    /// Promise: A session description file has the address, the time to live of a group, and a port for each track.
+    /// Promise: A session description file has the address, the time to live of a group, and a port for each
+    /// track.
     #[test]
     fn what_is_sent_is_described_with_its_ports() {
         let sent = |to: &str, ttl| {
@@ -322,7 +323,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: Nothing that a file says about its tracks adds a line to their description.
+        /// Promise: No text of a file's tracks adds a line to their session description.
         #[test]
         fn values_of_tracks_stay_in_their_lines(values in prop::collection::vec(any::<String>(), 1..5)) {
             let tracks = values.iter().map(|value| {

@@ -104,7 +104,7 @@ impl AccessControl {
                     self.warn_of_unknown_users();
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the users stay as they were; mend the file and send SIGHUP")
+                    tracing::error!(%error, "the users are unchanged; correct the file and send SIGHUP")
                 }
             }
         }
@@ -115,7 +115,7 @@ impl AccessControl {
                     *current.write() = Arc::new(keys);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the URL keys stay as they were; mend the file and send SIGHUP")
+                    tracing::error!(%error, "the URL keys are unchanged; correct the file and send SIGHUP")
                 }
             }
         }

@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Promise: A confined server reaches its folders only, and starts no program.
+    /// Promise: A confined server accesses only its folders and starts no program.
     #[test]
     fn a_confined_thread_reaches_its_folders_only() {
         let home = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ mod tests {
         drop(listener);
     }
 
-    /// Promise: A confined server under systemd tells it that it is ready.
+    /// Promise: A confined server can notify systemd that it is ready.
     #[test]
     fn a_confined_thread_reaches_its_service_manager() {
         for name in ["@wirepath-test", "socket"] {

@@ -182,7 +182,7 @@ mod tests {
         Arc::new(DescriptorBudget { most, bounds_addresses, counts_others: false, held: Mutex::default() })
     }
 
-    /// Promise: One address holds at most as many descriptors as are left for others.
+    /// Promise: One address never takes more descriptors than remain free for others.
     #[test]
     fn one_address_leaves_some_to_others() {
         let budget = budget(16, true);

@@ -1,4 +1,4 @@
-//! Listening sockets that another process made: systemd, or the server before.
+//! Listening sockets that another process made: systemd, or the old server.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

@@ -2,7 +2,7 @@
 //!
 //! The successor connects, and receives one message: `GREETING` with the names of the listeners, and their descriptors
 //! (`SCM_RIGHTS`), behind them that of the Unix socket itself. When it is ready to accept it writes `READY`; then the
-//! server before accepts no more. If it closes the connection instead, nothing changes. The sockets are the same
+//! old server stops accepting. If it closes the connection instead, nothing changes. The sockets are the same
 //! objects all the time, so no connection in their queues is lost, and the path is never without a listener.
 
 use std::fs;
@@ -111,10 +111,10 @@ impl Takeover {
         self.listener.try_clone()
     }
 
-    /// Has the server before accept no more.
+    /// Makes the old server stop accepting.
     ///
     /// # Errors
-    /// That of the write: the server before has ended meanwhile, and there is nobody to be told.
+    /// The write failed: the old server has ended meanwhile.
     pub fn complete(mut self) -> io::Result<()> {
         self.server.write_all(&[READY])
     }
@@ -172,9 +172,11 @@ impl Offer {
             match hand_over(stream, (listener.as_fd(), &sockets), ready_limit, &prepare).await {
                 Ok(Successor::Ready(process)) => return Ok(process),
                 Ok(Successor::Gone) => {
-                    tracing::info!("no handover: the new server did not get ready; serving on");
+                    tracing::info!(
+                        "no handover: the new server closed the connection before it was ready; continuing to serve"
+                    );
                 }
-                Err(error) => tracing::warn!(%error, "no handover; serving on"),
+                Err(error) => tracing::warn!(%error, "handover failed; continuing to serve"),
             }
         }
     }
@@ -212,7 +214,7 @@ async fn hand_over<F: Future<Output = ()>>(
     let too_late = |_| io::Error::new(ErrorKind::TimedOut, "the new server was not ready in time");
     match timeout(ready_limit, stream.read_u8()).await.map_err(too_late)? {
         Ok(READY) => Ok(Successor::Ready(process)),
-        Ok(_) => Err(invalid("the new server sent something else than that it is ready")),
+        Ok(_) => Err(invalid("invalid message from the new server: expected that it is ready")),
         Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
             Ok(Successor::Gone)
         }

@@ -46,7 +46,7 @@ impl LogLimit {
 mod tests {
     use super::*;
 
-    /// Promise: At most 20 refused requests a second are logged, and the number of the others.
+    /// Promise: At most 20 refused requests a second are logged, and then the number of the others.
     #[test]
     fn what_is_too_much_for_a_second_is_counted_and_said_later() {
         let limit = LogLimit::new(2);

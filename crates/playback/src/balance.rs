@@ -91,7 +91,8 @@ mod tests {
         assert_eq!(least_loaded(&[], |_| 0), 0);
     }
 
-    /// Promise: Playbacks move from a thread that stays hot to one that has time, and not back and forth.
+    /// Promise: Playbacks move from a thread that stays overloaded to a thread with free time, and not back
+    /// and forth.
     #[test]
     fn half_of_the_difference_moves() {
         let (hot, even) = (loads(&[(0.8, 80), (0.2, 20)]), loads(&[(0.5, 50), (0.5, 50)]));

@@ -247,7 +247,7 @@ mod tests {
         filled
     }
 
-    /// Promise: Responses leave in order and are told when they have left.
+    /// Promise: Responses leave in order, and the sender of a response is notified when it has left.
     #[test]
     fn writes_wait_for_room_and_keep_their_order() {
         let (mut writer, mut far) = pair();
@@ -278,7 +278,7 @@ mod tests {
         assert!(writer.pending.len() <= REPORT_LIMIT + 100, "{} bytes wait", writer.pending.len());
     }
 
-    /// Promise: A connection that fails is closed, and whoever waits for it is told.
+    /// Promise: A connection that fails is closed, and tasks that wait for it are notified.
     #[test]
     fn a_connection_that_fails_is_shut_down() {
         let (mut writer, far) = pair();

@@ -226,7 +226,7 @@ mod tests {
             }
         }
 
-        /// Promise: After a seek, the timestamps of all tracks of a movie move by the same time.
+        /// Promise: After a seek, the timestamps of all tracks of a movie advance by the same time.
         #[test]
         fn timestamps_of_presentation_move_by_the_shift(
             shifts in prop::collection::vec(-100_000_000_i64..100_000_000, 1..6), at_us in 0_u64..1_000_000_000,
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(numbering.next_sequence(None), None, "it is stored in another segment");
     }
 
-    /// Promise: After packets were skipped, RTP-Info announces the packet that comes, not the one that is lost.
+    /// Promise: After skipped packets, RTP-Info announces the next packet that is sent, not the lost one.
     #[test]
     fn the_next_packet_after_a_skip_is_behind_a_gap() {
         let mut numbering = Numbering::new(MOVIE, 0);

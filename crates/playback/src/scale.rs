@@ -65,7 +65,8 @@ impl fmt::Display for Scale {
 mod tests {
     use super::*;
 
-    /// Promise: A Scale that is not supported is answered by the nearest that is: 1, or 2 to 32 either way.
+    /// Promise: An unsupported Scale is answered with the nearest supported one: 1, or 2 to 32 in either
+    /// direction.
     #[test]
     fn the_nearest_scale_is_chosen() {
         for (asked, chosen) in [

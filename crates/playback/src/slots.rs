@@ -68,7 +68,7 @@ mod tests {
         crowds
     }
 
-    /// Promise: Sessions of a thread share wake-ups, and many do not wait for all others.
+    /// Promise: Sessions of a thread share wake-ups; with many sessions, none waits for all others.
     #[test]
     fn a_few_begin_together_and_many_are_spread_evenly() {
         assert_eq!(crowds(20_000, 100).len(), 1);
@@ -80,7 +80,7 @@ mod tests {
         }
     }
 
-    /// Promise: Sessions that began in short bursts share wake-ups with others when bursts have grown.
+    /// Promise: Sessions that began with short bursts share wake-ups with others after bursts have grown.
     #[test]
     fn playbacks_of_short_bursts_are_in_slots_of_long_ones() {
         const LONG_US: u64 = 100_000;

@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// Promise: A Speed out of range is answered by the nearest that is supported, 0.25 to 8.
+    /// Promise: A Speed out of range is answered with the nearest supported one, 0.25 to 8.
     #[test]
     fn the_nearest_speed_is_chosen() {
         for (asked, chosen) in [

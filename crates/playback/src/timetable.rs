@@ -115,7 +115,8 @@ mod tests {
         assert_eq!(timetable.due_us(100_000, 10_000), 5_100_000);
     }
 
-    /// Promise: At a Speed, bursts leave as often as at the normal one, with that much more or less in each.
+    /// Promise: With Speed, bursts leave as often as at normal speed, each with proportionally more or fewer
+    /// packets.
     #[test]
     fn at_a_speed_bursts_are_as_long_and_have_more_or_less() {
         let mut timetable = Timetable::starting(1_000_000, 7_000_000, 20_000, Speed::nearest(4.0));
@@ -134,7 +135,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: Bursts change their length without a packet that is late or out of order.
+        /// Promise: When the length of bursts changes, no packet is late or out of order.
         #[test]
         fn nothing_is_late_or_earlier_than_a_burst_however_lengths_change(
             steps in prop::collection::vec((0_u64..60_000, 1_u64..100_000), 1..50), factor in 0.25_f64..8.0,

@@ -164,7 +164,7 @@ fn every_packet_is_a_frame_behind_the_response() {
     assert_eq!((progress.path, progress.forward_skips), (None, 0));
 }
 
-/// Promise: No packet comes before the response to PLAY.
+/// Promise: No packet is sent before the response to PLAY.
 #[test]
 fn packets_wait_for_their_release() {
     let playbacks = playbacks(DataPath::WireSendfile);
@@ -213,7 +213,7 @@ fn after_a_seek_numbers_go_on() {
     session.wait_for_end();
 }
 
-/// Promise: Responses and reports come between frames, never inside one.
+/// Promise: Responses and reports are sent between frames, never inside a frame.
 ///
 /// The buffers are so small that hardly a train fits, and full when the client begins to read.
 #[test]
@@ -275,7 +275,7 @@ impl TrainSource for Starts {
 /// 40,000 packets a second for a second: 8.5 MB, of which the connection holds a part. The client reads
 /// nothing for the first 400 ms of media.
 #[test]
-fn who_reads_too_slowly_skips_forward() {
+fn a_client_that_reads_too_slowly_skips_forward() {
     let playbacks = playbacks(DataPath::WireSendfile);
     let mut client = Client::new(&playbacks, None);
     let session = with_lag(&playbacks, &client, 0, Arc::new(Starts(Flood::new())), 50_000);
@@ -308,7 +308,7 @@ fn who_reads_too_slowly_skips_forward() {
     assert!(packets < 35_000, "{packets} of 40,000 packets came");
 }
 
-/// Promise: A session over TCP that ends leaves whole frames behind.
+/// Promise: A session over TCP that ends leaves only whole frames on the connection.
 #[test]
 fn a_session_that_ends_leaves_whole_frames_and_the_others() {
     let playbacks = playbacks(DataPath::WireSendfile);
@@ -338,7 +338,7 @@ fn a_session_that_ends_leaves_whole_frames_and_the_others() {
     }
 }
 
-/// Promise: A connection that fails is closed, and whoever waits for it is told.
+/// Promise: A connection that fails is closed, and tasks that wait for it are notified.
 #[test]
 fn a_client_that_is_gone_is_noticed_by_the_reader() {
     let playbacks = playbacks(DataPath::WireSendfile);
@@ -445,7 +445,7 @@ impl Watched {
     }
 }
 
-/// Promise: A connection moves to another thread between two frames: no byte is lost or out of order.
+/// Promise: A connection moves to another thread between two frames; no byte is lost or reordered.
 #[test]
 fn connections_move_between_threads() {
     /// Behind the segment that comes late, for which playbacks wait.

@@ -42,7 +42,7 @@ impl Drop for Parting {
     }
 }
 
-/// Promise: Files are closed on no engine thread and on no thread that serves connections.
+/// Promise: No engine thread and no connection thread closes files.
 ///
 /// Closing the last descriptor of a deleted file may take long.
 #[test]
@@ -103,7 +103,7 @@ fn every_packet_arrives_in_order_and_in_time_on_every_path() {
     }
 }
 
-/// Promise: The length of bursts is a matter of sending: stored trains are cut and joined to it.
+/// Promise: The burst length applies at sending: stored trains are split and joined to it.
 #[test]
 fn trains_are_cut_and_joined_for_the_burst() {
     // Stored trains are of 8 ms, segments of 40 ms.
@@ -121,7 +121,7 @@ fn trains_are_cut_and_joined_for_the_burst() {
     }
 }
 
-/// Promise: A session gets no longer bursts than it accepts.
+/// Promise: A session gets no longer bursts than its client accepts.
 #[test]
 fn a_receiver_limits_its_bursts() {
     let playbacks = playbacks_in_bursts(DataPath::WireSendfile, Burst::Fixed(100_000));
@@ -171,7 +171,8 @@ fn a_pause_keeps_the_place_and_the_stored_headers() {
     }
 }
 
-/// Promise: At a Speed of 0.25 to 8, the same packets leave that much faster or slower, timestamps unchanged.
+/// Promise: At a Speed of 0.25 to 8, the same packets leave faster or slower by that factor, timestamps
+/// unchanged.
 #[test]
 fn a_speed_divides_departures_only() {
     for (factor, segments) in [(0.25, 3), (8.0, 50)] {
@@ -194,7 +195,7 @@ fn a_speed_divides_departures_only() {
     }
 }
 
-/// Promise: A Speed that changes while a session plays loses and repeats no packet.
+/// Promise: A change of Speed during playback loses and repeats no packet.
 #[test]
 fn a_speed_changes_without_a_loss() {
     let playbacks = playbacks(DataPath::WireSendfile);
@@ -287,7 +288,8 @@ impl TrainSource for Busy {
     }
 }
 
-/// Promise: A playback that waits for a segment is woken when the answer has changed, and asks only then.
+/// Promise: A playback that waits for a segment is woken when the segment's state changes, and polls only
+/// then.
 #[test]
 fn a_busy_source_is_asked_again() {
     let playbacks = playbacks(DataPath::WireSendfile);
@@ -298,7 +300,7 @@ fn a_busy_source_is_asked_again() {
     assert_eq!(playbacks.counters().io_stalls, 1);
 }
 
-/// Promise: Few playbacks share an engine thread that has nothing else to do; more go to the least loaded.
+/// Promise: Few playbacks share an otherwise idle engine thread; further ones go to the least loaded thread.
 #[test]
 fn few_playbacks_share_a_thread_that_has_nothing_else_to_do() {
     let support = Arc::new(Support::probe(Some(DataPath::Sendmmsg), Calibrations::default(), false));
@@ -326,8 +328,7 @@ fn few_playbacks_share_a_thread_that_has_nothing_else_to_do() {
     }
 }
 
-/// Promise: A playback moves to another thread between two trains: no packet is lost, repeated or out of
-/// order.
+/// Promise: A playback moves to another thread between two trains; no packet is lost, repeated or reordered.
 #[test]
 fn playbacks_move_between_threads() {
     // Longer than this test may take, so that playbacks end where they are told to.

@@ -60,7 +60,7 @@ fn received(path: DataPath, has_headers: bool) -> Vec<Vec<u8>> {
 const PATHS: [DataPath; 4] =
     [DataPath::WireSendfile, DataPath::GsoWritev, DataPath::Sendmmsg, DataPath::ReadWritev];
 
-/// Promise: Each data path sends packets without headers of RTP where that is asked for.
+/// Promise: Each data path can send packets without RTP headers.
 #[test]
 fn packets_leave_without_headers() {
     let expected: Vec<Vec<u8>> =
@@ -78,7 +78,7 @@ fn headers_are_those_of_the_records() {
     }
 }
 
-/// Promise: Packets to a port that is closed are lost, and the playback goes on to its end.
+/// Promise: Packets to a closed port are lost, and the playback continues to its end.
 #[test]
 fn a_closed_port_loses_packets_and_ends_nothing() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

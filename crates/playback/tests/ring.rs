@@ -148,7 +148,7 @@ fn memory_comes_and_goes_between_trains() {
     assert!(playbacks.registration_failures().is_empty());
 }
 
-/// Promise: Hot memory that nobody asked for is not used for receivers whose trains the kernel copies.
+/// Promise: Default hot memory is not used for receivers whose trains the kernel copies.
 ///
 /// Loopback receivers are such; the path for stored headers is another than `wire_uring`.
 fn what_the_kernel_copies_is_not_lent_for_long() -> anyhow::Result<()> {

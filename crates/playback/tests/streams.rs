@@ -28,7 +28,7 @@ fn ensure_silent(receiver: &UdpSocket) {
     receiver.set_nonblocking(false).unwrap();
 }
 
-/// Promise: Each track of a movie is sent to its own receiver, in every packet as it was packed.
+/// Promise: Each track of a movie is sent to its own receiver, with every packet as packed.
 #[test]
 fn each_stream_is_sent_to_its_receiver() {
     for path in [DataPath::WireSendfile, DataPath::WireUring, DataPath::GsoWritev, DataPath::Sendmmsg] {
@@ -60,7 +60,7 @@ fn each_stream_is_sent_to_its_receiver() {
     }
 }
 
-/// Promise: Tracks that are not set up cost no packet, call or count.
+/// Promise: Tracks that are not set up cost no packet or call, and are not counted.
 #[test]
 fn other_streams_are_passed_over() {
     for (number, packets) in [(VIDEO, PICTURES * PICTURE_PACKETS), (AUDIO, 2 * PICTURES)] {
@@ -82,7 +82,7 @@ fn other_streams_are_passed_over() {
     }
 }
 
-/// Promise: After a seek, sequence numbers of each track go on, and the times of all tracks stay in step.
+/// Promise: After a seek, sequence numbers of each track continue, and the times of all tracks stay in sync.
 #[test]
 fn streams_stay_in_step_across_seeks() {
     let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::new());
@@ -169,7 +169,8 @@ fn ensure_scanned(movie: &Movie, packets: &[Vec<u8>], scale: u64) -> Vec<u64> {
 /// Interval of pictures in a movie to scan.
 const SHORT_US: u64 = 25_000;
 
-/// Promise: Fast forward sends whole random access pictures, in order, with timestamps of real time, and no sound.
+/// Promise: Fast forward sends whole random access pictures, in order, with timestamps of real time, and no
+/// sound.
 #[test]
 fn fast_forward_sends_random_access_points() {
     let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::of(80, SHORT_US));
@@ -187,7 +188,7 @@ fn fast_forward_sends_random_access_points() {
     ensure_silent(&audio);
 }
 
-/// Promise: Rewind ends at the beginning; PLAY at Scale 1 goes on from the picture that was reached.
+/// Promise: Rewind ends at the beginning; PLAY at Scale 1 continues from the current picture.
 #[test]
 fn rewind_sends_random_access_points_in_reverse() {
     let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::of(80, SHORT_US));
@@ -218,7 +219,7 @@ fn rewind_sends_random_access_points_in_reverse() {
     assert!((1..ticks(VIDEO, 200_000)).contains(&since), "{since}");
 }
 
-/// Promise: A pause within fast forward keeps the picture, from where PLAY goes on either way.
+/// Promise: A pause during fast forward keeps its picture; PLAY continues there in either direction.
 #[test]
 fn a_scan_pauses_and_turns_round() {
     let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::of(80, SHORT_US));
@@ -237,7 +238,7 @@ fn a_scan_pauses_and_turns_round() {
     assert_eq!(ensure_scanned(&movie, &packets, 2).last(), Some(&0));
 }
 
-/// Promise: Playing a movie again after its end, timestamps go on from its end in all tracks.
+/// Promise: When a movie plays again after its end, timestamps of all tracks continue from the end.
 #[test]
 fn a_movie_that_is_played_again_follows_its_end() {
     let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::new());
@@ -262,7 +263,8 @@ fn a_movie_that_is_played_again_follows_its_end() {
     }
 }
 
-/// Promise: Seeks in quick succession move timestamps by what was played, not by what was passed over.
+/// Promise: Two seeks in quick succession advance timestamps only by what was played, not by what was
+/// skipped.
 ///
 /// The packets of a session over TCP wait for the response, so nothing is sent between the two seeks.
 #[test]
@@ -304,7 +306,7 @@ fn connect(playbacks: &Playbacks) -> (TcpStream, Arc<ConnectionWriter>) {
     (client, Arc::new(playbacks.open_writer(near.into()).unwrap()))
 }
 
-/// Promise: Tracks over TCP share the connection, each in its channel, in the order in which they depart.
+/// Promise: Tracks over TCP share the connection, each on its channel, in order of departure.
 #[test]
 fn streams_share_a_connection() {
     let (playbacks, movie) = (playbacks(DataPath::WireSendfile), Movie::new());
@@ -336,7 +338,7 @@ fn streams_share_a_connection() {
     session.wait_for_end();
 }
 
-/// Promise: A client over TCP that reads too slowly loses the same time of all tracks, which stay in step.
+/// Promise: If a client over TCP reads too slowly, all tracks skip the same time and stay in sync.
 ///
 /// The client reads nothing for the first 300 ms of two seconds of media.
 #[test]

@@ -112,7 +112,7 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    /// Promise: All answers together take no more than the room that was given, and free it when they are sent.
+    /// Promise: Answers share a fixed memory budget, and release their memory when they are sent.
     #[test]
     fn bytes_are_given_back_when_they_are_sent() {
         let budget = Budget::new(100);

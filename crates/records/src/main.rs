@@ -14,7 +14,7 @@ use wirepath_net::folder::Folder;
 use wirepath_net::program::{self, Service, ServiceOptions, announce, bind_option, listen_address};
 use wirepath_records::{Budget, LineListener, RecordSite, Records};
 
-/// Serves Arrow records, each client in the format that it asks for
+/// Serves Arrow records, to each client in the format that it requests
 #[derive(Parser)]
 #[command(
     name = "wirepath-records",
@@ -35,25 +35,25 @@ Schema:   .../flights.arrow?schema                       (JSON)
 State:    /api/status, /metrics
 
 The log goes to standard error; RUST_LOG sets its level (default: info).
-When it listens, one line goes to standard output: ready http=http://HOST:PORT/ [tcp=HOST:PORT]
+When all listeners are open, one line goes to standard output: ready http=http://HOST:PORT/ [tcp=HOST:PORT]
 SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
 
 Exit codes: 0 success; 1 failure, standard error has the reason; 2 invalid
-arguments; 3 connections were cut when the drain timed out"
+arguments; 3 connections were reset when the drain timed out"
 )]
 struct Arguments {
-    /// Folder whose records are served
+    /// Folder of the records
     folder: PathBuf,
 
-    /// Listen address for clients that send a line PATH?QUERY and get a stream of Arrow
+    /// Listen address for clients that send a line PATH?QUERY and get an Arrow stream
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listen_address)]
     tcp: Option<SocketAddr>,
 
-    /// Room for what is made for answers and not yet sent, in memory (1 MiB of each) and temporary files
+    /// Budget for the unsent parts of all answers, in memory (1 MiB of each) and in temporary files
     #[arg(long, value_name = "SIZE", default_value = "4GiB")]
     answer_room: ByteSize,
 
-    /// Time limit of making an answer
+    /// Time limit for computing an answer
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = answer_time)]
     answer_time: Duration,
 

@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Promise: An expression that cannot be understood is refused with what is wrong and where.
+    /// Promise: An invalid expression is refused with the error and its position.
     #[test]
     fn refuses_what_is_wrong_and_what_is_long() {
         let nested = "(".repeat(100_000) + "a";

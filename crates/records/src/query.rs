@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(Question::parse("").expect("a query"), Question::Whole);
     }
 
-    /// Promise: A query or a format description that cannot be understood is refused with the reason.
+    /// Promise: An invalid query or format description is refused with the reason.
     #[test]
     fn refuses_what_is_wrong() {
         for (query, words) in [

@@ -73,7 +73,7 @@ fn has_listener(path: &Path) -> Option<bool> {
 mod tests {
     use super::*;
 
-    /// Promise: System errors come with what to do.
+    /// Promise: Errors of system calls say what to do.
     #[test]
     fn errors_say_what_to_do() {
         let denied = || io::Error::from_raw_os_error(13);

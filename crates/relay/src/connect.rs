@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use std::future::pending;
 
-    /// Promise: An address that does not answer leaves time for the other addresses of its name.
+    /// Promise: If an address of a name does not answer, time remains to try the other addresses.
     #[test]
     fn an_unresponsive_address_leaves_time_for_the_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(Endpoint::to_connect("localhost:80").unwrap().known(), None);
     }
 
-    /// Promise: Wrong arguments are named, with what to do.
+    /// Promise: An error about a wrong argument names the argument and the remedy.
     #[test]
     fn an_invalid_endpoint_is_refused() {
         for (text, why) in [

@@ -55,8 +55,8 @@ fn possible(
 mod tests {
     use super::*;
 
-    /// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
-    /// Promise: Clients of a cache are limited.
+    /// Promise: Connections above the limit wait; a limit above the available descriptors is refused.
+    /// Promise: The number of a cache's clients is limited.
     #[test]
     fn connections_are_limited_by_descriptors() {
         assert_eq!(possible(None, 10, 20_000, 200, 1 << 20), Ok(20_000));

@@ -49,8 +49,8 @@ fn is_local(address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
-    /// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are
-    /// skipped.
+    /// Promise: A proxy or cache that would connect to itself is refused; own addresses of a backend's name
+    /// are skipped.
     #[test]
     fn loops_are_detected() {
         let reached =
@@ -66,8 +66,8 @@ mod tests {
         assert!(!reached("[::1]:80", "0.0.0.0:80"));
     }
 
-    /// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are
-    /// skipped.
+    /// Promise: A proxy or cache that would connect to itself is refused; own addresses of a backend's name
+    /// are skipped.
     #[test]
     fn a_socket_has_many_names() {
         let folder = tempfile::tempdir().unwrap();

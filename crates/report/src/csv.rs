@@ -32,7 +32,7 @@ mod tests {
     use super::*;
     use crate::table::Cell;
 
-    /// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
+    /// Promise: No text of a result becomes markup, a formula or a control sequence of the terminal.
     #[test]
     fn no_text_is_a_formula_and_figures_stay_figures() {
         let mut table = Table::new("Runs", &["what", "#value"]);

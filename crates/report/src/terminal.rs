@@ -201,7 +201,7 @@ fn in_ascii(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Promise: On a terminal no figure is broken, and empty columns are left out.
+    /// Promise: On a terminal no figure is split over two lines, and empty columns are left out.
     #[test]
     fn no_figure_is_broken_and_empty_columns_are_left_out() {
         let mut table = Table::new("Sends.", &["path", "#lent", "#µs each"]);
@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// Promise: On a terminal no figure is broken, and empty columns are left out.
+    /// Promise: On a terminal no figure is split over two lines, and empty columns are left out.
     #[test]
     fn a_wide_table_is_several_that_repeat_the_names_of_rows() {
         let heads = ["path", "size", "#first figure", "#second figure", "#third figure", "#fourth figure"];

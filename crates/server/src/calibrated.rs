@@ -78,7 +78,7 @@ mod tests {
         Calibration { host, device, mtu: 1500, origin, unix_s: 1, costs: Vec::new() }
     }
 
-    /// Promise: Concurrent writers of one calibration file lose nothing of each other's figures.
+    /// Promise: Concurrent writers of one calibration file keep each other's figures.
     #[test]
     fn what_an_assessment_measured_meanwhile_stays() {
         let folder = tempfile::tempdir().unwrap();

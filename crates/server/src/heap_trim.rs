@@ -38,7 +38,7 @@ impl HeapTrim {
 /// Gives memory back, on a thread that may block.
 pub(crate) fn trim() {
     drop(tokio::task::spawn_blocking(|| {
-        let found = wirepath_sys::heap::trim();
+        let found = wirepath_datapath::heap::trim();
         tracing::debug!(found, "memory of sessions that have ended was given back");
     }));
 }

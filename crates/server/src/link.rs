@@ -15,7 +15,7 @@ pub(crate) fn bits_per_second() -> Option<u64> {
         Some(bits) => tracing::info!(?cards, megabits_per_second = bits / 1_000_000, "speed of the links"),
         None => tracing::info!(
             ?cards,
-            "the speed of the links is not known: --max-rate limits the sessions' bits"
+            "the speed of the links is unknown: set --max-rate to limit the sessions' bit rate"
         ),
     }
     speed
@@ -38,7 +38,7 @@ fn speed_of<'a>(folder: &Path, names: &[&'a str]) -> (Vec<&'a str>, Option<u64>)
 mod tests {
     use super::*;
 
-    /// Promise: The speed of the network cards that are up limits sessions, unless that of any is not known.
+    /// Promise: The speed of the active network cards limits sessions, unless the speed of one is unknown.
     #[test]
     fn cards_have_a_speed() {
         let folder = tempfile::tempdir().unwrap();

@@ -96,10 +96,7 @@ pub(crate) fn warn_of_idle_options(library: &Library, fields: &ResponseFields, b
 fn warn_of_idle<'a>(library: &Library, option: &str, paths: impl Iterator<Item = &'a str>) {
     for path in paths {
         if !AssetPath::from_decoded(path.as_bytes()).is_ok_and(|path| library.has(&path)) {
-            tracing::warn!(
-                path,
-                "{option} names nothing that is served: check the path if it should be there"
-            );
+            tracing::warn!(path, "{option} names a path that is not served: check the path");
         }
     }
 }

@@ -37,7 +37,7 @@ mod tests {
 
     use super::*;
 
-    /// Promise: Sender reports relate wall clock and RTP timestamps to each other after 27 hours as at the beginning.
+    /// Promise: Sender reports still map wall clock to RTP timestamps exactly after 27 hours.
     #[test]
     fn reports_are_right_after_a_day() {
         const BEGIN_US: u64 = u64::MAX / 1000;

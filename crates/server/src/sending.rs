@@ -98,7 +98,7 @@ pub enum SendFailure {
     #[error("cannot send to {0}: {1}")]
     Destination(String, io::Error),
     /// More files of session descriptions than destinations of RTP.
-    #[error("more session descriptions than destinations of RTP: {path} would stay empty", path = .0.display())]
+    #[error("more --sdp files than rtp:// destinations: {path} would stay empty; remove it", path = .0.display())]
     Description(PathBuf),
     /// A session description cannot be written.
     #[error("cannot write the session description {path}: {1}", path = .0.display())]

@@ -346,7 +346,7 @@ impl PopularityKeeper {
         let store = Arc::clone(&self.0);
         let kept = tokio::task::spawn_blocking(move || store.keep_popularity());
         if timeout(KEEP_LIMIT, kept).await.is_err() {
-            tracing::warn!("the popularity of assets is not kept: the cache folder does not answer");
+            tracing::warn!("the popularity of assets is not stored: the cache folder does not answer");
         }
     }
 }
@@ -369,7 +369,7 @@ fn owned(listener: &TcpListener) -> io::Result<OwnedFd> {
 async fn report_left(rtsp: &rtsp::Listener) {
     loop {
         let (connections, sessions) = rtsp.open();
-        tracing::info!(connections, sessions, "handed over; serving the RTSP connections that are left");
+        tracing::info!(connections, sessions, "handed over; serving the remaining RTSP connections");
         tokio::time::sleep(LEFT_INTERVAL).await;
     }
 }

@@ -141,7 +141,8 @@ mod tests {
         assert_eq!(texts(quiet), []);
     }
 
-    /// Promise: The status warns of limits that are near, missing offload, loss by RTCP and failed assets.
+    /// Promise: The status warns of nearly reached limits, missing offload, loss reported by RTCP and failed
+    /// assets.
     #[test]
     fn what_an_operator_should_know() {
         let session = |client: &str, lost: f64, here: u64| {

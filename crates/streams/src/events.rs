@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::port::Port;
 
-    /// Promise: The descriptor of a stream is readable while an event waits, and when the stream has ended.
+    /// Promise: The descriptor of a stream is readable if an event is pending or the stream has ended.
     #[test]
     fn events_that_nobody_takes_are_bounded_and_counted() {
         let slot = EventSlot::default();

@@ -370,7 +370,7 @@ mod tests {
             [FramePart::Kept(0..4), FramePart::Made(Bytes::from_static(b"x")), FramePart::Kept(8..10)];
         assert_eq!(parts, expected);
     }
-    /// Promise: A selecting handler keeps bytes of a record for longer than its call, without a copy.
+    /// Promise: A selecting handler can keep bytes of a record after its call, without a copy.
     #[test]
     fn a_frame_shares_the_slices_of_its_piece_and_nothing_else() {
         let memory = [Bytes::from(vec![1, 2, 3]), Bytes::from(vec![4, 5])];

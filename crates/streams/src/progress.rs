@@ -52,7 +52,7 @@ impl StreamProgress {
 mod tests {
     use super::*;
 
-    /// Promise: Progress of a running stream is read without asking its thread.
+    /// Promise: The progress of a running stream is read without asking its thread.
     #[test]
     fn the_time_is_that_of_the_last_byte() {
         let progress = StreamProgress::new();

@@ -27,7 +27,7 @@ impl Throughput {
 mod tests {
     use super::*;
 
-    /// Promise: By capacity, an output that drops records gets none while others have room.
+    /// Promise: With the pattern `capacity`, an output that drops records gets none while others have room.
     #[test]
     fn an_output_that_took_more_of_late_waits_less() {
         let (mut fast, mut slow) = (Throughput::default(), Throughput::default());

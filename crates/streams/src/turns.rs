@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_comes_between_others_takes_nobodys_turn() {
+    fn an_input_added_between_others_takes_no_other_turn() {
         for drawn in [false, true] {
             for turns_taken in 0..3 {
                 for place in 0..=3 {
@@ -172,7 +172,7 @@ mod tests {
 
     /// Promise: The cost of a record does not grow with the number of silent inputs.
     #[test]
-    fn who_is_gone_does_not_change_what_is_drawn_for_the_others_and_is_forgotten_when_another_comes() {
+    fn a_removed_input_changes_no_other_draw_and_is_forgotten_when_another_is_added() {
         let (mut all, mut fewer) = (Turns::random(7), Turns::random(7));
         assert_eq!(take(&mut all, 4), take(&mut fewer, 4));
         fewer.removed(1);

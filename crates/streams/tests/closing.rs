@@ -20,7 +20,7 @@ impl Drop for Hold {
     }
 }
 
-/// Promise: What a stream held is closed and dropped on no engine thread.
+/// Promise: No engine thread closes or drops the files and handlers of a stream.
 #[test]
 fn files_are_closed_by_the_pool_when_they_are_sent_and_when_they_are_not() {
     let engine = Engine::start(EngineOptions { threads: 1, ..EngineOptions::default() }).unwrap();

@@ -39,7 +39,7 @@ fn mirror(receivers: &[UdpSocket]) -> (UdpSocket, Stream) {
     (sender, receivers.iter().map(outlet).fold(builder, StreamBuilder::output).build())
 }
 
-/// Promise: Waiting datagrams of one size leave in one call; one for many outputs wakes the engine once.
+/// Promise: Pending datagrams of one size leave in one call; one for many outputs wakes the engine once.
 ///
 /// Trains are received as they were sent: over loopback nothing is cut for a
 /// receiver that takes trains.
@@ -71,7 +71,7 @@ fn datagrams_that_wait_leave_in_one_call_as_far_as_they_are_of_one_size() {
     }
 }
 
-/// Promise: Waiting datagrams of one size leave in one call; one for many outputs wakes the engine once.
+/// Promise: Pending datagrams of one size leave in one call; one for many outputs wakes the engine once.
 ///
 /// Each datagram that leaves makes room for another, which epoll would tell of whoever waits for room.
 #[test]
@@ -94,7 +94,7 @@ fn a_datagram_wakes_the_engine_once_however_many_it_goes_to() {
     assert!(wakeups <= DATAGRAMS + 5, "{wakeups} wakeups for {DATAGRAMS} datagrams");
 }
 
-/// Promise: A descriptor becomes the object of its kind: each datagram of a UDP socket is a record.
+/// Promise: A descriptor becomes an object of its kind; each datagram of a UDP socket is a record.
 #[test]
 fn descriptors_of_datagrams_take_and_give_records() {
     let (inlet, receiver, engine) = (socket(), socket(), engine());

@@ -30,9 +30,9 @@ fn with_client() -> (TcpStream, Stream, Collected, Receiver<StreamEvent>) {
     (client, stream, collected, told)
 }
 
-/// Promise: A connection waits in the queue while there are no descriptors.
+/// Promise: Without free descriptors, a connection waits in the queue.
 #[test]
-fn who_has_come_waits_until_there_are_descriptors_again() {
+fn a_connection_waits_until_descriptors_are_free() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (_elsewhere, stream, collected, told) = with_client();
     let (_here, mut other, also_collected, also_told) = with_client();

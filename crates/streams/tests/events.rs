@@ -47,7 +47,7 @@ fn is_gone(event: Option<StreamEvent>) -> bool {
     matches!(event, Some(StreamEvent::InputGone { .. }))
 }
 
-/// Promise: The descriptor of a stream is readable while an event waits, and when the stream has ended.
+/// Promise: The descriptor of a stream is readable if an event is pending or the stream has ended.
 #[test]
 fn a_descriptor_is_readable_while_an_event_waits_and_from_the_end_on() {
     let engine = engine();
@@ -72,7 +72,7 @@ fn a_descriptor_is_readable_while_an_event_waits_and_from_the_end_on() {
     assert!(is_readable(&events, &NOW) && events.has_ended(), "the end is not cleared");
 }
 
-/// Promise: The descriptor of a stream is readable while an event waits, and when the stream has ended.
+/// Promise: The descriptor of a stream is readable if an event is pending or the stream has ended.
 ///
 /// It may be asked for at any time, and reports what comes then.
 #[test]
@@ -94,7 +94,7 @@ fn a_descriptor_may_be_had_from_a_running_stream_and_from_one_that_has_ended() {
     assert!(events.take().is_none() && events.has_ended() && is_readable(&events, &NOW));
 }
 
-/// Promise: The descriptor of a stream is readable while an event waits, and when the stream has ended.
+/// Promise: The descriptor of a stream is readable if an event is pending or the stream has ended.
 ///
 /// Each event, and the end, is an edge, also while others wait.
 #[test]
@@ -121,7 +121,7 @@ fn every_event_is_an_edge_for_epoll() {
     assert_eq!(std::iter::from_fn(|| events.take()).filter(|event| is_gone(Some(event.clone()))).count(), 2);
 }
 
-/// Promise: The descriptor of a stream is readable while an event waits, and when the stream has ended.
+/// Promise: The descriptor of a stream is readable if an event is pending or the stream has ended.
 #[test]
 fn tokio_waits_for_the_end_of_a_stream() {
     let engine = engine();

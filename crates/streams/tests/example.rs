@@ -6,7 +6,7 @@ use wirepath_streams::Object;
 #[expect(dead_code, reason = "main is for the command")]
 mod own_handler;
 
-/// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
+/// Promise: Handlers read, select or rewrite whole records or pieces, in order.
 #[test]
 fn a_handler_of_ones_own_is_a_few_lines() {
     let source = include_str!("../examples/own_handler.rs");

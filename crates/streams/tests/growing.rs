@@ -86,7 +86,7 @@ impl Follower {
     }
 }
 
-/// Promise: Downloads follow a file while it is written, from any position, and fail if it fails.
+/// Promise: Downloads follow a file while it is written, from any position, and fail if writing fails.
 #[test]
 fn readers_follow_from_anywhere_while_the_file_is_written() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -126,7 +126,7 @@ fn readers_follow_from_anywhere_while_the_file_is_written() {
     assert!(kept == stored);
 }
 
-/// Promise: Downloads follow a file while it is written, from any position, and fail if it fails.
+/// Promise: Downloads follow a file while it is written, from any position, and fail if writing fails.
 #[test]
 fn readers_hear_that_the_rest_will_not_come() {
     let engine = Engine::start(EngineOptions::default()).unwrap();

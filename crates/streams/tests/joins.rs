@@ -170,8 +170,8 @@ fn datagrams_are_joined_by_key_and_those_that_wait_in_vain_are_given_up() {
     assert_eq!((counts.unkeyed, counts.incomplete), (1, 6), "0 to 5");
 }
 
-/// Promise: Inputs of a join come and go: one that was detached is not missed, another takes the place of one
-/// that ended.
+/// Promise: A join does not wait for a detached input, and an attached input takes the place of one that
+/// ended.
 #[test]
 fn inputs_of_a_join_come_and_go() {
     let engine = Engine::start(EngineOptions::default()).unwrap();

@@ -54,7 +54,7 @@ fn run(mut builder: StreamBuilder, outputs: usize) -> Vec<Collected> {
     collected
 }
 
-/// Promise: Objects give and take chunks, and keep boundaries where they have them.
+/// Promise: Objects deliver and accept chunks, and keep record boundaries if they have them.
 ///
 /// Data objects: whatever bytes come from and go to, and each leaves what it takes as it was.
 #[test]
@@ -86,7 +86,7 @@ fn data_objects_hand_out_and_take_chunks() {
     assert!(collected.bytes() == bytes, "what came is not what was stored");
 }
 
-/// Promise: Objects give and take chunks, and keep boundaries where they have them.
+/// Promise: Objects deliver and accept chunks, and keep record boundaries if they have them.
 ///
 /// A socket that listens is the connection that comes.
 #[test]
@@ -99,7 +99,7 @@ fn data_objects_wait_for_a_connection() {
     client.join().unwrap();
 }
 
-/// Promise: Objects give and take chunks, and keep boundaries where they have them.
+/// Promise: Objects deliver and accept chunks, and keep record boundaries if they have them.
 ///
 /// Datagrams keep their boundaries.
 #[test]
@@ -168,7 +168,7 @@ fn a_running_stream_is_changed_between_records() {
     assert_eq!(text(passed.records()), ["3red"], "the handler of this output, while it was there");
 }
 
-/// Promise: A running stream gets handlers, which see it from the next record on; no byte is lost or doubled.
+/// Promise: Handlers can be added to a running stream and see the next record; no byte is lost or repeated.
 ///
 /// `addstreamhandler`: on a running stream and on one of its outputs, from the next record on.
 #[test]
@@ -205,7 +205,7 @@ fn a_running_stream_gets_more_handlers() {
     assert_eq!(text(few.records()), ["1a", "4blue", "6defghi", "8mnopqrst"]);
 }
 
-/// Promise: A running stream gets other output options and another rate.
+/// Promise: Output options and rate of a running stream can be changed.
 ///
 /// `setstreamoption`: what waits for an output of a running stream and what happens when that is too much,
 /// and how much the stream may read.
@@ -242,7 +242,7 @@ fn a_running_stream_gets_other_options() {
     assert!(all.bytes() == bytes, "what came is not what was sent");
 }
 
-/// Promise: A stream runs on the caller's thread or on an engine, and is stopped, waited for and polled.
+/// Promise: A stream runs on the caller's thread or on an engine, and can be stopped, waited for and polled.
 ///
 /// `runstream` on the caller's thread; `startstream`, `stopstream`, `waitstream` and polling on an engine's.
 #[test]
@@ -267,7 +267,7 @@ fn streams_run_here_or_elsewhere() {
     assert_eq!(endless.read(&mut [0]).unwrap(), 0, "what it had is closed");
 }
 
-/// Promise: Records are found by a size or by a callback.
+/// Promise: Records are found by size or by a callback.
 ///
 /// Polling size: a number, or a callback.
 #[test]
@@ -312,7 +312,7 @@ fn inputs_are_polled_in_each_order() {
     assert_eq!(collected.bytes(), wanted);
 }
 
-/// Promise: Outputs are served in stripes, at random, all, by capacity or by secret sharing.
+/// Promise: Outputs get records in stripes, at random, all of them, by capacity or by secret sharing.
 ///
 /// Pushing order: striped, balanced at random, multicast, by capacity, and as shares that are put together
 /// again.

@@ -122,8 +122,7 @@ fn lines_to_anywhere() -> Object {
     Object::collect("anywhere", 100).0
 }
 
-/// Promise: Inputs are read in an order of another's type, and outputs are chosen by a pattern of another's
-/// type.
+/// Promise: A caller's own types can order the inputs and choose the outputs.
 #[test]
 fn an_order_of_another_type_chooses_among_inputs_that_are_ready() {
     let inputs = ["a1\na2\n", "b1\nb2\n", "c1\nc2\nc3\n"];
@@ -134,8 +133,7 @@ fn an_order_of_another_type_chooses_among_inputs_that_are_ready() {
     assert_eq!((&outputs[0][..], end.result), ("a1\nb1\nc1\na2\nb2\nc2\nc3\n", Ok(())));
 }
 
-/// Promise: Inputs are read in an order of another's type, and outputs are chosen by a pattern of another's
-/// type.
+/// Promise: A caller's own types can order the inputs and choose the outputs.
 #[test]
 fn a_pattern_of_another_type_chooses_outputs_by_the_beginning_of_a_record() {
     let text = "0x\na\n1y\nb1\nd\n2\n";
@@ -144,8 +142,7 @@ fn a_pattern_of_another_type_chooses_outputs_by_the_beginning_of_a_record() {
     assert_eq!((end.result, end.status.bytes_dropped), (Ok(()), 2));
 }
 
-/// Promise: Orders and patterns of another's type that need no bytes leave large records on the zero-copy
-/// route.
+/// Promise: A caller's own orders and patterns that read no bytes keep large records on the zero-copy route.
 #[test]
 fn large_records_are_not_copied_for_an_order_and_a_pattern_that_look_at_no_bytes() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -218,7 +215,7 @@ fn beside_another(builder: StreamBuilder) -> (StreamEnd, bool) {
     (end, other.unwrap().result.is_ok())
 }
 
-/// Promise: A hostile order or pattern ends its own stream with an error that says why, and no other.
+/// Promise: A faulty order or pattern ends only its own stream, with an error that says why.
 #[test]
 fn a_hostile_order_or_pattern_harms_only_its_stream() {
     let strange = strange_port();
@@ -248,7 +245,7 @@ fn a_hostile_order_or_pattern_harms_only_its_stream() {
     }
 }
 
-/// Promise: A hostile order or pattern ends its own stream with an error that says why, and no other.
+/// Promise: A faulty order or pattern ends only its own stream, with an error that says why.
 ///
 /// What was given to outputs before is sent.
 #[test]
@@ -276,8 +273,8 @@ impl<F: FnMut(&ReadyClasses<'_>) -> usize + Send> TurnPolicy for Turns<F> {
     }
 }
 
-/// Promise: A scheduling policy of another's type gives the turns of a thread; best effort replaces one that
-/// fails.
+/// Promise: A caller's own scheduling policy orders the tasks of a thread; if it fails, best effort replaces
+/// it.
 #[test]
 fn streams_have_turns_by_a_policy_of_another_type_and_without_it_when_it_fails() {
     let last =

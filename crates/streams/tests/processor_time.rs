@@ -69,7 +69,7 @@ fn moved(status: &StreamStatus) -> u64 {
     status.bytes_in + status.bytes_out
 }
 
-/// Promise: Classes that share processor time get it whatever a byte costs.
+/// Promise: Classes that share processor time get their shares, whatever a byte costs.
 #[test]
 fn classes_get_their_shares_of_processor_time_whatever_a_byte_costs() {
     let engine = engine(Round::ProcessorTime(5000));
@@ -80,7 +80,7 @@ fn classes_get_their_shares_of_processor_time_whatever_a_byte_costs() {
     assert!(costly < 3 * plain, "what is dear moves less for its time: {costly} and {plain} bytes");
 }
 
-/// Promise: Classes that share volume get it whatever a byte costs.
+/// Promise: Classes that share volume get their shares, whatever a byte costs.
 #[test]
 fn classes_get_their_shares_of_volume_whatever_a_byte_costs_and_no_time_is_measured() {
     let engine = engine(Round::Volume(1 << 20));

@@ -58,7 +58,7 @@ fn wait_until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Promise: Forged shares displace none where each path is sealed.
+/// Promise: If each path is sealed, forged shares do not displace real shares.
 ///
 /// Forged shares take the room of real ones where they are let in. Sealed on each path they are not.
 #[test]

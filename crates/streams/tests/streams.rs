@@ -62,7 +62,7 @@ fn hundreds_of_streams_share_a_thread_and_each_gets_its_own_bytes() {
     assert_eq!(engine.counters().moved_bytes, 400 * 20 * 2);
 }
 
-/// Promise: Progress of a running stream is read without asking its thread.
+/// Promise: The progress of a running stream is read without asking its thread.
 #[test]
 fn progress_is_seen_while_a_stream_runs_and_after_its_end() {
     let engine = engine(Sharing::default());
@@ -126,7 +126,7 @@ impl wirepath_streams::Read for Panics {
     }
 }
 
-/// Promise: A handler that fails or panics ends its stream with a clear cause, and no other.
+/// Promise: A handler that fails or panics ends only its own stream, with a clear cause.
 #[test]
 fn a_handler_that_panics_ends_its_stream_and_no_other() {
     let engine = engine(Sharing::default());
@@ -146,7 +146,7 @@ fn a_handler_that_panics_ends_its_stream_and_no_other() {
     assert_eq!(collected.bytes(), b"still here");
 }
 
-/// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
+/// Promise: Inputs and outputs are added and removed between records; nothing is lost or repeated.
 #[test]
 fn a_stream_is_asked_stopped_and_changed_while_it_runs() {
     let engine = engine(Sharing::default());
@@ -180,7 +180,7 @@ fn a_stream_is_asked_stopped_and_changed_while_it_runs() {
     running.with(|_| panic!("the stream is over"));
 }
 
-/// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
+/// Promise: Inputs and outputs are added and removed between records; nothing is lost or repeated.
 #[test]
 fn a_detached_connection_goes_on_in_another_stream() {
     let engine = engine(Sharing::default());
@@ -206,8 +206,8 @@ fn a_detached_connection_goes_on_in_another_stream() {
     assert_eq!((before.bytes(), after.bytes()), (b"here\n".to_vec(), b"there\n".to_vec()));
 }
 
-/// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
-/// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+/// Promise: Scheduling policies are best effort, priority, and fair share with carry-over of unused volume.
+/// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid back.
 ///
 /// Of two that have as much to do and begin together, the one with the greater share is through first, though
 /// it began last.
@@ -247,7 +247,7 @@ fn classes_get_their_shares() {
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), 0);
 }
 
-/// Promise: Under the deadline policy the earliest deadline goes first.
+/// Promise: Under the deadline policy the task with the earliest deadline runs first.
 ///
 /// Those that should be done first go first, whatever began first.
 #[test]
@@ -305,7 +305,7 @@ impl Drop for Parting {
     }
 }
 
-/// Promise: What a stream held is closed and dropped on no engine thread.
+/// Promise: No engine thread closes or drops the files and handlers of a stream.
 ///
 /// Closing a file, or whatever a handler has, may take long: no engine thread waits for it.
 #[test]
@@ -337,7 +337,7 @@ fn what_a_stream_had_is_dropped_where_nobody_waits() {
     assert!(!running.has_ended());
 }
 
-/// Promise: A detached object is returned to its caller, also when the stream ends first.
+/// Promise: A detached object is returned to its caller, also if the stream ends first.
 #[test]
 fn a_stream_that_is_stopped_gives_back_what_was_to_be_detached() {
     let engine = engine(Sharing::default());
@@ -360,7 +360,7 @@ fn a_stream_that_is_stopped_gives_back_what_was_to_be_detached() {
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "far");
 }
 
-/// Promise: A finished stream ends well only when its TCP peers have acknowledged everything.
+/// Promise: A finished stream ends without an error only after its TCP peers have acknowledged everything.
 ///
 /// Over TCP the end is that the peer has everything: that is an edge that the engine waits for.
 #[test]
@@ -394,7 +394,7 @@ fn a_stream_over_tcp_ends_when_its_peer_has_everything_or_fails_when_it_is_reset
     }
 }
 
-/// Promise: Bytes that no handler looks at are not copied, also to several connections.
+/// Promise: Bytes that no handler reads are not copied, also to several connections.
 #[test]
 fn a_mirror_over_sockets_gives_every_byte_to_each() {
     let engine = engine(Sharing::default());
@@ -425,7 +425,7 @@ fn a_mirror_over_sockets_gives_every_byte_to_each() {
     assert_eq!(end.status.zero_copy_bytes, bytes.len() as u64);
 }
 
-/// Promise: A stream that is taken off its engine continues elsewhere where it was.
+/// Promise: A stream that is removed from its engine continues at the same position elsewhere.
 #[test]
 fn a_stream_that_is_taken_back_goes_on_elsewhere_and_nothing_is_lost() {
     let engine = engine(Sharing::default());
@@ -460,7 +460,7 @@ fn a_stream_that_is_taken_back_goes_on_elsewhere_and_nothing_is_lost() {
     assert!(received == bytes, "{} bytes came, not those that were sent", received.len());
 }
 
-/// Promise: A stream that is taken off its engine continues elsewhere where it was.
+/// Promise: A stream that is removed from its engine continues at the same position elsewhere.
 #[test]
 fn what_is_over_is_not_given_back_but_says_how_it_ended() {
     let engine = engine(Sharing::default());
@@ -481,7 +481,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (listener.accept().unwrap().0, far)
 }
 
-/// Promise: A waiting stream ends when one of its connections fails, where that is asked for.
+/// Promise: By option, a waiting stream ends if one of its connections fails.
 #[test]
 fn a_stream_that_cannot_move_ends_with_its_connection() {
     let engine = engine(Sharing::default());
@@ -518,7 +518,7 @@ fn a_stream_that_cannot_move_ends_with_its_connection() {
     is_reset(&running, "to");
 }
 
-/// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
+/// Promise: Inputs and outputs are added and removed between records; nothing is lost or repeated.
 #[test]
 fn inputs_that_wait_for_each_other_may_both_be_detached() {
     let engine = engine(Sharing::default());
@@ -549,9 +549,9 @@ fn inputs_that_wait_for_each_other_may_both_be_detached() {
     assert_eq!(collected.bytes(), [1, 2, 3]);
 }
 
-/// Promise: Classes get their shares of what is moved, and rates of classes and streams hold.
+/// Promise: Classes get their shares of the moved volume, and classes and streams keep their rates.
 #[test]
-fn a_low_rate_is_not_exceeded_by_what_nobody_looks_at() {
+fn a_low_rate_is_not_exceeded_on_the_zero_copy_route() {
     let engine = engine(Sharing::default());
     let ((_near, far), file) = (UnixStream::pair().unwrap(), tempfile::tempfile().unwrap());
     file.set_len(10_000_000).unwrap();
@@ -571,7 +571,7 @@ fn a_low_rate_is_not_exceeded_by_what_nobody_looks_at() {
     assert!(read < 1000 * seconds, "{read} bytes at once, which is the rate of more than {seconds} s");
 }
 
-/// Promise: Datagrams keep their boundaries; streams of bytes are divided into datagrams.
+/// Promise: Datagrams keep their boundaries; byte streams are divided into datagrams.
 #[test]
 fn datagrams_that_came_together_leave_as_they_were() {
     let socket = || {

@@ -54,9 +54,9 @@ fn threads_of(engine: &Engine, class: usize, thread: Option<usize>, count: usize
     names
 }
 
-/// Promise: Streams are spread over threads by what they may take; shares hold on each thread.
+/// Promise: Streams are spread over threads by their shares; shares hold on each thread.
 #[test]
-fn streams_are_spread_unless_a_rate_of_their_class_holds_them_together_or_somebody_says_where() {
+fn streams_are_spread_unless_a_class_rate_or_the_caller_places_them() {
     let engine = engine();
     assert_eq!(threads_of(&engine, 0, None, 3), ["engine-0", "engine-1", "engine-2"]);
     assert_eq!(threads_of(&engine, 1, None, 4), ["engine-1"; 4], "one bucket for all of the class");

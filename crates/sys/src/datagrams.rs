@@ -153,7 +153,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    /// Promise: Datagrams keep their boundaries; streams of bytes are divided into datagrams.
+    /// Promise: Datagrams keep their boundaries; byte streams are divided into datagrams.
     #[test]
     fn a_train_arrives_as_it_left_and_single_datagrams_too() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
-    /// Promise: A datagram that does not fit its framing or is no share is dropped and counted.
+    /// Promise: A datagram that does not match its framing, or is not a share, is dropped and counted.
     ///
     /// A socket may come from somebody who asked the kernel for more than we need.
     #[test]

@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
     }
 
-    /// Promise: A file that is cut under its mapping ends the stream, not the process.
+    /// Promise: If a mapped file is truncated, its stream ends with an error, not the process.
     ///
     /// A process that looked there itself would be killed.
     #[test]
@@ -373,7 +373,7 @@ mod tests {
         resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
-    /// Promise: A mapping is brought into memory before an engine thread sends it.
+    /// Promise: The pages of a mapping are loaded before an engine thread sends them.
     #[test]
     fn what_is_brought_in_is_mapped() {
         let mapping = Mapping::new(of_bytes(&[7; 1 << 20]), 1 << 20).unwrap();
@@ -397,7 +397,7 @@ mod tests {
         assert!(mapping.forget(0..2 << 20).is_err());
     }
 
-    /// Promise: With a warm cache no run is the first to touch a page.
+    /// Promise: With a warm cache, all pages are mapped before a run, so no run takes the page faults.
     #[test]
     fn a_populated_mapping_has_every_page() {
         let file = of_bytes(&[7; 1 << 20]);

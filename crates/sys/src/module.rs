@@ -55,7 +55,7 @@ pub enum OpenError {
     Barred,
     /// Another version.
     #[error(
-        "the kernel module that is loaded speaks version {loaded}, this program version {known}: load its own, see docs/module.md",
+        "the loaded kernel module has interface version {loaded}, this program needs version {known}: load the matching module, see docs/module.md",
         known = layout::VERSION
     )]
     Version {
@@ -175,7 +175,7 @@ fn remedy(error: &io::Error) -> &'static str {
         Errno::MFILE => "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit)",
         Errno::NFILE => "the machine has too many open files: raise fs.file-max",
         Errno::NOMEM | Errno::BUSY | Errno::INTR => "try again",
-        Errno::NOTTY => "this is no device of the kernel module: docs/module.md says how to load it",
+        Errno::NOTTY => "not a device of the kernel module: docs/module.md says how to load it",
         _ => "the kernel's log may say more",
     }
 }
@@ -184,7 +184,7 @@ fn remedy(error: &io::Error) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Promise: Without the kernel module, its paths say so and how to load it.
+    /// Promise: Without the kernel module, its data paths report that it is missing and how to load it.
     #[test]
     fn what_is_no_device_says_so() {
         let folder = tempfile::tempdir().unwrap();

@@ -69,11 +69,11 @@ struct Shared {
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// Somebody else has a share, or a loan is not back yet.
-    #[error("the pages are still lent or shared; ask again when the loans are back")]
+    #[error("the pages are still lent or shared; try again after the loans have completed")]
     InUse(SharedPages),
     /// A loan was given up: its sink was dropped before it came back.
     #[error(
-        "a loan of the pages was given up before it came back, so they can never be written again; use new ones"
+        "a loan of the pages was abandoned before its completion, so the pages stay read-only; allocate new pages"
     )]
     Lost(SharedPages),
 }

@@ -136,7 +136,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    /// Promise: A run over TCP is timed until the receiver has acknowledged all of it.
+    /// Promise: The time of a run over TCP ends when the receiver has acknowledged all bytes.
     #[test]
     fn what_a_receiver_has_no_room_for_is_not_acknowledged() {
         use std::io::{Read, Write};

@@ -110,8 +110,7 @@ impl Connection {
     }
 }
 
-/// Promise: a write to memory that is lent goes on at once, and the packet keeps the bytes of the time of the
-/// send.
+/// Promise: A write to lent memory does not wait, and the packet keeps the bytes as of the send.
 fn a_million_writes_during_sends_do_not_reach_the_packets() -> Result<()> {
     const LENGTH: usize = 64 * 1024;
     const ROUNDS: usize = 1000;
@@ -410,7 +409,7 @@ fn loans_that_are_over_protect_nothing() -> Result<()> {
     connection.ensure_equal()
 }
 
-/// Promise: A send that the ring of a lender failed to make is never made by a later one.
+/// Promise: A send that failed in a lender's ring is never executed later.
 fn a_send_that_failed_is_not_made_later() -> Result<()> {
     let mut connection = Connection::new()?;
     let mut lender = Lender::new()?;

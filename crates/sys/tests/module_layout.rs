@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     )
 }
 
-/// Promise: Structures and numbers in Rust are those of the module's C header.
+/// Promise: Rust structures and constants equal those of the module's C header.
 fn structures_and_numbers_are_those_of_the_header() {
     let (in_c, in_rust) = (said_by_c(), said_by_rust().unwrap());
     for (c, rust) in in_c.lines().zip(in_rust.lines()) {

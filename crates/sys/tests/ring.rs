@@ -231,7 +231,7 @@ fn ensure_all_comes(client: &mut TcpStream, sent: usize, length: usize) {
     assert!(received.chunks(length).all(|chunk| *chunk == stored[..chunk.len()]), "other bytes came");
 }
 
-/// Promise: Memory that is being sent stays unchanged until the network is done with it.
+/// Promise: Memory that is being sent stays unchanged until the network has released it.
 fn a_region_stays_while_its_bytes_are_in_flight() {
     const LENGTH: usize = 1 << 20;
     let (mut ring, region, index) = ring_with(LENGTH);
@@ -246,7 +246,7 @@ fn a_region_stays_while_its_bytes_are_in_flight() {
     assert_eq!(Arc::strong_count(&region), 1, "the ring did not let go");
 }
 
-/// Promise: Memory that is being sent stays unchanged until the network is done with it.
+/// Promise: Memory that is being sent stays unchanged until the network has released it.
 fn a_ring_dropped_with_bytes_in_flight_loses_none() {
     const LENGTH: usize = 1 << 20;
     let (mut ring, region, index) = ring_with(LENGTH);
@@ -262,7 +262,7 @@ fn a_ring_dropped_with_bytes_in_flight_loses_none() {
     ensure_all_comes(&mut client, sent, LENGTH);
 }
 
-/// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+/// Promise: A train that a full socket refuses is sent later; no train is lost or sent twice.
 ///
 /// With something queued, or a ring that is broken, there is nothing to wait for; else for as long as one
 /// likes.
@@ -326,7 +326,7 @@ fn a_queued_send_keeps_its_socket_open() {
     assert_eq!(receiver.recv(&mut [0; 200]).unwrap(), 100);
 }
 
-/// Promise: Without io_uring or enough locked memory, that is logged once and another path is used.
+/// Promise: Without io_uring or enough locked memory, the server logs this once and uses another path.
 ///
 /// As in a container: the call itself answers `EPERM`, here by a filter that holds for one thread only.
 fn a_filter_that_forbids_it_is_told() {

@@ -219,7 +219,7 @@ mod tests {
         assert_eq!((tally.passed, tally.failed, tally.skipped), (6, 0, 2));
     }
 
-    /// Promise: Where no guest can run, the tests are skipped, counted and reported.
+    /// Promise: If no guest can run, the tests are skipped, counted and reported.
     #[test]
     fn a_runner_whose_tests_cannot_run_here_is_skipped() {
         let tally = shell("echo 'test result: ok. 0 passed; 0 failed; 1 ignored'", Count::TestResults);

@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(tally.failed_tests, ["b::c"]);
     }
 
-    /// Promise: A test that fails, and passes when tried again alone, is reported as unstable with its reason.
+    /// Promise: A test that fails but passes alone in a second try is reported as unstable with its reason.
     #[test]
     fn a_test_that_passes_again_is_unstable() {
         let mut tally = Tally::default();

@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(problems(&members), [""; 0]);
     }
 
-    /// Promise: Arrows between crates point down, in tests too.
+    /// Promise: Dependencies between crates point only down the layers, in tests too.
     #[test]
     fn arrows_up_are_found_in_tests_too() {
         let members = [

@@ -202,7 +202,7 @@ mod tests {
             .collect()
     }
 
-    /// Promise: Modules side by side do not import each other in circles.
+    /// Promise: Sibling modules do not import each other in cycles.
     #[test]
     fn a_circle_is_found_with_its_lines() {
         let files = [

@@ -92,7 +92,8 @@ mod tests {
         }
     }
 
-    /// Promise: Published crates have what a registry and docs.rs show, and use only published crates.
+    /// Promise: Published crates have the metadata that a registry and docs.rs show, and depend only on
+    /// published crates.
     #[test]
     fn what_a_registry_would_refuse_is_found() {
         assert_eq!(check(&[package("a", true, &["zero-copy"], &["b"]), package("b", true, &["b"], &[])]), []);

@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(text.strip_prefix(HEAD), Some(expected));
     }
 
-    /// Promise: A promise without a test, or one that is too long, is found.
+    /// Promise: A promise without a test, or a promise that is too long, is reported.
     #[test]
     fn promises_without_a_test_and_long_ones_are_found() {
         assert_eq!(problems(SOURCE), [""; 0]);
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(problems(&long).len(), 1);
     }
 
-    /// Promise: A stale SPECIFICATION.md is found.
+    /// Promise: A stale SPECIFICATION.md is reported.
     #[test]
     fn a_stale_file_is_found() {
         let tree = Tree::from([(SPECIFICATION, "# Specification\n"), ("crates/a/src/lib.rs", SOURCE)]);

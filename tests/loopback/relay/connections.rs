@@ -24,20 +24,20 @@ pub(crate) fn trials() -> Vec<Trial> {
         connections_are_waited_for_and_said_so,
         listeners_are_announced_when_all_are_open,
         peers_that_say_nothing_are_asked_for,
-        who_connects_and_resets_has_come,
+        a_connection_that_resets_at_once_counts_as_accepted,
         what_a_peer_did_not_get_is_no_success,
         an_input_that_breaks_takes_nothing_from_shares_but_its_own,
         a_sender_that_dies_within_a_share_takes_nothing_from_the_others,
         outputs_that_are_gone_stay_in_the_report,
         a_signal_ends_it_whatever_it_waits_for,
-        who_is_to_open_a_fifo_is_waited_for_and_said_so,
-        no_name_of_a_socket_is_left_by_who_waits_for_a_fifo,
-        no_name_of_a_socket_is_left_by_who_cannot_open_another,
+        the_peer_of_a_fifo_is_waited_for_and_reported,
+        no_socket_path_is_left_by_a_relay_that_waits_for_a_fifo,
+        no_socket_path_is_left_if_another_address_fails_to_open,
         no_file_is_left_where_all_inputs_broke_before_anything_came,
     ]
 }
 
-/// Promise: A listening address says where it waits and accepts one connection.
+/// Promise: A listening address reports where it listens and accepts one connection.
 ///
 /// As an input and as an output, which each take one connection; netcat sends, socat receives.
 fn connections_are_waited_for_and_said_so() -> Result<()> {
@@ -70,7 +70,7 @@ fn connections_are_waited_for_and_said_so() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Streams announce the addresses that listen by one line on standard output, once all are open.
+/// Promise: Once all listening addresses are open, streams announce them in one line on standard output.
 fn listeners_are_announced_when_all_are_open() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let outlet = folder.path().join("outlet");
@@ -112,8 +112,8 @@ fn peers_that_say_nothing_are_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A listening address says where it waits and accepts one connection.
-fn who_connects_and_resets_has_come() -> Result<()> {
+/// Promise: A listening address reports where it listens and accepts one connection.
+fn a_connection_that_resets_at_once_counts_as_accepted() -> Result<()> {
     let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let from = format!("tcp://{inlet}?listen");
     let mut relaying = Process::start(&relay(&["--in", &from, "--out", "file:/dev/null"])?, true)?;
@@ -140,7 +140,7 @@ fn what_a_peer_did_not_get_is_no_success() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A lost output or missing shares make exit code 3; requested drops do not.
+/// Promise: A lost output or missing shares give exit code 3; requested drops do not.
 fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = random_bytes(5_000_000);
@@ -233,7 +233,7 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A relay that restores shares continues without a failed input, as long as enough are left.
+/// Promise: A relay that restores shares continues without a failed input if enough shares remain.
 ///
 /// Two of three give a record back. When too few are left, records are lost, and without any that ended in
 /// order the end is not known.
@@ -249,7 +249,7 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     Process::start(&relay(&[&sharing[..], &outputs].concat())?, true)?.succeed(Deadline::seconds(20.0))?;
     let shares = ["one", "two", "three"].map(|name| std::fs::read(path(name)));
     for (broken, code, said) in
-        [(1, 0, "the others go on"), (2, 3, "for want of shares"), (3, 1, "no input is left")]
+        [(1, 0, "the other inputs continue"), (2, 3, "for want of shares"), (3, 1, "no input is left")]
     {
         let addresses = [free_port()?, free_port()?, free_port()?];
         let inputs = addresses.map(|address| format!("tcp://{address}?listen"));
@@ -279,7 +279,8 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
+/// Promise: An input that fails within a share, or brings shares of another stream, does not affect the
+/// others.
 ///
 /// Whichever of three it is, its end looks like one in order: the kernel of a sender that was killed sends what
 /// it has, and a FIN.
@@ -313,7 +314,7 @@ fn a_sender_that_dies_within_a_share_takes_nothing_from_the_others() -> Result<(
     Ok(())
 }
 
-/// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+/// Promise: An empty output file that a relay created is removed if the relay is stopped or fails.
 ///
 /// It failed, and whoever starts it again finds what it found.
 fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
@@ -336,10 +337,10 @@ fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A relay that is stopped while it waits for a FIFO leaves no Unix socket behind.
+/// Promise: A relay that is stopped while it waits for a FIFO removes its Unix socket.
 ///
 /// The process may end as soon as it hears of the failure.
-fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
+fn no_socket_path_is_left_if_another_address_fails_to_open() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [inlet, missing] = [at(folder.path(), "unix", "inlet?listen"), at(folder.path(), "file", "missing")];
     for time in 0..50 {
@@ -352,10 +353,10 @@ fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A relay that is stopped while it waits for a FIFO leaves no Unix socket behind.
+/// Promise: A relay that is stopped while it waits for a FIFO removes its Unix socket.
 ///
 /// The thread that opens a stream is in the kernel when the process ends.
-fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
+fn no_socket_path_is_left_by_a_relay_that_waits_for_a_fifo() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);
     process::run("mkfifo", [path("fifo")], 5.0)?;
@@ -377,7 +378,7 @@ fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
 /// Promise: A FIFO without a peer is waited for and reported; a signal ends the wait with a report.
 ///
 /// To open a FIFO blocks until somebody opens its other end.
-fn who_is_to_open_a_fifo_is_waited_for_and_said_so() -> Result<()> {
+fn the_peer_of_a_fifo_is_waited_for_and_reported() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name);
     let [fifo, source, target] = ["fifo", "source", "target"].map(|name| at(folder.path(), "file", name));

@@ -23,7 +23,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
+/// Promise: Errors name wrong addresses and words and list the valid ones; an existing file is not
+/// overwritten.
 fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path: PathBuf = folder.path().join("target");
@@ -52,7 +53,7 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+/// Promise: An empty output file that a relay created is removed if the relay is stopped or fails.
 ///
 /// The next start would be refused for it.
 fn a_file_that_nothing_was_written_to_is_not_left() -> Result<()> {
@@ -118,7 +119,7 @@ fn files_of_a_shell_keep_their_place() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A report replaces no input, output, key or configuration file of its run.
+/// Promise: A report file cannot overwrite an input, output, key or configuration file of its run.
 ///
 /// It is written at the end, over what has its name.
 fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
@@ -176,7 +177,7 @@ fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A file output takes 16 MiB at once whatever `--when-full` says.
+/// Promise: A file output accepts 16 MiB at once, whatever `--when-full` says.
 ///
 /// Less than may wait for it, so that nothing is lost however slow the disk is.
 fn a_file_takes_what_comes_at_once() -> Result<()> {

@@ -69,8 +69,8 @@ fn request(relay: &Watched, method: &str, path: &str, body: &str, more: &[&str])
     Ok((status.parse()?, body.to_owned()))
 }
 
-/// Promise: Handlers of running streams are controlled, replaced, removed and added over HTTP, those of single
-/// outputs, too.
+/// Promise: Handlers of running streams and of single outputs are controlled, replaced, removed and added
+/// over HTTP.
 fn handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let mut lines = Lines::start()?;
@@ -98,8 +98,8 @@ fn handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs() ->
     Ok(())
 }
 
-/// Promise: Handlers of running streams are controlled, replaced, removed and added over HTTP, those of single
-/// outputs, too.
+/// Promise: Handlers of running streams and of single outputs are controlled, replaced, removed and added
+/// over HTTP.
 ///
 /// Invalid requests, and those of a page in a browser, are refused with a reason.
 fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
@@ -143,8 +143,8 @@ fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
     lines.send("bb2\nab2\n", "ab1\nab2\n", "ab1\nab2\n")
 }
 
-/// Promise: An output whose peer loses trust gets the filtered records from the next one on, and others do not
-/// notice.
+/// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
+/// affected.
 fn an_output_that_loses_trust_gets_filtered_records_from_the_next_one_on() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let [first, second] = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];

@@ -19,7 +19,7 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A wrong configuration file is refused with the line, before anything is opened.
+/// Promise: An invalid configuration file is refused with the line, before anything is opened.
 fn wrong_files_are_named_with_their_line() -> Result<()> {
     for (configuration, said) in [
         ("[[class]]\nname = \"a\"\n".to_owned(), "relay.toml has no [[stream]]"),
@@ -81,7 +81,7 @@ fn wrong_files_are_named_with_their_line() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--check` validates the file and its keys and opens nothing.
+/// Promise: `--check` validates the file and its keys without opening inputs or outputs.
 fn a_file_is_checked_and_nothing_is_opened() -> Result<()> {
     let folder = Folder::new(&format!("[[class]]\nname = \"a\"\n{COPY}"))?;
     let output = folder.output(&["--check"])?;
@@ -104,7 +104,7 @@ fn a_file_is_checked_and_nothing_is_opened() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `--check` validates the file and its keys and opens nothing.
+/// Promise: `--check` validates the file and its keys without opening inputs or outputs.
 ///
 /// When the stream starts it is late.
 fn keys_are_checked_with_the_file_that_names_them() -> Result<()> {
@@ -124,7 +124,7 @@ fn keys_are_checked_with_the_file_that_names_them() -> Result<()> {
     check(0, "relay.toml: OK, 1 stream")
 }
 
-/// Promise: `--in` and `--out` add a stream with a class of the file.
+/// Promise: `--in` and `--out` add a stream to those of the file, in one of the file's classes.
 fn a_stream_of_the_command_line_has_a_class_of_the_file() -> Result<()> {
     let folder = Folder::new(&format!("[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"\n{COPY}"))?;
     std::fs::write(folder.path("source"), "bytes")?;

@@ -65,7 +65,7 @@ impl Waiting {
     }
 }
 
-/// Promise: With `--lend safe` a relay sends a file's bytes as they were read, whatever is written later.
+/// Promise: With `--lend safe` a relay sends a file's bytes as read, also if the file is written later.
 fn a_rewritten_file_is_sent_as_it_was_read_by_lend_safe() -> Result<()> {
     for rule in ["safe", "never"] {
         let later = Waiting::start(&["--lend", rule])?.count_later_bytes()?;
@@ -81,7 +81,8 @@ fn a_rewritten_file_is_sent_as_it_is_by_lend_always() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The rule of lending is changed for all streams of a relay while they run, and what it does is counted.
+/// Promise: The lending rule of all streams of a relay can be changed at run time, and its effects are
+/// counted.
 fn the_rule_is_changed_while_streams_run() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let mut waiting = Waiting::start(&[])?;

@@ -19,7 +19,8 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: A configuration file runs many streams; a failed one leaves the others alone and is reported.
+/// Promise: A configuration file runs many streams; a failed stream is reported and does not affect the
+/// others.
 fn a_stream_that_fails_leaves_the_others_alone() -> Result<()> {
     let folder = Folder::new(
         "[[stream]]\nname = \"broken\"\nin = [\"file:missing\"]\nout = [\"file:never\"]\n\
@@ -59,7 +60,8 @@ fn a_stream_that_fails_leaves_the_others_alone() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A configuration file runs many streams; a failed one leaves the others alone and is reported.
+/// Promise: A configuration file runs many streams; a failed stream is reported and does not affect the
+/// others.
 fn hundreds_of_streams_run_at_once() -> Result<()> {
     const STREAMS: usize = 300;
     let streams = (0..STREAMS).map(|number| {

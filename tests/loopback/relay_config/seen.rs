@@ -140,7 +140,7 @@ fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The reason why the last output is gone is reported once.
+/// Promise: The reason for the loss of the last output is reported once.
 fn why_the_last_output_is_gone_is_said_once() -> Result<()> {
     let folder =
         Folder::new("[[stream]]\nname = \"full\"\nin = [\"file:source\"]\nout = [\"file:/dev/full\"]\n")?;
@@ -190,7 +190,7 @@ fn what_could_not_be_shown_or_kept_is_an_error_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A terminal shows a table of streams that fits, says what it omits, and is gone at the end.
+/// Promise: The table of streams fits the terminal, says what it omits, and is removed at the end.
 ///
 /// A real terminal, of 60 columns and 12 lines.
 fn the_table_is_drawn_on_a_terminal_and_gone_at_the_end() -> Result<()> {

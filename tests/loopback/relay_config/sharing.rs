@@ -21,7 +21,7 @@ pub(super) fn alone() -> Vec<Trial> {
     ]
 }
 
-/// Promise: Classes get their shares of what is moved, and rates of classes and streams hold.
+/// Promise: Classes get their shares of the moved volume, and classes and streams keep their rates.
 ///
 /// Volume while all have something to do, whenever it is looked at, and however fast the machine is.
 fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
@@ -49,7 +49,7 @@ fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `resource = "cpu"` shares processor time, and shows what each class got.
+/// Promise: `resource = "cpu"` shares processor time, and the status shows the share of each class.
 ///
 /// By the relay's own account: what touches every byte gets its share of processor time, and what nobody
 /// looks at moves more in less.
@@ -95,7 +95,7 @@ fn classes_get_their_shares_of_processor_time_and_it_is_shown() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Streams are spread over threads by what they may take; shares hold on each thread.
+/// Promise: Streams are spread over threads by their shares; shares hold on each thread.
 ///
 /// Threads may differ in speed; on each, classes have their shares.
 fn classes_get_their_shares_on_each_thread() -> Result<()> {
@@ -124,8 +124,8 @@ fn classes_get_their_shares_on_each_thread() -> Result<()> {
     Ok(())
 }
 
-/// Promise: All streams of a class with a rate share one thread, where the rate holds.
-/// Promise: Classes get their shares of what is moved, and rates of classes and streams hold.
+/// Promise: All streams of a class with a rate run on one thread, and the class keeps its rate.
+/// Promise: Classes get their shares of the moved volume, and classes and streams keep their rates.
 ///
 /// The bytes that may have moved by then do not depend on the machine.
 fn rates_of_classes_and_streams_hold() -> Result<()> {

@@ -25,7 +25,7 @@ const BROKEN_ONE_IN: u64 = 8;
 
 /// Words of the log for a configuration that was taken over, and for one that was refused.
 pub(super) const TAKEN_OVER: &str = "the configuration is read again";
-pub(super) const REFUSED: &str = "the configuration stays as it was";
+pub(super) const REFUSED: &str = "the configuration is unchanged";
 
 /// Time for a signal to show, with as much to spare as a busy machine takes.
 const SHOWN_S: f64 = 30.0;

@@ -60,7 +60,7 @@ fn of_memory() -> Result<()> {
     of_sources("bytes::of_memory", &[From::Memory(&content)], bench)
 }
 
-/// Promise: Every call works through an io_uring as well.
+/// Promise: Every call also works through an io_uring.
 ///
 /// The same requests as commands of io_uring.
 fn by_ring() -> Result<()> {

@@ -41,7 +41,7 @@ const PARTS: usize = 32 << 10;
 const CALLERS: u64 = 3;
 const FILE_LENGTH: u64 = 60_000;
 
-/// Promise: Random calls for minutes harm nothing; killed callers leave nothing behind.
+/// Promise: Random calls for minutes cause no fault; killed callers leave nothing behind.
 fn anything_goes() -> Result<()> {
     let Settings { seed, time, announces, .. } = settings();
     let things = Things::new()?;
@@ -87,7 +87,7 @@ fn anything_goes() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Random calls for minutes harm nothing; killed callers leave nothing behind.
+/// Promise: Random calls for minutes cause no fault; killed callers leave nothing behind.
 ///
 /// Callers are killed in the middle of anything; what they had is given back, all of it, and the module goes
 /// on.

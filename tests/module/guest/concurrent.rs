@@ -33,7 +33,8 @@ const PACKET: u32 = 1316;
 const THREADS: u32 = 6;
 const RUNS: u32 = 6;
 
-/// Promise: Threads share a socket and a file; a file that changes meanwhile gives its bytes or zeros.
+/// Promise: Threads can share a socket and a file; a file that changes during a send yields its bytes or
+/// zeros.
 ///
 /// Each thread's packets arrive whole, and each once.
 fn threads_on_one_socket_and_file() -> Result<()> {
@@ -72,22 +73,26 @@ fn threads_on_one_socket_and_file() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Threads share a socket and a file; a file that changes meanwhile gives its bytes or zeros.
+/// Promise: Threads can share a socket and a file; a file that changes during a send yields its bytes or
+/// zeros.
 fn a_file_of_ext4_that_changes() -> Result<()> {
     a_file_that_changes("ext4", &Folder::ext4()?)
 }
 
-/// Promise: Threads share a socket and a file; a file that changes meanwhile gives its bytes or zeros.
+/// Promise: Threads can share a socket and a file; a file that changes during a send yields its bytes or
+/// zeros.
 fn a_file_of_tmpfs_that_changes() -> Result<()> {
     a_file_that_changes("tmpfs", &Folder::tmpfs()?)
 }
 
-/// Promise: Threads share a socket and a file; a file that changes meanwhile gives its bytes or zeros.
+/// Promise: Threads can share a socket and a file; a file that changes during a send yields its bytes or
+/// zeros.
 fn a_file_of_xfs_that_changes() -> Result<()> {
     a_file_that_changes("xfs", &Folder::xfs()?)
 }
 
-/// Promise: Threads share a socket and a file; a file that changes meanwhile gives its bytes or zeros.
+/// Promise: Threads can share a socket and a file; a file that changes during a send yields its bytes or
+/// zeros.
 fn a_file_of_overlay_that_changes() -> Result<()> {
     a_file_that_changes("overlay", &Folder::overlay()?)
 }

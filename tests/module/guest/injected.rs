@@ -55,20 +55,20 @@ impl Counts {
     }
 }
 
-/// Promise: Where an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where
-/// it stopped.
+/// Promise: If an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where it
+/// stopped.
 fn of_ext4() -> Result<()> {
     of_file("injected::of_ext4", &Folder::ext4()?, false)
 }
 
-/// Promise: Where an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where
-/// it stopped.
+/// Promise: If an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where it
+/// stopped.
 fn of_tmpfs() -> Result<()> {
     of_file("injected::of_tmpfs", &Folder::tmpfs()?, false)
 }
 
-/// Promise: Where an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where
-/// it stopped.
+/// Promise: If an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where it
+/// stopped.
 fn by_ring() -> Result<()> {
     of_file("injected::by_ring", &Folder::ext4()?, true)
 }
@@ -81,8 +81,8 @@ fn of_file(group: &str, folder: &Folder, by_ring: bool) -> Result<()> {
     of_source(group, &From::File(file.as_raw_fd(), &content), Some(&file), bench)
 }
 
-/// Promise: Where an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where
-/// it stopped.
+/// Promise: If an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where it
+/// stopped.
 fn of_memory() -> Result<()> {
     let content = Content::new(settings().seed, LENGTH);
     let mut bench = Bench::new()?;
@@ -144,8 +144,8 @@ fn small_call(random: &mut Random) -> Call {
     call
 }
 
-/// Promise: Where an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where
-/// it stopped.
+/// Promise: If an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where it
+/// stopped.
 fn of_vectors() -> Result<()> {
     let failing = Failing::new()?;
     let mut sources = Sources::new([Folder::ext4()?, Folder::tmpfs()?])?;
@@ -173,8 +173,8 @@ fn of_vectors() -> Result<()> {
 const RUNS: u64 = 60;
 const FAST: Pace = Pace::Rate(u64::MAX);
 
-/// Promise: Where an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where
-/// it stopped.
+/// Promise: If an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where it
+/// stopped.
 ///
 /// START, and then the run with all the memory that it wants.
 fn of_starting() -> Result<()> {
@@ -207,8 +207,8 @@ fn of_starting() -> Result<()> {
     counts.say("injected::of_starting")
 }
 
-/// Promise: Where an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where
-/// it stopped.
+/// Promise: If an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where it
+/// stopped.
 ///
 /// Runs of which one in ten allocations fails while they send, on the kernel's own threads: what has left is
 /// a beginning of what should.
@@ -283,8 +283,8 @@ fn check_pinned() -> Result<()> {
 const FILE: &str = "/wirepath.ko";
 const NAME: &CStr = c"wirepath";
 
-/// Promise: Where an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where
-/// it stopped.
+/// Promise: If an allocation fails, a call returns ENOMEM or ENOBUFS, or succeeds; a retry continues where it
+/// stopped.
 ///
 /// The module's own start: it is there whole, or not at all.
 fn of_loading() -> Result<()> {

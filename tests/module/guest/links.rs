@@ -44,39 +44,39 @@ const CASES: u64 = 160;
 /// Payload and header of a packet that fits the link with IPv6.
 const FITS: u64 = 1500 - 40 - 8;
 
-/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+/// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 fn with_all_offloads() -> Result<()> {
     over_link("links::with_all_offloads", "", true)
 }
 
-/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+/// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 fn without_segmentation() -> Result<()> {
     over_link("links::without_segmentation", "tx-udp-segmentation off", true)
 }
 
-/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+/// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 ///
 /// Segments are cut by the device, lists are not: of each member of a list it gets a buffer.
 fn without_lists() -> Result<()> {
     over_link("links::without_lists", "tx-scatter-gather-fraglist off", true)
 }
 
-/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+/// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 fn without_checksums() -> Result<()> {
     over_link("links::without_checksums", "tx off", kernel()? >= (6, 12))
 }
 
-/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+/// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 fn without_gathering() -> Result<()> {
     over_link("links::without_gathering", "sg off", true)
 }
 
-/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+/// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 fn without_any() -> Result<()> {
     over_link("links::without_any", "tx off sg off gso off", kernel()? >= (6, 12))
 }
 
-/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+/// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 ///
 /// Less in a socket's buffer than the kernel was built for: what was sent by reference is copied, or leaves
 /// in more trains.
@@ -88,7 +88,7 @@ fn with_few_fragments() -> Result<()> {
     result
 }
 
-/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+/// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 ///
 /// A train is no longer than what the device cuts: what is, the network would cut in software.
 fn with_short_trains() -> Result<()> {
@@ -117,7 +117,7 @@ fn with_short_trains() -> Result<()> {
 /// The most fragments that a buffer has.
 const FRAGMENTS: &str = "/proc/sys/net/core/max_skb_frags";
 
-/// Promise: Every call works over devices without segmentation, lists, checksums or gathering.
+/// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 ///
 /// Packets a little longer than the link's, all in one page.
 fn with_short_packets() -> Result<()> {

@@ -222,7 +222,7 @@ fn commands_that_are_none() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Opening the device needs the right; whoever has a descriptor may use it.
+/// Promise: Opening the device needs permission; any process with its descriptor may use it.
 ///
 /// A user without the right to open the device is told so.
 fn users_that_may_not_open() -> Result<()> {
@@ -231,7 +231,7 @@ fn users_that_may_not_open() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Opening the device needs the right; whoever has a descriptor may use it.
+/// Promise: Opening the device needs permission; any process with its descriptor may use it.
 ///
 /// An open descriptor may be used whoever opened it, as with `read()` and `send()`: also of a file that this
 /// user may not open. A number that is not open in this process is invalid, though another has it open.

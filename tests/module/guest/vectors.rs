@@ -157,12 +157,12 @@ impl Sources {
     }
 }
 
-/// Promise: SENDFILEW sends any order of parts over UDP and TCP, and continues where it stopped.
+/// Promise: SENDFILEW sends parts in any order over UDP and TCP, and continues where it stopped.
 fn over_udp() -> Result<()> {
     each_over_udp("vectors::over_udp", [Folder::ext4()?, Folder::tmpfs()?])
 }
 
-/// Promise: SENDFILEW sends any order of parts over UDP and TCP, and continues where it stopped.
+/// Promise: SENDFILEW sends parts in any order over UDP and TCP, and continues where it stopped.
 fn over_udp_of_xfs_and_overlay() -> Result<()> {
     each_over_udp("vectors::over_udp_of_xfs_and_overlay", [Folder::xfs()?, Folder::overlay()?])
 }
@@ -182,12 +182,12 @@ fn each_over_udp(group: &str, folders: [Folder; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Promise: SENDFILEW sends any order of parts over UDP and TCP, and continues where it stopped.
+/// Promise: SENDFILEW sends parts in any order over UDP and TCP, and continues where it stopped.
 fn over_tcp() -> Result<()> {
     each_over_tcp("vectors::over_tcp", [Folder::ext4()?, Folder::tmpfs()?])
 }
 
-/// Promise: SENDFILEW sends any order of parts over UDP and TCP, and continues where it stopped.
+/// Promise: SENDFILEW sends parts in any order over UDP and TCP, and continues where it stopped.
 fn over_tcp_of_xfs_and_overlay() -> Result<()> {
     each_over_tcp("vectors::over_tcp_of_xfs_and_overlay", [Folder::xfs()?, Folder::overlay()?])
 }

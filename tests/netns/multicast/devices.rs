@@ -129,17 +129,17 @@ fn kept_to_one(group: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// Promise: A group is received from the named device and from no other.
+/// Promise: A group is received only from the given device.
 fn a_group_comes_by_the_device_that_is_named_and_by_no_other() -> Result<()> {
     kept_to_one(GROUP.into())
 }
 
-/// Promise: A group is received from the named device and from no other.
+/// Promise: A group is received only from the given device.
 fn a_group_of_ipv6_comes_by_the_device_that_is_named_and_by_no_other() -> Result<()> {
     kept_to_one(GROUP_IPV6.into())
 }
 
-/// Promise: A group is received from the named device and from no other.
+/// Promise: A group is received only from the given device.
 fn a_group_of_a_link_comes_by_the_device_that_is_named_and_by_no_other() -> Result<()> {
     kept_to_one(GROUP_OF_LINK.into())
 }
@@ -162,12 +162,12 @@ fn once_by_each(group: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// Promise: A group is received from the named device and from no other.
+/// Promise: A group is received only from the given device.
 fn a_group_on_two_devices_comes_once_by_each() -> Result<()> {
     once_by_each(GROUP.into())
 }
 
-/// Promise: A group is received from the named device and from no other.
+/// Promise: A group is received only from the given device.
 fn a_group_of_ipv6_on_two_devices_comes_once_by_each() -> Result<()> {
     once_by_each(GROUP_IPV6.into())
 }

@@ -52,7 +52,7 @@ CONFIG_KASAN_INLINE=y
         check("# CONFIG_SLUB_TINY is not set\n# CONFIG_ABSENT is not set\n", MADE).unwrap();
     }
 
-    /// Promise: A debugging kernel has each option that was asked for, or the build names the missing ones.
+    /// Promise: A debugging kernel has all requested options, or the build names the missing ones.
     #[test]
     fn each_option_that_was_dropped_is_named() {
         let asked = "CONFIG_NET=y\nCONFIG_KASAN=y\nCONFIG_NR_CPUS=8\n# CONFIG_KASAN_INLINE is not set\n";
@@ -67,7 +67,7 @@ CONFIG_KASAN_INLINE=y
         assert!(!error.contains("CONFIG_NET"), "{error}");
     }
 
-    /// Promise: A debugging kernel has each option that was asked for, or the build names the missing ones.
+    /// Promise: A debugging kernel has all requested options, or the build names the missing ones.
     #[test]
     fn the_kernel_that_checks_itself_asks_for_each_detector() {
         let asked = crate::debug_kernel::ASKED;

@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Promise: Tests of the module with the same name all run; no file of a guest replaces another.
+    /// Promise: Module tests with the same name all run; no file of a guest replaces another.
     #[test]
     fn no_file_takes_the_place_of_another() {
         let mut archive = Archive::default();

@@ -140,7 +140,7 @@ fn lay_out(make: &Make, root: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Promise: A debugging kernel is built as a whole or not at all, and a failed build says why.
+    /// Promise: A debugging kernel is built completely or not at all, and a failed build says why.
     #[test]
     fn a_kernel_of_other_options_is_not_kept() {
         let folder = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ mod tests {
         assert!(!is_kept(folder.path(), &format!("{ASKED}CONFIG_KCSAN=y\n")));
     }
 
-    /// Promise: A debugging kernel is built as a whole or not at all, and a failed build says why.
+    /// Promise: A debugging kernel is built completely or not at all, and a failed build says why.
     #[test]
     fn sources_are_unpacked_whole_or_not() {
         let folder = tempfile::tempdir().unwrap();

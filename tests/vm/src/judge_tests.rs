@@ -6,7 +6,7 @@ fn lines(log: &str) -> Vec<String> {
     complaints(log).into_iter().map(|complaint| complaint.line).collect()
 }
 
-/// Promise: An ordinary boot is no complaint.
+/// Promise: The log of an ordinary boot is not a complaint.
 #[test]
 fn an_ordinary_boot_is_no_complaint() {
     let log = "\
@@ -52,7 +52,7 @@ fn an_oops_is_a_complaint() {
     assert_eq!(lines(log), ["BUG: kernel NULL pointer dereference, address: 0000000000000008"]);
 }
 
-/// Promise: A kernel warning, oops, panic or debugging report fails the guest though its tests pass.
+/// Promise: A kernel warning, oops, panic or debugging report fails the guest even if its tests pass.
 #[test]
 fn what_debugging_kernels_find_is_a_complaint() {
     for line in [

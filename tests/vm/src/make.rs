@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(make.run(&["-s", "all"]).unwrap().trim(), make.objects().display().to_string());
     }
 
-    /// Promise: A debugging kernel is built as a whole or not at all, and a failed build says why.
+    /// Promise: A debugging kernel is built completely or not at all, and a failed build says why.
     #[test]
     fn a_build_that_fails_says_why() {
         let (_folder, make) = make("all:\n\t@echo first; echo this is why >&2; exit 3\n");

@@ -139,7 +139,7 @@ pub fn disk(folder: &Path, mebibytes: u32) -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Promise: QEMU is started without the options that crash guests in its older versions.
+    /// Promise: QEMU is started without options that crash guests in its older versions.
     #[test]
     fn old_versions_do_without_what_crashes_them() {
         for (text, expected) in [

@@ -22,7 +22,7 @@ fn debugged(folder: &Path, log: &str) -> Debugged {
     }
 }
 
-/// Promise: A run on a debugging kernel is recorded: what ran, on what, and the kernel's complaints.
+/// Promise: A run on a debugging kernel is recorded: tests, kernel, and the kernel's complaints.
 #[test]
 fn a_record_says_what_was_run_and_what_came_of_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -38,7 +38,7 @@ fn a_record_says_what_was_run_and_what_came_of_it() {
     assert!(read("tests.txt").contains("counted: 7 calls"));
 }
 
-/// Promise: A run on a debugging kernel is recorded: what ran, on what, and the kernel's complaints.
+/// Promise: A run on a debugging kernel is recorded: tests, kernel, and the kernel's complaints.
 #[test]
 fn a_record_keeps_what_kernels_complained_about() {
     let folder = tempfile::tempdir().unwrap();
@@ -52,7 +52,7 @@ fn a_record_keeps_what_kernels_complained_about() {
     assert!(kept.contains("=== debug module\nnothing\n") && kept.contains("Read of size 1"), "{kept}");
 }
 
-/// Promise: A run on a debugging kernel is recorded: what ran, on what, and the kernel's complaints.
+/// Promise: A run on a debugging kernel is recorded: tests, kernel, and the kernel's complaints.
 #[test]
 fn a_record_names_no_folder_of_the_machine() {
     let path = crate::cache().join("build/planted.c");

@@ -26,7 +26,7 @@ wirepath-vm: failed ended with exit status: 101
 wirepath-vm: done
 ";
 
-/// Promise: A guest in which nothing is wrong passes, with one verdict for all its tests.
+/// Promise: A guest without faults passes, with one verdict for all its tests.
 #[test]
 fn every_test_of_a_runner_counts() {
     let report = Report::new("6.12 netns", RUNNER, "[    1.0] fine\n", "");

@@ -159,7 +159,7 @@ mod tests {
         serde_json::from_value(package).unwrap()
     }
 
-    /// Promise: Tests of the module with the same name all run; no file of a guest replaces another.
+    /// Promise: Module tests with the same name all run; no file of a guest replaces another.
     #[test]
     fn tests_of_one_name_are_all_run_and_told_apart_by_their_packages() {
         let artifacts = [

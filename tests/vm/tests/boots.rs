@@ -33,14 +33,14 @@ fn main() -> ExitCode {
     trial::run_as(arguments, boots, Vec::new())
 }
 
-/// Promise: A guest in which nothing is wrong passes, with one verdict for all its tests.
+/// Promise: A guest without faults passes, with one verdict for all its tests.
 fn a_silent_guest_passes() -> Result<()> {
     let report = guest("silent", "grep -q ' /disk ext4 ' /proc/mounts && touch $TMPDIR/x")?.boot()?;
     ensure!(report.counts() == [2, 0, 0], "{}", report.text());
     Ok(())
 }
 
-/// Promise: A kernel warning, oops, panic or debugging report fails the guest though its tests pass.
+/// Promise: A kernel warning, oops, panic or debugging report fails the guest even if its tests pass.
 fn a_warning_fails_a_guest_whose_program_passes() -> Result<()> {
     let report = guest("warning", "echo 'WARNING: CPU: 0 PID: 1 at nowhere.c:1' > /dev/kmsg")?.boot()?;
     ensure!(report.counts() == [1, 1, 0], "{}", report.text());
@@ -48,7 +48,7 @@ fn a_warning_fails_a_guest_whose_program_passes() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A kernel warning, oops, panic or debugging report fails the guest though its tests pass.
+/// Promise: A kernel warning, oops, panic or debugging report fails the guest even if its tests pass.
 fn a_crash_fails_a_guest() -> Result<()> {
     let report = guest("crash", "echo c > /proc/sysrq-trigger")?.boot()?;
     ensure!(report.counts() == [0, 2, 0], "{}", report.text());
@@ -72,14 +72,14 @@ fn a_guest_that_hangs_is_ended() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A guest in which nothing is wrong passes, with one verdict for all its tests.
+/// Promise: A guest without faults passes, with one verdict for all its tests.
 fn a_module_that_does_no_harm_passes() -> Result<()> {
     let report = planted("harmless", "test -e /sys/module/planted")?.boot()?;
     ensure!(report.counts() == [2, 0, 0], "{}", report.text());
     Ok(())
 }
 
-/// Promise: A kernel warning, oops, panic or debugging report fails the guest though its tests pass.
+/// Promise: A kernel warning, oops, panic or debugging report fails the guest even if its tests pass.
 fn a_module_that_warns_fails() -> Result<()> {
     fails("warn", &["WARNING: ", "a planted warning", "the kernel is tainted"])
 }
@@ -94,7 +94,7 @@ fn a_module_that_loses_count_of_its_users_fails() -> Result<()> {
     fails("hold", &["planted is still in use (1 times)"])
 }
 
-/// Promise: The package installs, DKMS builds a module that works, and removal takes all of it away.
+/// Promise: The package installs, DKMS builds a working module, and removal leaves nothing behind.
 ///
 /// Installed on this machine's system, but for its kernels, built by DKMS for each kernel that is tested, and
 /// purged.

@@ -211,14 +211,14 @@ mod tests {
         Results { folder: root().join("results"), read: HashMap::new() }
     }
 
-    /// Promise: Figures in the documents are generated from the kept results that they name.
+    /// Promise: Figures in the documents are generated from the stored results that they name.
     #[test]
     fn the_documents_agree_with_the_kept_results() {
         let changed = folder(&root().join("docs"), &root().join("results"), false).unwrap();
         assert!(changed.is_empty(), "run `cargo run -p wirepath-assessment-docs -- fill`: {changed:?}");
     }
 
-    /// Promise: Figures in the documents are generated from the kept results that they name.
+    /// Promise: Figures in the documents are generated from the stored results that they name.
     #[test]
     fn every_page_of_a_data_path_has_a_place_for_its_figure() {
         let pages = markdown_files(&root().join("docs/paths")).unwrap();
@@ -231,7 +231,7 @@ mod tests {
         assert!(of_paths.len() >= 25, "{} pages", of_paths.len());
     }
 
-    /// Promise: Figures in the documents are generated from the kept results that they name.
+    /// Promise: Figures in the documents are generated from the stored results that they name.
     #[test]
     fn what_is_between_the_marks_is_generated_and_the_rest_is_left() {
         let page =
@@ -272,7 +272,7 @@ mod tests {
         fill(&format!("<!-- table: {table} from {result} -->\n{END}\n"), &mut examples())
     }
 
-    /// Promise: Figures in the documents are generated from the kept results that they name.
+    /// Promise: Figures in the documents are generated from the stored results that they name.
     #[test]
     fn every_table_is_filled_from_a_full_result_and_an_empty_one_is_named() {
         for (name, _) in TABLES {
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
+    /// Promise: No text of a result becomes markup, a formula or a control sequence of the terminal.
     #[test]
     fn hostile_results_write_no_markup() {
         for (name, _) in TABLES {

@@ -198,7 +198,7 @@ mod tests {
         crate::read(&results.join(name)).unwrap()
     }
 
-    /// Promise: `assessment-docs goals` judges the module's paths by what was measured.
+    /// Promise: `assessment-docs goals` judges the module's paths by measurements.
     #[test]
     fn goals_are_judged_by_what_was_measured() {
         let guest = kept("2026-11-22-guests-6.1-and-6.12/6.12-default.stream.json");
@@ -214,7 +214,7 @@ mod tests {
         assert!(tables[1].rows.iter().any(|row| row[0].text == "krtpmsend" && row[2].text == "–"));
     }
 
-    /// Promise: `assessment-docs goals` judges the module's paths by what was measured.
+    /// Promise: `assessment-docs goals` judges the module's paths by measurements.
     #[test]
     fn a_limit_is_kept_or_not() {
         assert!(Less(0.4).is_kept(0.6) && !Less(0.4).is_kept(0.61));

@@ -90,7 +90,8 @@ mod tests {
         check(&case, walk.stretches(case.train_packets().into()), &sent, 0, calls)
     }
 
-    /// Promise: System calls of each path are compared with its table; a difference fails the assessment.
+    /// Promise: The assessment counts the system calls of each path and fails if they differ from the path's
+    /// table.
     #[test]
     fn a_path_that_differs_from_its_table_is_faulty() {
         let faulty = |path, calls| matches!(counted(path, calls, Sent::default()), Err(Error::Faulty(_)));
@@ -113,7 +114,8 @@ mod tests {
         assert!(faulty(PathKind::Stream(DataPath::GsoZerocopy), 480));
     }
 
-    /// Promise: System calls of each path are compared with its table; a difference fails the assessment.
+    /// Promise: The assessment counts the system calls of each path and fails if they differ from the path's
+    /// table.
     #[test]
     fn waits_loans_and_queues_are_explained() {
         let full = Sent { waits: 3, ..Sent::default() };

@@ -286,7 +286,8 @@ mod tests {
         assert!(Dimensions { rates: Vec::new(), ..usual }.cases().is_empty());
     }
 
-    /// Promise: `assess clients` measures data paths, bursts and processors of one server in turns.
+    /// Promise: `assess clients` alternates between data paths, bursts and processors of one server while it
+    /// measures.
     #[test]
     fn cases_of_the_same_media_are_measured_in_turns() {
         let groups = groups(&Dimensions::usual(false).cases());

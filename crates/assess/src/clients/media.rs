@@ -92,7 +92,7 @@ impl Media {
         Ok(if self.seconds > 0.0 { bytes as f64 * 8.0 / self.seconds } else { 0.0 })
     }
 
-    /// Removes what a server before has left: images and indexes of its own, and how much was played.
+    /// Removes what a previous server has left: images and indexes of its own, and how much was played.
     pub(crate) fn remove_leftovers(&self) -> Result<(), Error> {
         let leftovers = files_below(&self.images).into_iter().filter(|file| !self.packed.contains(file));
         leftovers.into_iter().try_for_each(|file| {

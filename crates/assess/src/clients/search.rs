@@ -106,7 +106,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: `assess clients` brackets the largest number of timely clients to a tenth of it.
+        /// Promise: `assess clients` finds the largest number of timely clients to within a tenth.
         #[test]
         fn the_limit_is_bracketed(first in 1_usize..5_000, most in 1_usize..70_000, limit in 0_usize..80_000) {
             let (tried, search) = run(Search::new(first, most), limit);

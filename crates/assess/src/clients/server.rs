@@ -299,7 +299,7 @@ fn end_of(log: &Path) -> String {
     format!("; its log {} ends with: {}", log.display(), lines.join(" | "))
 }
 
-/// Waits until no connection of the server before holds this port, in the namespace of the calling thread:
+/// Waits until no connection of the previous server holds this port, in the namespace of the calling thread:
 /// some servers do not listen beside one. After a while they have to.
 fn wait_until_free(port: u16) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
@@ -387,8 +387,8 @@ fn ask(server: SocketAddr, request: &str) -> std::io::Result<String> {
 mod tests {
     use super::*;
 
-    /// Promise: `assess clients` runs `wirepath serve` without admission, unless an argument for it says
-    /// otherwise.
+    /// Promise: `assess clients` runs `wirepath serve` without admission, unless a server argument sets
+    /// admission.
     #[test]
     fn arguments_of_admission_replace_ours() {
         let named = |argument: &str| names_admission(&[argument.to_owned()]);
@@ -396,7 +396,7 @@ mod tests {
         assert!(!named("--images=all") && !names_admission(&[]));
     }
 
-    /// Promise: `assess clients` leaves a data path out that the server cannot use, with the reason.
+    /// Promise: `assess clients` skips a data path that the server cannot use, and gives the reason.
     #[test]
     fn a_path_that_does_not_work_is_not_measured() {
         let log = "INFO listening\nINFO data path chosen path=gso_writev reason=\"no io_uring\"\nINFO next\n";

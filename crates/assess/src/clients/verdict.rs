@@ -203,7 +203,8 @@ mod tests {
         judge(&figures, &TERMS).map(|(limit, _)| limit)
     }
 
-    /// Promise: `assess clients` calls clients timely if none lost a packet and all were sent to in time.
+    /// Promise: `assess clients` calls clients timely if no client lost a packet and the server sent all
+    /// media in time.
     #[test]
     fn clients_are_timely_within_a_burst_and_a_little() {
         assert_eq!(limit(timely()), None);
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(limit(Figures { playing: 99, ..timely() }), Some(Limit::SetUp));
     }
 
-    /// Promise: `assess clients` calls no clients timely that receive less than 0.9 of their media's rate.
+    /// Promise: `assess clients` calls no client timely that receives less than 0.9 of its media's rate.
     #[test]
     fn clients_that_are_sent_too_little_are_not_timely() {
         let verdict = |share| judge(&Figures { least_pace: Some(share), ..timely() }, &TERMS).unwrap();
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(verdict(0.8996), (Limit::Rate, "a session received only 89.9 % of its rate".to_owned()));
     }
 
-    /// Promise: `assess clients` does not take the load client's limit for the server's.
+    /// Promise: `assess clients` does not report a limit of the load client as a limit of the server.
     #[test]
     fn a_late_client_is_not_a_late_server() {
         let late = Figures { lateness_p99_ms: Some(150.0), ..timely() };
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(limit(Figures { others: Some(0.2), ..late }), Some(Limit::OtherPrograms));
     }
 
-    /// Promise: Over TCP, `assess clients` does not bill the load client's delay to the server.
+    /// Promise: Over TCP, `assess clients` does not count the load client's delay as lateness of the server.
     #[test]
     fn a_client_that_reads_late_makes_bursts_late() {
         let limit = |figures: &Figures, transport| judge(figures, &Terms { transport, ..TERMS }).unwrap().0;
@@ -258,7 +259,8 @@ mod tests {
         assert_eq!(limit(&other, MediaTransport::Tcp), Limit::Lateness);
     }
 
-    /// Promise: `assess clients` tells a full link, and a server's lack of open files, from lateness.
+    /// Promise: `assess clients` distinguishes a full link, and a server without free descriptors, from
+    /// lateness.
     #[test]
     fn full_links_and_lacking_descriptors_are_limits() {
         let full = Figures { link_drops: 3, ..timely() };

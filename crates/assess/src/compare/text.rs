@@ -120,7 +120,7 @@ mod tests {
     use crate::compare::compare;
     use crate::example;
 
-    /// Promise: `compare` names other differences, and relative figures that do not agree within 10 %.
+    /// Promise: `compare` names the other differences, and relative figures that differ by more than 10 %.
     #[test]
     fn tables_say_what_differs_and_which_relative_figures_do_not_agree() {
         let (first, mut second) = (example::full(), example::full());

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(counted("_copy_from_user 3000 100000 1024 0"), copies("_copy_from_user", 1024, 12_288));
     }
 
-    /// Promise: `wirepath assess count` counts calls and copies of the papers' tables and explains
+    /// Promise: `wirepath assess count` counts the calls and copies in the papers' tables and explains
     /// differences.
     #[test]
     fn lines_that_say_too_little_are_refused() {

@@ -121,7 +121,7 @@ mod tests {
         assert!(!of("mmap_send_rtp", 400, &[("_copy_from_iter", 200)]).1, "it corks without calls");
     }
 
-    /// Promise: `wirepath assess count` counts calls and copies of the papers' tables and explains
+    /// Promise: `wirepath assess count` counts the calls and copies in the papers' tables and explains
     /// differences.
     #[test]
     fn what_differs_is_explained_to_the_last_copy() {
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(of("kmsend", 3, &[]), (vec![FULL], true));
     }
 
-    /// Promise: `wirepath assess count` counts calls and copies of the papers' tables and explains
+    /// Promise: `wirepath assess count` counts the calls and copies in the papers' tables and explains
     /// differences.
     #[test]
     fn what_is_not_explained_is_not_called_so() {

@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(sysctl("kernel.no_such_setting"), None);
     }
 
-    /// Promise: Counting of system calls is tried, and advised on only where it fails.
+    /// Promise: `assess host` tries to count system calls, and gives advice only if that fails.
     #[test]
     fn options_of_the_kernel_are_found_in_its_configuration() {
         let config = "# CONFIG_A is not set\nCONFIG_AB=m\nCONFIG_B=y\n";

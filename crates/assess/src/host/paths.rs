@@ -180,8 +180,9 @@ fn compare(arrived: &[u8], sent: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Promise: Without the kernel module, its paths say so and how to load it.
-    /// Promise: Every data path is tried; one that does not run is shown with what is missing and a remedy.
+    /// Promise: Without the kernel module, its data paths report that it is missing and how to load it.
+    /// Promise: `assess host` tries every data path; for a path that fails, it shows what is missing and a
+    /// remedy.
     #[test]
     fn every_path_runs_where_tests_do() {
         let states = all("6.18.44");
@@ -196,7 +197,8 @@ mod tests {
         }
     }
 
-    /// Promise: Every data path is tried; one that does not run is shown with what is missing and a remedy.
+    /// Promise: `assess host` tries every data path; for a path that fails, it shows what is missing and a
+    /// remedy.
     #[test]
     fn what_fails_is_said_with_a_remedy() {
         let refused = |error| {

@@ -38,7 +38,7 @@ pub(crate) fn printable(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Promise: `wirepath assess host` describes the machine whatever `/proc` and `/sys` contain.
+    /// Promise: `wirepath assess host` describes the machine, whatever `/proc` and `/sys` contain.
     #[test]
     fn odd_files_are_tolerated() {
         let folder = tempfile::tempdir().unwrap();

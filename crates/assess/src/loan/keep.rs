@@ -34,7 +34,7 @@ pub fn keep(loan: &Loan, options: &Options) -> Result<StoredThresholds, Error> {
     let number = found.len();
     let add = |all: &mut Calibrations| found.into_iter().filter(|one| all.add_loan(one.clone())).count();
     let kept = Calibrations::update(file, add)
-        .map_err(|error| Error::of_file("keep what was measured in", file, error))?;
+        .map_err(|error| Error::of_file("store the measured costs in", file, error))?;
     Ok(StoredThresholds { kept, quick: number - kept })
 }
 
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(found(), from(None));
     }
 
-    /// Promise: Costs measured on the way to another host are kept for the device that leads there.
+    /// Promise: Costs measured to another host are stored for the device on the route to that host.
     #[test]
     fn connections_are_those_of_the_device_on_the_way_to_a_host() {
         let folder = tempfile::tempdir().unwrap();

@@ -119,8 +119,8 @@ mod tests {
     const NOISY: &[f64] = &[0.5, 3.0, 9.0];
     const NOT_LENT: &[f64] = &[];
 
-    /// Promise: `loan` decides by measured thresholds for aligned and other sends; noisy sizes decide
-    /// nothing.
+    /// Promise: `loan` decides by measured thresholds, for aligned and other sends; sizes with noisy results
+    /// set no threshold.
     #[test]
     fn the_threshold_is_where_no_larger_size_is_dearer() {
         for (lent, expected) in [

@@ -3,7 +3,7 @@
 use super::*;
 use crate::progress::NoProgress;
 
-/// Promise: Measured copies really happen, aligned and unaligned, cached and uncached.
+/// Promise: The measured copies really happen, aligned and unaligned, cached and uncached.
 #[test]
 fn the_same_block_is_really_copied() {
     for (from, to) in [(0, 0), (1, 3)] {
@@ -14,7 +14,7 @@ fn the_same_block_is_really_copied() {
     }
 }
 
-/// Promise: Measured copies really happen, aligned and unaligned, cached and uncached.
+/// Promise: The measured copies really happen, aligned and unaligned, cached and uncached.
 #[test]
 fn ever_other_blocks_are_really_copied() {
     let (mut source, mut target) = (Arena::new(8 * 4096, 7), Arena::new(8 * 4096, 0));
@@ -24,7 +24,7 @@ fn ever_other_blocks_are_really_copied() {
     }
 }
 
-/// Promise: Measured copies really happen, aligned and unaligned, cached and uncached.
+/// Promise: The measured copies really happen, aligned and unaligned, cached and uncached.
 #[test]
 fn every_point_has_its_runs_and_no_copy_is_optimised_away() {
     let mut left_out = Vec::new();

@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Promise: Functions are assigned to profile shares by one table, each line with its reason.
+    /// Promise: One table assigns functions to profile shares, each line with its reason.
     #[test]
     fn every_line_has_a_reason_and_is_reached() {
         for (index, (_, patterns, reason)) in RULES.iter().enumerate() {

@@ -164,9 +164,9 @@ fn why_not(error: io::Error) -> ProfileError {
 mod tests {
     use super::*;
 
-    /// Promise: Where the kernel may not be sampled, the profile is left out with the remedy.
+    /// Promise: If the kernel may not be sampled, the assessment omits the profile and gives the remedy.
     #[test]
-    fn who_may_not_is_told_what_would_help() {
+    fn without_permission_the_error_has_a_remedy() {
         assert!(matches!(why_not(Errno::ACCESS.into()), ProfileError::NotPermitted { .. }));
         assert!(matches!(why_not(Errno::PERM.into()), ProfileError::NotPermitted { .. }));
         assert!(matches!(why_not(Errno::NOSYS.into()), ProfileError::NoEvents(_)));

@@ -156,7 +156,7 @@ mod tests {
         (case, volume, contents)
     }
 
-    /// Promise: A byte that is wrong, lost, doubled, misdirected or out of order is found.
+    /// Promise: Verification finds a wrong, lost, repeated, misdirected or reordered byte.
     #[test]
     fn what_is_right_passes_and_a_wrong_lost_or_doubled_byte_is_found() {
         let pattern = Pattern::new().unwrap();
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Promise: A byte that is wrong, lost, doubled, misdirected or out of order is found.
+    /// Promise: Verification finds a wrong, lost, repeated, misdirected or reordered byte.
     #[test]
     fn records_at_random_are_in_order_at_each_sink() {
         let pattern = Pattern::new().unwrap();

@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(group_of("78 (a) b (c) S 1 77 76 0"), Some(77));
     }
 
-    /// Promise: Processor time of other programs includes what their children's children use.
+    /// Promise: The processor time of other programs includes all their descendant processes.
     #[test]
     fn children_of_children_are_of_the_group() {
         let mut command = Command::new("sh");

@@ -67,7 +67,7 @@ impl Tagged {
 mod tests {
     use super::*;
 
-    /// Promise: A byte that is wrong, lost, doubled, misdirected or out of order is found.
+    /// Promise: Verification finds a wrong, lost, repeated, misdirected or reordered byte.
     #[test]
     fn records_are_told_by_their_tags() {
         let pattern = Pattern::new().unwrap();

@@ -178,7 +178,8 @@ mod tests {
         cost(part, method, false, links, &[seconds; 3])
     }
 
-    /// Promise: A goal is compared with the best loop that was measured, and is in doubt where the runs are.
+    /// Promise: A goal is compared with the best measured loop, and is marked as in doubt if the runs do not
+    /// decide it.
     #[test]
     fn a_target_is_held_to_the_best_loop() {
         let part = Part::SocketToSocket;
@@ -194,7 +195,8 @@ mod tests {
         );
     }
 
-    /// Promise: A goal is compared with the best loop that was measured, and is in doubt where the runs are.
+    /// Promise: A goal is compared with the best measured loop, and is marked as in doubt if the runs do not
+    /// decide it.
     #[test]
     fn a_target_within_the_noise_or_of_two_runs_is_in_doubt() {
         let part = Part::FileToSocket;

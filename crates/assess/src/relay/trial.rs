@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Promise: A byte that is wrong, lost, doubled, misdirected or out of order is found.
+    /// Promise: Verification finds a wrong, lost, repeated, misdirected or reordered byte.
     #[test]
     fn what_is_lost_or_goes_to_the_wrong_sink_is_no_figure() {
         let case = cases(Part::Mirror).into_iter().find(|case| case.links == 4).unwrap();

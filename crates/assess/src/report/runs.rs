@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::example;
 
-    /// Promise: Every run is a row of the CSV.
+    /// Promise: The CSV has a row for every run.
     #[test]
     fn there_is_a_row_for_each_run() {
         let assessment = example::full();

@@ -16,7 +16,7 @@ fn markdown(assessment: &Assessment) -> String {
     wirepath_report::markdown(&document(assessment))
 }
 
-/// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
+/// Promise: No text of a result becomes markup, a formula or a control sequence of the terminal.
 #[test]
 fn no_text_of_a_result_becomes_markup() {
     let hostile =
@@ -40,7 +40,7 @@ fn no_text_of_a_result_becomes_markup() {
     assert!(found.is_none(), "{found:?}");
 }
 
-/// Promise: `wirepath assess report` makes one page that needs neither network nor script.
+/// Promise: `wirepath assess report` makes a single page that needs neither network nor script.
 #[test]
 fn a_page_needs_nothing_else() {
     let page = html(&example::full());
@@ -50,7 +50,7 @@ fn a_page_needs_nothing_else() {
     assert!(page.contains("default-src 'none'") && page.contains("<html lang=\"en\">"));
 }
 
-/// Promise: Every figure of a result is in the page; noisy, partial or unverified ones are marked.
+/// Promise: The page shows every figure of a result; noisy, partial or unverified figures are marked.
 #[test]
 fn every_figure_of_a_result_is_shown() {
     let assessment = example::full();
@@ -94,7 +94,7 @@ fn columns(table: &str) -> usize {
     table.split("</thead>").next().unwrap_or_default().matches("<th").count()
 }
 
-/// Promise: Every figure of a result is in the page; noisy, partial or unverified ones are marked.
+/// Promise: The page shows every figure of a result; noisy, partial or unverified figures are marked.
 #[test]
 fn what_is_partial_quick_or_not_verified_says_so_first() {
     let mut assessment = example::partial();
@@ -108,7 +108,7 @@ fn what_is_partial_quick_or_not_verified_says_so_first() {
     }
 }
 
-/// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
+/// Promise: No text of a result becomes markup, a formula or a control sequence of the terminal.
 ///
 /// Every figure of a result is others' input, too.
 #[test]
@@ -146,7 +146,7 @@ fn any_figures_make_a_report() {
     }
 }
 
-/// Promise: A report of one experiment has no sections of others.
+/// Promise: A report of one experiment has no sections of other experiments.
 #[test]
 fn a_report_of_one_experiment_has_no_sections_of_others() {
     let mut assessment = example::full();

@@ -60,7 +60,7 @@ mod tests {
     use crate::example;
     use crate::result::{Assessment, WriteError};
 
-    /// Promise: A written result can be read back; a figure that is no number is an error.
+    /// Promise: A written result can be read back; a figure that is not a number is an error.
     #[test]
     fn what_json_has_no_word_for_is_an_error_and_everything_else_is_read_back() {
         let whole = example::full();

@@ -90,7 +90,8 @@ mod tests {
         }
     }
 
-    /// Promise: A result with an unknown path or experiment is refused with its name, as of another version.
+    /// Promise: A result with an unknown path or experiment is refused as one of another version, with the
+    /// unknown name.
     #[test]
     fn an_unknown_name_is_said_to_be_of_another_version() {
         let text = crate::example::full().to_json().unwrap();

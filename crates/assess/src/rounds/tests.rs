@@ -31,7 +31,7 @@ fn measured(path: DataPath) -> PathCandidate {
     PathCandidate { case, measurement, estimate: Duration::ZERO }
 }
 
-/// Promise: An interrupted assessment keeps what was measured and marks it partial.
+/// Promise: An interrupted assessment keeps its measurements and marks the result as partial.
 #[test]
 fn a_sink_that_stops_takes_no_earlier_round_with_it() {
     let mut candidates = vec![measured(DataPath::ReadWritev), measured(DataPath::GsoWritev)];

@@ -44,7 +44,7 @@ fn a_stream_is_counted_to_its_end() {
     assert_eq!(account.settle(32 << 20).unwrap().bytes, 32 << 20);
 }
 
-/// Promise: Another host receives for an assessment, and serves strangers nothing.
+/// Promise: Another host receives data for an assessment, and serves nothing to other peers.
 #[test]
 fn strangers_get_nothing() {
     let Remote { address } = started();
@@ -57,7 +57,7 @@ fn strangers_get_nothing() {
     assert_eq!(account.settle(0).unwrap().bytes, 0);
 }
 
-/// Promise: Another host receives for an assessment, and serves strangers nothing.
+/// Promise: Another host receives data for an assessment, and serves nothing to other peers.
 #[test]
 fn datagrams_of_others_do_not_count() {
     let (socket, account) = started().udp(1000).unwrap();
@@ -75,7 +75,7 @@ fn a_receiver_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn who_asks_for_nothing_is_no_fault_and_who_asks_for_something_else_is() {
+fn a_silent_client_is_no_fault_and_an_invalid_request_is() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let asked = |words: &[u8]| {
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -254,7 +254,7 @@ impl From<PathVariant> for String {
 mod tests {
     use super::*;
 
-    /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
+    /// Promise: Old results stay readable: names of paths, variants and methods are parsed back.
     #[test]
     fn every_path_and_variant_is_read_back() {
         let paths =

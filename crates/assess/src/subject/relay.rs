@@ -191,7 +191,7 @@ impl TryFrom<String> for Method {
 mod tests {
     use super::*;
 
-    /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
+    /// Promise: Old results stay readable: names of paths, variants and methods are parsed back.
     #[test]
     fn parts_are_read_back_by_name() {
         for part in Part::ALL {
@@ -202,7 +202,7 @@ mod tests {
         assert!(unknown.contains("\"gold\"") && unknown.contains("udp-mirror"), "{unknown}");
     }
 
-    /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
+    /// Promise: Old results stay readable: names of paths, variants and methods are parsed back.
     #[test]
     fn methods_are_read_back_by_name() {
         for method in Method::OWN.into_iter().chain(Program::ALL.map(Method::Program)) {

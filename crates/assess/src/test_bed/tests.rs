@@ -73,7 +73,7 @@ fn a_processor_that_is_not_there_is_refused() {
     assert!(matches!(&error, Error::Input(text) if text.contains("100000")), "{error}");
 }
 
-/// Promise: With privileges, verification runs over a wire whose checksums are checked.
+/// Promise: With privileges, verification runs over a link on which checksums are verified.
 #[test]
 fn a_pair_aside_carries_what_is_verified_and_leaves_the_thread_where_it_was() {
     in_namespace(|here| {

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::progress::NoProgress;
 
-    /// Promise: Files made to be sent are kept for one length at a time; nothing else is removed.
+    /// Promise: Test files are kept for one length at a time; the assessment removes no other files.
     #[test]
     fn files_of_other_lengths_and_of_killed_makers_go_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(left, expected);
     }
 
-    /// Promise: A quick assessment removes the files that it made.
+    /// Promise: A quick assessment removes its own test files.
     #[test]
     fn all_that_was_made_goes_but_for_what_is_being_made() {
         let folder = tempfile::tempdir().unwrap();

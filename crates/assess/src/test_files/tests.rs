@@ -56,7 +56,7 @@ fn files_are_made_once_and_damaged_ones_again() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Promise: Files made to be sent are kept for one length at a time; nothing else is removed.
+/// Promise: Test files are kept for one length at a time; the assessment removes no other files.
 #[test]
 fn a_little_more_memory_makes_no_other_file() {
     assert_eq!(
@@ -65,7 +65,7 @@ fn a_little_more_memory_makes_no_other_file() {
     );
 }
 
-/// Promise: What cannot be sent is a clear error.
+/// Promise: A size that cannot be sent is refused with a clear error.
 #[test]
 fn what_cannot_be_sent_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn making_stops_when_asked_to_and_leaves_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// Promise: With a warm cache no run is the first to touch a page.
+/// Promise: With a warm cache, all pages are mapped before a run, so no run takes the page faults.
 #[test]
 fn a_warm_file_is_mapped_before_it_is_sent() {
     use wirepath_datapath::{BlockPath, BlockSink};
@@ -146,7 +146,7 @@ fn memory_holds_what_a_ring_copies_too() {
     assert_eq!(copies_in_memory(&[case(DataPath::WireSendfile, 512), case(DataPath::WireUring, 512)]), 3);
 }
 
-/// Promise: A file that is shorter than the volume is reported, with its length.
+/// Promise: A file shorter than the volume is reported, with its length.
 #[test]
 fn a_file_shorter_than_the_volume_is_told() {
     let folder = tempfile::tempdir().unwrap();

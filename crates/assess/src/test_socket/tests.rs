@@ -27,7 +27,7 @@ fn full(path: BlockPath) -> (TestSocket, TcpStream, usize) {
     (TestSocket::Blocks(sink), receiver, sent)
 }
 
-/// Promise: A run over TCP is timed until the receiver has acknowledged all of it.
+/// Promise: The time of a run over TCP ends when the receiver has acknowledged all bytes.
 #[test]
 fn a_run_over_tcp_ends_when_all_of_it_is_acknowledged() {
     for path in [BlockPath::ReadWrite, BlockPath::Sendfile, BlockPath::MmapZerocopy] {

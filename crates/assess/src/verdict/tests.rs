@@ -73,7 +73,7 @@ fn result(measurements: Vec<Measurement>) -> Assessment {
     }
 }
 
-/// Promise: The verdict says which path `wirepath serve` will take, with the figures.
+/// Promise: The verdict names the path that `wirepath serve` will take, with the figures.
 #[test]
 fn what_the_server_takes_is_said_with_its_figures() {
     let cost = |(path, cpu_ns_per_packet): (DataPath, f64)| PathCost {
@@ -124,7 +124,7 @@ fn the_cheapest_suiting_path_is_recommended() {
     assert_eq!(own.path.name(), "gso_writev");
 }
 
-/// Promise: Figures that the runs do not tell apart are not called better.
+/// Promise: The report calls no figure better if the difference is within the noise of the runs.
 #[test]
 fn what_the_runs_do_not_tell_apart_is_not_said_to_be_better() {
     let verdict = |best: &[f64], next: &[f64]| {

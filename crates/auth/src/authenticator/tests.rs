@@ -37,7 +37,7 @@ fn reason(result: Result<Option<String>, Denial>) -> Option<Reason> {
     result.err().map(|denial| denial.reason)
 }
 
-/// Promise: SHA-256 is offered first and MD5 last, and either is accepted.
+/// Promise: The challenge offers SHA-256 first and MD5 last, and the server accepts both.
 #[test]
 fn both_algorithms_are_offered_and_accepted() {
     let authenticator = authenticator(&[]);
@@ -58,7 +58,7 @@ fn both_algorithms_are_offered_and_accepted() {
     }
 }
 
-/// Promise: A replayed or expired nonce gets `stale=true`, and a new challenge.
+/// Promise: A replayed or expired nonce is answered with `stale=true` and a new challenge.
 #[test]
 fn a_nonce_that_was_used_or_has_expired_is_stale() {
     let authenticator = authenticator(&[]);
@@ -100,7 +100,7 @@ fn an_answer_is_for_its_request_only() {
     assert_eq!(authenticator.check(&track), admitted("anna"), "live555 hashes the presentation's URL");
 }
 
-/// Promise: Rules open folders to everyone or keep them for some users; others get 403.
+/// Promise: Rules open folders to everyone or to some users only; other users get 403.
 #[test]
 fn rules_narrow_and_open() {
     let rule = |path: &str, access| FolderUsers { path: path.to_owned(), access };
@@ -121,7 +121,7 @@ fn rules_narrow_and_open() {
     assert_eq!(ask("eve", 4), admitted("eve"));
 }
 
-/// Promise: After ten wrong tries at once, even the right password waits.
+/// Promise: After ten wrong passwords at once, even a correct password waits.
 #[test]
 fn tries_of_a_guessing_address_are_not_looked_at() {
     let authenticator = authenticator(&[]);
@@ -153,7 +153,8 @@ fn tries_of_a_guessing_address_are_not_looked_at() {
     assert_eq!((denial.challenges.len(), denial.delay), (2, UNREADABLE_DELAY), "VLC 3 would not stop asking");
 }
 
-/// Promise: Over TLS Basic is offered after Digest and admits users by their password; without TLS it is refused.
+/// Promise: Over TLS, Basic is offered after Digest and admits users by password; without TLS, Basic is
+/// refused.
 #[test]
 fn basic_is_for_tls() {
     let rule = |path: &str, user: &str| FolderUsers {

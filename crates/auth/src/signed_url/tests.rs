@@ -17,7 +17,7 @@ fn check(keys: &UrlKeys, query: &str, path: &str, now_s: u64) -> Result<(), UrlD
     keys.check(&signature, path.as_bytes(), CLIENT, now_s)
 }
 
-/// Promise: A signature for a file opens that file until it expires, and nothing else.
+/// Promise: A signature for a file opens only that file, until the signature expires.
 #[test]
 fn a_signature_is_for_a_path_and_a_time() {
     let keys = keys(KEY);
@@ -33,7 +33,7 @@ fn a_signature_is_for_a_path_and_a_time() {
     assert_eq!(check(&keys, &later, "cams/a.ts", 3000), Err(UrlDenial::Wrong));
 }
 
-/// Promise: A signature for a folder opens everything beneath it.
+/// Promise: A signature for a folder opens everything in the folder and its subfolders.
 #[test]
 fn a_signature_for_a_folder_covers_what_is_beneath_it() {
     let keys = keys(KEY);
@@ -66,7 +66,8 @@ fn a_signature_may_be_for_one_client() {
     assert_eq!(UrlSignature::parse(&encoded), Ok(Some(signature)));
 }
 
-/// Promise: All keys of a file are good, and the first signs, so that keys can be replaced while URLs live.
+/// Promise: Every key in the key file is valid and the first one signs, so keys can be replaced while signed
+/// URLs are valid.
 #[test]
 fn keys_rotate() {
     let old = keys(KEY).sign((b"a", false), 1000, None).query();
@@ -118,7 +119,7 @@ fn queries_are_read_or_refused() {
     }
 }
 
-/// Promise: `openssl` makes the signatures that `wirepath sign` makes, by the command of the reference.
+/// Promise: `openssl` makes the same signatures as `wirepath sign`, by the command in the reference.
 #[test]
 fn openssl_signs_alike() {
     let script = r#"printf '%s?expires=%s' "$1" "$2" | openssl dgst -sha256 -hmac "$3" -binary | base64 | tr '+/' '-_' | tr -d '='"#;
@@ -145,7 +146,8 @@ fn of_deep_paths_the_outer_folders_are_tried() {
 }
 
 proptest! {
-    /// Promise: No query makes the reader of signed URLs panic, and what it reads can be written and read again.
+    /// Promise: No query makes the reader of signed URLs panic, and each query that it accepts is written
+    /// back and read again.
     #[test]
     fn any_query_is_read_or_refused(query in "[a-f=&%0-9:.]{0,60}|(expires|signature|address|x)=[^&]{0,50}(&(expires|signature)=.{0,50}){0,3}") {
         if let Ok(Some(signature)) = UrlSignature::parse(&query) {

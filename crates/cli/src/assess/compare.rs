@@ -14,12 +14,11 @@ use crate::{format, terminal};
 /// Arguments of `wirepath assess compare`.
 #[derive(Args)]
 #[command(after_help = "\
-The improvement is that of the second result over the first, in percent of the first. What differs by no more than its runs \
-are spread is shown as ±spread; where there are too few runs to know the spread, a question mark stands behind the change. \
-Relative figures (a path to the plain one in the same result) agree if they are no more than 10 % apart; those that do not \
-are listed.
+The improvement is that of the second result over the first, in percent of the first. A difference within the spread of the \
+runs is shown as ±spread; a question mark follows the change if there are too few runs to know the spread. \
+Relative figures (a path to the plain path in the same result) agree if they differ by at most 10 %; others are listed.
 
-Exit code: 0 if both results could be read, whatever they say; 1 if not.")]
+Exit code: 0 if both results could be read, whatever the comparison; 1 if not.")]
 pub(crate) struct Compare {
     /// The result to compare with: JSON that `wirepath assess --json FILE` wrote
     #[arg(value_name = "A.json")]

@@ -93,7 +93,7 @@ pub(crate) const LOAN: Experiment = Experiment {
                 progress.note(&format!("from which sizes on `loan` lends is kept in {file}"));
             }
             if quick > 0 {
-                progress.note(&format!("what {file} has of a full measurement stays: this one was quick"));
+                progress.note(&format!("{file} keeps its results of a full measurement; this one was quick"));
             }
         }
         note_store_failure(kept.map(drop), result)
@@ -130,9 +130,10 @@ fn store_calibration(
     let file = &options.calibration;
     let kept = Calibrations::update(file, |all| all.add(calibration));
     if kept.is_ok() {
-        progress.note(&format!("what the paths of `wirepath serve` cost is kept in {}", file.display()));
+        progress
+            .note(&format!("the costs of the paths of `wirepath serve` are stored in {}", file.display()));
     }
-    let doing = format!("cannot keep what was measured in {}", file.display());
+    let doing = format!("cannot store the measured costs in {}", file.display());
     note_store_failure(kept.map_err(|source| Error::System { doing, source }), result)
 }
 

@@ -13,11 +13,11 @@ use crate::image_options::{CALIBRATION, default_cache_folder};
 /// Options that all experiments have.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Measuring {
-    /// Write the result as JSON to FILE; `-` for standard output, which then has nothing else
+    /// Write the result as JSON to FILE; with `-`, standard output has only the JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Payload that each run sends [default: 1GiB; 128MiB with --quick]
+    /// Payload sent by each run [default: 1GiB; 128MiB with --quick]
     #[arg(long, value_name = "SIZE", value_parser = volume)]
     volume: Option<ByteSize>,
 
@@ -25,7 +25,7 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
 
-    /// Less volume, fewer runs: a few minutes for everything
+    /// Less volume and fewer runs: a few minutes for everything
     #[arg(long)]
     quick: bool,
 
@@ -33,8 +33,8 @@ pub(crate) struct Measuring {
     #[arg(long, value_enum, default_value_t = Cache::Warm)]
     cache: Cache,
 
-    /// Destination of packets: drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess
-    /// sink` runs [default: drop for root where namespaces can be made, else loopback]
+    /// Destination of packets: drop, drop-nooffload, loopback, veth, or the HOST:PORT of `wirepath assess
+    /// sink` [default: drop for root if namespaces can be made, otherwise loopback]
     #[arg(long)]
     sink: Option<Sink>,
 
@@ -42,22 +42,22 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mtu: Option<u32>,
 
-    /// The processor to measure on [default: the last that may be used]
+    /// Processor to measure on [default: the last that may be used]
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
 
-    /// A file to send instead of one that is made
+    /// File to send instead of a generated one
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Measure the loops of this program, compiled from bench/bare.c, beside the paths for streaming: what a
-    /// path costs without the measuring around it. Needs a sink that drops
+    /// Also measure the loops of this program, compiled from bench/bare.c: the streaming paths without the
+    /// overhead of measuring. Needs a sink that drops
     #[arg(long, value_name = "PROGRAM")]
     bare: Option<PathBuf>,
 
-    /// Calibration file: the costs of data paths by which the server chooses, and the sizes from which the
-    /// path `loan` lends. `stream` and `loan` add those of the sinks that drop and of other hosts, `download`
-    /// and `profile` read it [default: calibration.json in the server's default cache folder]
+    /// Calibration file: the costs by which the server chooses data paths, and the sizes from which the path
+    /// `loan` lends. `stream` and `loan` add results of dropping sinks and of other hosts; `download` and
+    /// `profile` read it [default: calibration.json in the server's default cache folder]
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
 
@@ -65,7 +65,7 @@ pub(crate) struct Measuring {
     #[arg(long, value_enum)]
     loan: Option<Loan>,
 
-    /// Folder for what is made to be sent, which is kept for the next time, but for --quick [default:
+    /// Folder for generated files, which are kept for later runs except with --quick [default:
     /// /var/cache/wirepath for root, else ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
@@ -103,7 +103,7 @@ impl Measuring {
             .calibration
             .clone()
             .map_or_else(|| default_cache_folder().map(|folder| folder.join(CALIBRATION)), Ok);
-        file.context("a place for what data paths cost: name one with --calibration FILE")
+        file.context("no default calibration file: use --calibration FILE")
     }
 
     /// Destination of packets, and what is left out by that: a device that drops, if none is named and one
@@ -147,7 +147,7 @@ impl Measuring {
             cpu: self.cpu,
             file: self.file.clone(),
             bare: self.bare.clone(),
-            scratch: scratch.context("a folder for what is sent: name one with --scratch DIR")?,
+            scratch: scratch.context("no default folder for test files: use --scratch DIR")?,
             calibration: self.calibration()?,
             loans: match self.loan {
                 None | Some(Loan::Auto) => None,

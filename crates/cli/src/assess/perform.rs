@@ -68,7 +68,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     written?;
     match (outcome, interrupt.signal()) {
         (Err(Error::Stopped), Some(signal)) => {
-            eprintln!("wirepath: stopped; what was measured until now is {}", output.in_words());
+            eprintln!("wirepath: stopped; the measurements until now are {}", output.in_words());
             Ok(ExitCode::from(128 + signal))
         }
         (outcome, _) => Ok(match outcome? {
@@ -102,10 +102,7 @@ fn make(
             Ok(Soundness::Sound) => {}
             Ok(Soundness::Faulty) => soundness = Soundness::Faulty,
             Err(error) => {
-                result.stopped(
-                    &format!("the rest of {}, and what would have followed", experiment.subject),
-                    &error,
-                );
+                result.stopped(&format!("the rest of {}, and later experiments", experiment.subject), &error);
                 return Err(error);
             }
         }

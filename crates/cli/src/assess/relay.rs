@@ -14,11 +14,11 @@ use super::perform;
 #[derive(Args)]
 #[command(mut_args(without_paths))]
 #[command(after_help = "\
-Parts: file-to-socket, socket-to-file, socket-to-socket, merge, stripe, random, mirror, udp-mirror, crowd; and, if they
-are named: files and file-proxy (clients that ask for one file after the other), orders (of inputs).
+Parts: file-to-socket, socket-to-file, socket-to-socket, merge, stripe, random, mirror, udp-mirror, crowd; and only if
+named: files and file-proxy (clients that request one file after another), orders (of inputs).
 
-The volume is what sources send in a run; of `mirror` a quarter of it, of `udp-mirror` a sixteenth, since every byte leaves \
-many times. Both ends are on this machine: behind a veth pair, or over loopback. A program that is not installed is left out.
+Sources send the volume in each run; in `mirror` a quarter of it, in `udp-mirror` a sixteenth, since every byte leaves \
+many times. Both ends are on this machine, over a veth pair or over loopback. Programs that are not installed are omitted.
 
 Examples:
   sudo wirepath assess relay --quick
@@ -28,7 +28,7 @@ pub(crate) struct Relay {
     #[command(flatten)]
     measuring: Measuring,
 
-    /// Measure only this part; may be given more than once
+    /// Measure only this part; may be repeated
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
 

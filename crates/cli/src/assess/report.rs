@@ -14,14 +14,14 @@ use crate::{format, terminal};
 /// Arguments of `wirepath assess report`.
 #[derive(Args)]
 #[command(after_help = "\
-FILE may be `-` for standard output. Without any of the options, the page is written beside the result, with `.html` in \
-place of `.json`.")]
+FILE may be `-` for standard output. Without options, an HTML page is written beside the result, with `.html` instead of \
+`.json`.")]
 pub(crate) struct Report {
     /// The result: JSON that `wirepath assess --json FILE` wrote
     #[arg(value_name = "RESULT.json")]
     result: PathBuf,
 
-    /// Write a page of HTML that needs nothing else: tables and plots, for screens and paper
+    /// Write a self-contained HTML page with tables and plots, for screen and print
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 

@@ -18,8 +18,8 @@ use crate::values::listen_address;
 Example, on the other host:   wirepath assess sink --listen 192.0.2.2:9000
          and here:            wirepath assess --sink 192.0.2.2:9000
 
-It counts what arrives and keeps none of it. Data comes to ports that the kernel chooses: let them through. Whoever reaches \
-its port may use it; stop it (Ctrl-C) when the assessment is over.")]
+The sink counts the received data and discards it. Data arrives at ports that the kernel chooses: open the firewall for them. \
+Any host that reaches the port can use the sink; stop it (Ctrl-C) after the assessment.")]
 pub(crate) struct Sink {
     /// Address and port for control connections
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]

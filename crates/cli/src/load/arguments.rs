@@ -35,18 +35,18 @@ Examples:
   wirepath load rtsp://server:8554/clip.ts --sessions 500 --storm 1000 --json storm.json
 
 A session is timely if a player with --buffer of media never ran dry. Over HTTP, the segments of a playlist (.m3u8) are \
-played as it says, another asset at --rate; without --rate it is downloaded again and again, and a session is timely if \
-it did not fail. Sessions that fail are not tried again. When the \
-media of a session are over, or its time by --churn, another one begins.
+played at the playlist's rate, other assets at --rate. Without --rate other assets are downloaded repeatedly, and a session is \
+timely if it did not fail. Failed sessions are not retried. When the media of a session ends, or its time by --churn, a new \
+session begins.
 
 Exit code: 0 if --require holds (by default: all judged sessions are timely and none failed), 3 if it does not, 1 if the \
 run could not begin, 2 for invalid arguments, 130 or 143 after a signal, with the result until then.")]
 pub(crate) struct Load {
-    /// Assets to play, the most popular first: rtsp://HOST[:PORT]/ASSET, or all http://HOST[:PORT]/PATH
+    /// Assets to play, the most popular first: rtsp://HOST[:PORT]/ASSET or http://HOST[:PORT]/PATH, not mixed
     #[arg(value_name = "URL", required = true, value_parser = Target::parse)]
     targets: Vec<Target>,
 
-    /// Sessions at a time
+    /// Number of concurrent sessions
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive_count)]
     sessions: NonZeroUsize,
 
@@ -54,11 +54,11 @@ pub(crate) struct Load {
     #[arg(long, value_name = "RATE", default_value = "50", value_parser = ramp)]
     ramp: f64,
 
-    /// Time from the start of the last session to the end
+    /// Duration from the start of the last session to the end
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = positive_time)]
     duration: Duration,
 
-    /// Time after the start of the last session before lateness and underruns count; with 0s all of them do
+    /// Time after the start of the last session from which lateness and underruns count; 0s counts all
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     settle: Duration,
 
@@ -66,13 +66,13 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TRANSPORT")]
     transport: Option<TransportName>,
 
-    /// Rate at which assets are played over HTTP, as progressive players do: 5Mb/s, 800kb/s; without, they are
+    /// Rate of playing assets over HTTP, as progressive players do: 5Mb/s, 800kb/s; without it, assets are
     /// downloaded at full speed
     #[arg(long, value_name = "RATE")]
     rate: Option<RateSpec>,
 
-    /// Share of the sessions that is received and judged, chosen at random; of the others the kernel drops the
-    /// media
+    /// Share of the sessions that is received and judged, chosen at random; the kernel drops the media of the
+    /// others
     #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = share)]
     sample: f64,
 
@@ -80,7 +80,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "MIX", default_value = "even")]
     mix: Mix,
 
-    /// Seek in each session, on average after this time; not in downloads
+    /// Seek in each session, on average at this interval; not in downloads
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     seek_every: Option<Duration>,
 
@@ -88,12 +88,12 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     churn: Option<Duration>,
 
-    /// Share of sessions that end by --churn without a word: half by a reset, half by silence, as long as those
-    /// silent are not more than --sessions and 1,000
+    /// Share of sessions ended by --churn that vanish without a TEARDOWN: half by a reset, half silently; at
+    /// most --sessions and 1,000 are silent at a time
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = share, requires = "churn")]
     vanish: f64,
 
-    /// Media that a player holds back [default: 200ms]
+    /// Media that a player buffers before it plays [default: 200ms]
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     buffer: Option<Duration>,
 
@@ -101,16 +101,16 @@ pub(crate) struct Load {
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     from: Vec<Addresses>,
 
-    /// Local addresses of the sessions that are judged [default: those of --from]
+    /// Local addresses of the judged sessions [default: those of --from]
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     sample_from: Vec<Addresses>,
 
-    /// Set-ups a second (SETUP and TEARDOWN) beside the sessions that play, for --storm-for: the result tells lateness
-    /// before, meanwhile and afterwards; RTSP only
+    /// Rate of additional set-ups per second (SETUP and TEARDOWN) during --storm-for; the result shows
+    /// lateness before, during and after; RTSP only
     #[arg(long, value_name = "RATE", value_parser = ramp)]
     storm: Option<f64>,
 
-    /// Duration of the storm, in the middle of the time after --settle [default: 5s]
+    /// Duration of --storm, in the middle of the time after --settle [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = positive_time, requires = "storm")]
     storm_for: Option<Duration>,
 
@@ -118,8 +118,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "N", default_value = "1", value_parser = threads)]
     threads: NonZeroUsize,
 
-    /// Time for connecting, for each response, for the first packet, and longest time without a byte inside a
-    /// body
+    /// Time limit for connecting, for each response, for the first packet, and between bytes of a body
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
     timeout: Duration,
 
@@ -127,11 +126,11 @@ pub(crate) struct Load {
     #[arg(long, value_name = "CRITERION", default_value = "timely", value_delimiter = ',')]
     pub(super) require: Vec<Require>,
 
-    /// Write the result as JSON to a file, or `-` for standard output
+    /// Write the result as JSON to FILE; `-` for standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 
-    /// Write the result as a page of HTML
+    /// Write the result as an HTML page
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
 }
@@ -164,7 +163,7 @@ impl Load {
     pub(super) fn conflict(&self) -> Option<String> {
         if let Some(storm) = self.storm().filter(|storm| !storm.fits(self.duration, self.settle)) {
             return Some(format!(
-                "--for leaves no time around a storm of {} s: expected a second before and after it, behind --settle",
+                "--for leaves no time around a storm of {} s: expected a second before and after it, in addition to --settle",
                 storm.duration.as_secs_f64()
             ));
         }

@@ -126,7 +126,7 @@ fn failed(path: &Path, error: &io::Error) -> Found {
 mod tests {
     use super::*;
 
-    /// Promise: `wirepath pack` searches folders for transport streams and reports what it skips.
+    /// Promise: `wirepath pack` searches folders for transport streams and reports skipped files.
     #[test]
     fn folders_are_searched_and_skipped_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();

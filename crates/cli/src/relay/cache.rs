@@ -43,15 +43,16 @@ pub(super) struct CacheOptions {
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = values::cache_size, requires = "cache")]
     cache_size: ByteSize,
 
-    /// Time limit for the origin to begin an answer, to continue one, and to read a request's body
+    /// Time limit for the origin to begin a response, to continue it, and to read a request's body
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::positive_time, requires = "cache")]
     origin_timeout: Duration,
 
-    /// Reset a client's connection after this time without progress of an answer or a request's body
+    /// Reset a client's connection after this time without progress of a response or a request's body
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::positive_time, requires = "cache")]
     client_timeout: Duration,
 
-    /// Maximum number of clients, and of fetches [default: what the limit of open files allows, up to 4096]
+    /// Maximum number of clients, and of fetches [default: up to 4096, as far as the limit of open files
+    /// allows]
     #[arg(long, value_name = "N", value_parser = values::positive_count, requires = "cache")]
     max_clients: Option<NonZeroUsize>,
 }

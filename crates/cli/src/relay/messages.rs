@@ -41,7 +41,9 @@ fn running(event: &StreamEvent) -> Option<String> {
         StreamEvent::ListeningFailed { error, .. } => {
             Some(format!("cannot accept a connection: {error}; retrying every second"))
         }
-        StreamEvent::InputFailed { error, .. } => Some(format!("an input failed: {error}; the others go on")),
+        StreamEvent::InputFailed { error, .. } => {
+            Some(format!("an input failed: {error}; the other inputs continue"))
+        }
         StreamEvent::OutputFailed { error, dropped, .. } => {
             Some(format!("an output failed: {error}; {} not delivered to it", undelivered(*dropped)))
         }
@@ -170,7 +172,7 @@ mod tests {
         assert_eq!(text(2000), "976.6 KiB in, 488.3 KiB out in 0:02 (4.00 Mbit/s)");
     }
 
-    /// Promise: The last line reports records that were lost, late or without a tag.
+    /// Promise: The last line reports records that were lost, late or untagged.
     #[test]
     fn errors_of_orders_are_counted() {
         let shares = Some(ShareCounts { lost: 110, spare: 3, damaged: 1, foreign: 2 });
@@ -185,7 +187,8 @@ mod tests {
         assert!(text.ends_with(", 1 late record dropped, 1,000 records without a tag"), "{text}");
     }
 
-    /// Promise: A programme of a multiplex becomes a transport stream of its own; a missing one is reported.
+    /// Promise: A programme of a multiplex becomes a separate transport stream; a missing programme is
+    /// reported.
     #[test]
     fn a_missing_programme_is_reported() {
         let reports = vec![("ts", "kept", 0), ("ts", "dropped", 1200), ("ts", "found", 0)];

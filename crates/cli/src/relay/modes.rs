@@ -53,7 +53,7 @@ mod tests {
         ("--cache", &["--listen", ":80", "--cache", "kept", "--origin", "http://storage"]),
     ];
 
-    /// Promise: An option that the chosen mode would ignore is refused by its name.
+    /// Promise: An option that the chosen mode would ignore is refused by name.
     #[test]
     fn every_option_works_where_it_belongs_and_is_refused_by_name_elsewhere() {
         let command = Relay::augment_args(Command::new("relay"));

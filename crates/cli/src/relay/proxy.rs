@@ -28,7 +28,7 @@ pub(super) struct ProxyOptions {
     #[arg(long, value_name = "BALANCE", requires = "to")]
     balance: Option<Balance>,
 
-    /// Time limit of connecting to a backend, before the next is tried
+    /// Time limit for connecting to a backend, before the next one is tried
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::positive_time, requires = "to")]
     connect_timeout: Duration,
 
@@ -36,7 +36,8 @@ pub(super) struct ProxyOptions {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration, requires = "to")]
     idle_timeout: Duration,
 
-    /// Maximum number of connections; more wait [default: what the limit of open files allows, up to 20000]
+    /// Maximum number of connections; further ones wait [default: up to 20000, as far as the limit of open
+    /// files allows]
     #[arg(long, value_name = "N", value_parser = values::positive_count, requires = "to")]
     max_connections: Option<NonZeroUsize>,
 
@@ -44,11 +45,11 @@ pub(super) struct ProxyOptions {
     #[arg(long, value_name = "TIME", value_parser = values::positive_time, requires = "to")]
     health_interval: Option<Duration>,
 
-    /// Consecutive successful connections (checks or clients) that bring a backend up [default: 2]
+    /// Consecutive successful connections (checks or clients) until a backend is up [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
     rise: Option<u32>,
 
-    /// Consecutive failed connections (checks or clients) that take a backend down [default: 3]
+    /// Consecutive failed connections (checks or clients) until a backend is down [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
     fall: Option<u32>,
 

@@ -97,7 +97,7 @@ fn clear(table: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Promise: The table of streams keeps its rows in order and survives a resize of the terminal.
+    /// Promise: The table of streams keeps the order of its rows and survives a resize of the terminal.
     #[test]
     fn a_narrower_terminal_has_wrapped_the_table() {
         let table = "123456\n\n1234567\n";

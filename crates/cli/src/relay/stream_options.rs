@@ -39,22 +39,23 @@ pub(super) struct StreamOptions {
     #[arg(long, value_name = "PATTERN", default_value = "mirror", requires = "inputs")]
     pattern: PatternSpec,
 
-    /// Handlers of records, in this order: crc32c, meter, match:TEXT, begins:TEXT, ts:pids=PID,…,
-    /// ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, touch[:MASK],
-    /// bpf:FILE (in the kernel where that can be)
+    /// Handlers of records, in the given order: crc32c, meter, match:TEXT, begins:TEXT, ts:pids=PID,…,
+    /// ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, touch[:MASK], bpf:FILE (in the
+    /// kernel if possible)
     #[arg(long = "handler", value_name = "HANDLER", requires = "inputs")]
     handlers: Vec<HandlerSpec>,
 
-    /// Handlers of single outputs, behind the others: NUMBER:HANDLER, such as 2:begins:ERROR for the second --out,
-    /// or 2:trust<50:begins:ERROR while the trust in its peer is below 50; may be repeated
+    /// Handlers of single outputs, after those of --handler: NUMBER:HANDLER, such as 2:begins:ERROR for the
+    /// second --out, or 2:trust<50:begins:ERROR while the trust in its peer is below 50; may be repeated
     #[arg(long = "output-handler", value_name = "NUMBER:HANDLER", requires = "inputs")]
     output_handlers: Vec<OutputHandlerSpec>,
 
-    /// When an output falls behind: block, drop-newest, drop-oldest, disconnect
+    /// Action when an output falls behind: block, drop-newest, drop-oldest, disconnect
     #[arg(long, value_name = "CHOICE", default_value = "block", requires = "inputs")]
     when_full: WhenFullSpec,
 
-    /// Class of the stream: one of the configuration file, or without one a name for tables and metrics
+    /// Class of the stream: one of the configuration file's; without a file, only a name for tables and
+    /// metrics
     #[arg(long, value_name = "NAME", requires = "inputs")]
     class: Option<String>,
 

@@ -79,7 +79,8 @@ mod tests {
         format!("{:?}", ExitCode::from(code))
     }
 
-    /// Promise: A configuration file runs many streams; a failed one leaves the others alone and is reported.
+    /// Promise: A configuration file runs many streams; a failed stream is reported and does not affect the
+    /// others.
     #[test]
     fn a_failure_comes_before_a_signal() {
         use StreamState::{Ended, Failed, Stopped};
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(code(&[Failed, Ended], &status, None), expected(1));
     }
 
-    /// Promise: A lost output or missing shares make exit code 3; requested drops do not.
+    /// Promise: A lost output or missing shares give exit code 3; requested drops do not.
     #[test]
     fn an_incomplete_stream_has_an_exit_code_of_its_own() {
         use StreamState::{Ended, Failed, Stopped};

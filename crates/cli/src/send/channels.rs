@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(films.assets, [Path::new("/srv/a.ts")]);
     }
 
-    /// Promise: An error in the file of channels has its line.
+    /// Promise: An error in the channels file names its line.
     #[test]
     fn errors_have_their_line() {
         for (text, words) in [

@@ -111,7 +111,7 @@ mod tests {
         );
     }
 
-    /// Promise: Concurrent writers of one calibration file lose nothing of each other's figures.
+    /// Promise: Concurrent writers of one calibration file keep each other's figures.
     #[test]
     fn no_change_is_lost_when_many_change_it() {
         let folder = tempfile::tempdir().unwrap();

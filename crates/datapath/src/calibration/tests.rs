@@ -45,7 +45,7 @@ fn the_cheapest_is_chosen_however_little_cheaper_it_is() {
     assert_eq!(only.in_words(&paths, false), "sendmmsg 1 ns");
 }
 
-/// Promise: The cheapest measured path that works is taken, unless another is asked for.
+/// Promise: The server takes the cheapest measured path that works, unless an option names another.
 #[test]
 fn what_is_left_out_and_what_would_let_it_in_is_said() {
     let costs = [(DataPath::WireUring, 399.0), (DataPath::WireSendfile, 581.0), (DataPath::GsoWritev, 512.0)];
@@ -60,7 +60,7 @@ fn what_is_left_out_and_what_would_let_it_in_is_said() {
     );
 }
 
-/// Promise: Packets with own headers leave by `krtpsendfile` where it was measured cheaper.
+/// Promise: Packets with separate headers leave by `krtpsendfile` where it was measured to be cheaper.
 #[test]
 fn what_has_headers_of_its_own_is_judged_by_itself() {
     let mut calibration = measured(

@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Promise: A frame that a full connection takes in part is completed before anything else is sent.
+    /// Promise: A frame that a full connection accepts only in part is completed before other data is sent.
     #[test]
     fn the_rest_of_a_frame_follows_wherever_it_was_cut() {
         let (file, train) = stored();

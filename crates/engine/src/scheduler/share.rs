@@ -105,8 +105,8 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid
-        /// back.
+        /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is
+        /// paid back.
         ///
         /// Costs that are not known before: nothing takes more than the turn too much that it began while
         /// something was left, whatever the others do, and nothing gathers more than a round's worth and what

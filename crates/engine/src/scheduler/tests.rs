@@ -22,7 +22,7 @@ fn tasks(scheduler: &mut Scheduler, classes: &[usize]) {
     }
 }
 
-/// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
+/// Promise: Scheduling policies are best effort, priority, and fair share with carry-over of unused volume.
 ///
 /// The scheduler: best effort, priority, and fair share in rounds, with what was left unused carried over in
 /// part; time and events come in, actions go out.
@@ -94,7 +94,7 @@ fn priority_is_strict_and_in_turn_within_a_class() {
     assert_eq!(rest[3], Next::Nothing);
 }
 
-/// Promise: Under the deadline policy the earliest deadline goes first.
+/// Promise: Under the deadline policy the task with the earliest deadline runs first.
 #[test]
 fn the_earliest_deadline_goes_first_and_what_has_none_last() {
     let mut scheduler = Scheduler::new(Policy::Deadline, Vec::new(), 10);
@@ -119,7 +119,7 @@ fn a_stream_that_was_removed_is_not_told_to_act_and_its_number_can_be_used_again
     assert_eq!(act(&mut scheduler, false, 0), Next::Act { task: 0, allowance: 10 });
 }
 
-/// Promise: A running task gets another rate.
+/// Promise: The rate of a running task can be changed.
 #[test]
 fn a_rate_is_changed_while_its_stream_waits_or_not() {
     let mut scheduler = Scheduler::new(Policy::BestEffort, Vec::new(), 1000);
@@ -175,8 +175,10 @@ fn ensure_shares(shares: &[u32], every_20_rounds: &[Vec<u64>]) -> Result<(), Tes
 }
 
 proptest! {
-    /// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
-    /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+    /// Promise: Scheduling policies are best effort, priority, and fair share with carry-over of unused
+    /// volume.
+    /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid
+    /// back.
     ///
     /// Backlogged classes: in every window of 100 rounds, each gets its share within 1 %, though tasks move
     /// less or more than they are allowed.
@@ -210,7 +212,8 @@ proptest! {
         ensure_shares(&shares, &at_window)?;
     }
 
-    /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+    /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid
+    /// back.
     ///
     /// The same of processor time, though no turn is measured before it is over: one may take more than a
     /// class has in many rounds, and what a task's turn takes may change by a factor of hundreds.
@@ -249,7 +252,8 @@ proptest! {
         ensure_shares(&shares, &at_window)?;
     }
 
-    /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+    /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid
+    /// back.
     ///
     /// Whatever turns take, a class that took too much has its next turn when it has paid for that, and no
     /// later; and one that comes back after a rest gets no more at once than a round's worth, what may be
@@ -293,8 +297,10 @@ proptest! {
         }
     }
 
-    /// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
-    /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+    /// Promise: Scheduling policies are best effort, priority, and fair share with carry-over of unused
+    /// volume.
+    /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid
+    /// back.
     ///
     /// Nobody starves: while a class has work, it acts at least once in each round; and what a class that
     /// rested gets when it comes back is bounded by a round and what may be carried.
@@ -323,7 +329,7 @@ proptest! {
         prop_assert!(before_zero <= round * 4 / 5 * (100 + u64::from(carry_percent)) / 100);
     }
 
-    /// Promise: Rates hold whatever happens.
+    /// Promise: Tasks and classes never exceed their rates, whatever arrives.
     ///
     /// Whatever comes in: a task that is told to act was ready, rates hold over the whole time, and when
     /// nothing may act the time to look again is in the future.
@@ -376,8 +382,8 @@ impl TurnPolicy for Sequence {
     }
 }
 
-/// Promise: A scheduling policy of another's type gives the turns of a thread; best effort replaces one that
-/// fails.
+/// Promise: A caller's own scheduling policy orders the tasks of a thread; if it fails, best effort replaces
+/// it.
 #[test]
 fn a_policy_of_another_type_gives_turns_until_it_chooses_a_class_that_is_not_ready() {
     let policy = Policy::custom(|classes| {

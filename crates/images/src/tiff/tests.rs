@@ -145,7 +145,7 @@ fn check(written: &Written) {
     }
 }
 
-/// Promise: A part of a TIFF or BigTIFF in strips or tiles is extents of its file.
+/// Promise: A part of a TIFF or BigTIFF in strips or tiles is sent as extents of its file.
 #[test]
 fn parts_of_strips_and_tiles_are_extents() {
     for (is_little, is_big) in [(true, true), (true, false), (false, true), (false, false)] {
@@ -158,7 +158,7 @@ fn parts_of_strips_and_tiles_are_extents() {
     check(&Written { tile: None, rows_per_strip: HEIGHT, ..Written::default() });
 }
 
-/// Promise: A TIFF that cannot be served is refused with the reason.
+/// Promise: An unsupported TIFF is refused with the reason.
 #[test]
 fn what_cannot_be_served_is_refused() {
     let cases: [(Change, &str); 11] = [
@@ -187,7 +187,7 @@ fn what_cannot_be_served_is_refused() {
     assert!(error.contains("strips or tiles; this server reads up to 262144"), "{error}");
 }
 
-/// Promise: A TIFF that is cut anywhere is an error, and never a panic.
+/// Promise: A TIFF truncated at any byte is an error, never a panic.
 #[test]
 fn a_file_that_is_cut_is_an_error() {
     let bytes = Written::default().write();

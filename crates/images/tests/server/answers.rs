@@ -22,7 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: `wirepath-images` answers with a whole picture, or ranges of it, as it is stored.
+/// Promise: `wirepath-images` answers with a whole picture, or ranges of it, as stored.
 fn a_whole_picture_is_its_file() -> Result<()> {
     let bed = TestBed::new()?;
     let stored = picture(640, 480, 3, 255);
@@ -36,7 +36,7 @@ fn a_whole_picture_is_its_file() -> Result<()> {
     Ok(())
 }
 
-/// Promise: HEAD and conditions hold for what `wirepath-images` makes, with tags that name file and steps.
+/// Promise: HEAD and conditional requests work for generated pictures; entity tags identify file and steps.
 fn what_is_made_has_an_entity_tag_of_its_own() -> Result<()> {
     let bed = TestBed::new()?;
     let path = bed.store("a.ppm", &picture(64, 48, 3, 255))?;
@@ -64,7 +64,7 @@ fn what_is_made_has_an_entity_tag_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A part of a picture has exactly the pixels that netpbm cuts out.
+/// Promise: A crop has exactly the pixels that netpbm cuts out.
 fn parts_are_those_of_netpbm() -> Result<()> {
     let bed = TestBed::new()?;
     let pictures =
@@ -90,7 +90,7 @@ fn parts_are_those_of_netpbm() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Gray is the luminance that netpbm computes, but for rounding.
+/// Promise: Gray values are the luminance that netpbm computes, except for rounding.
 fn gray_is_that_of_netpbm() -> Result<()> {
     let bed = TestBed::new()?;
     for (maximum, most) in [(255, 1), (65535, 60)] {
@@ -110,7 +110,7 @@ fn samples_behind_comment(picture: &[u8]) -> Result<Vec<u32>> {
     Ok(samples(&[without.as_bytes(), rest].concat())?.1)
 }
 
-/// Promise: `method=integral` makes the means that netpbm makes, but for rounding.
+/// Promise: `method=integral` computes the same means as netpbm, except for rounding.
 fn means_are_those_of_netpbm() -> Result<()> {
     let bed = TestBed::new()?;
     let path = bed.store("a.ppm", &picture(640, 480, 3, 255))?;
@@ -121,7 +121,7 @@ fn means_are_those_of_netpbm() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Steps are done in the order crop, gray, scale, however a query is written.
+/// Promise: The order of steps is crop, gray, scale, whatever the order in the query.
 fn steps_are_done_in_their_order() -> Result<()> {
     let bed = TestBed::new()?;
     bed.store("a.ppm", &picture(640, 480, 3, 255))?;
@@ -136,7 +136,7 @@ fn steps_are_done_in_their_order() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Down-sampling is by means, by middle pixels or linear, as the client asks.
+/// Promise: Down-sampling uses means, middle pixels or linear interpolation, as the client requests.
 fn methods_differ() -> Result<()> {
     let bed = TestBed::new()?;
     bed.store("a.pgm", b"P5 4 2 255\n\x00\x10\x20\x30\x40\x50\x60\x70")?;

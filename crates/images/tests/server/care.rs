@@ -65,7 +65,7 @@ impl Calls {
     }
 }
 
-/// Promise: A part of a picture is not read into the program.
+/// Promise: A crop is sent without reading the picture into the program.
 ///
 /// Long rows leave by `sendfile`, short ones many in a call.
 fn a_part_is_sent_without_reading_it() -> Result<()> {
@@ -106,7 +106,7 @@ fn huge(bed: &TestBed) -> Result<()> {
     Ok(())
 }
 
-/// Promise: A part of a picture of many gigabytes is found at once, and its rows pass with bounded memory.
+/// Promise: A crop of a picture of many gigabytes begins at once, and its rows pass through bounded memory.
 fn huge_pictures_take_little_memory() -> Result<()> {
     let bed = TestBed::new()?;
     huge(&bed)?;
@@ -122,7 +122,8 @@ fn huge_pictures_take_little_memory() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A client that stops reading holds a bounded amount of memory, and one that vanishes holds nothing.
+/// Promise: A client that stops reading takes a bounded amount of memory, and a client that vanishes takes
+/// none.
 fn clients_that_stop_reading_or_vanish_leave_nothing() -> Result<()> {
     const CLIENTS: usize = 24;
     let bed = TestBed::new()?;
@@ -158,7 +159,7 @@ fn vanish(clients: Vec<TcpStream>) -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGTERM lets requests end that are under way, and ends `wirepath-images` with 0.
+/// Promise: On SIGTERM `wirepath-images` completes running requests and ends with exit code 0.
 fn a_request_under_way_ends_before_the_server() -> Result<()> {
     let mut bed = TestBed::new()?;
     let stored = picture(3000, 2000, 3, 255);

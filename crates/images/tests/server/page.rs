@@ -19,7 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 const WIDTH: u32 = 1000;
 const HEIGHT: u32 = 700;
 
-/// Promise: The viewer shows, after panning and zooming, exactly the pixels that the server makes of the picture.
+/// Promise: After panning and zooming, the viewer shows exactly the pixels that the server computes.
 fn the_viewer_shows_the_pixels_of_the_picture() -> Result<()> {
     let bed = TestBed::new()?;
     bed.store("a <b>.ppm", &picture(WIDTH, HEIGHT, 3, 255))?;
@@ -48,7 +48,7 @@ fn the_viewer_shows_the_pixels_of_the_picture() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The viewer shows the reason for which there is no picture.
+/// Promise: The viewer shows the reason if there is no picture.
 fn the_viewer_says_what_is_wrong() -> Result<()> {
     let bed = TestBed::new()?;
     let path = bed.store("a.ppm", &picture(100, 100, 3, 255))?;

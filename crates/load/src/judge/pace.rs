@@ -106,7 +106,7 @@ mod tests {
         pace
     }
 
-    /// Promise: Media that come at less than 0.9 of their rate are not timely, whatever RTP timestamps say.
+    /// Promise: Media received at less than 0.9 of its rate is not timely, whatever the RTP timestamps say.
     #[test]
     fn media_below_their_rate_are_slow() {
         assert!(pace(0.35, 4_000).is_slow());
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(pace(0.5, 1_000).share(), None, "too short to tell");
     }
 
-    /// Promise: Media that a server skips do not count as received.
+    /// Promise: Media that a server skips does not count as received.
     #[test]
     fn a_jump_of_the_clock_is_no_media() {
         let skipping = |discontinuity| {

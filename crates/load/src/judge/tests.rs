@@ -36,7 +36,7 @@ fn bursts(judge: &mut Judge, range: std::ops::Range<u16>, late_us: impl Fn(u16) 
     }
 }
 
-/// Promise: `wirepath load` tells lateness apart from bursts.
+/// Promise: `wirepath load` distinguishes lateness from bursts.
 #[test]
 fn bursts_are_not_late() {
     let mut judge = playing();
@@ -49,7 +49,7 @@ fn bursts_are_not_late() {
     assert_eq!((judge.player.underruns, judge.clock_jumps), (0, 0));
 }
 
-/// Promise: With `--settle`, lateness and underruns count from a time after the last session's start on.
+/// Promise: With `--settle`, lateness and underruns count only from that time after the last session's start.
 #[test]
 fn what_was_late_before_judging_began_does_not_count() {
     let mut judge = playing().judging_from(1_000_000);
@@ -64,7 +64,8 @@ fn what_was_late_before_judging_began_does_not_count() {
     assert_eq!(judge.counts.packets, 800, "packets count from the start");
 }
 
-/// Promise: `wirepath load` tells the lateness of a session to 0.1 ms, also of one that begins an hour after the run.
+/// Promise: `wirepath load` measures a session's lateness to 0.1 ms, even if the session begins an hour into
+/// the run.
 #[test]
 fn lateness_does_not_depend_on_when_a_session_begins() {
     for start_us in [0, 5_000_000, 3_600_000_000] {
@@ -99,7 +100,7 @@ fn lateness_is_measured_from_bursts_on_time() {
     assert_eq!(judge.player.underruns, 0);
 }
 
-/// Promise: A session that gets late for good is late for `wirepath load`.
+/// Promise: `wirepath load` reports a session as late if it becomes late and stays late.
 #[test]
 fn what_was_on_time_once_stays_the_measure() {
     let mut judge = playing();
@@ -109,7 +110,7 @@ fn what_was_on_time_once_stays_the_measure() {
     assert_eq!(judge.lateness().quantile(0.5), Some(400_000));
 }
 
-/// Promise: A pause inside a burst makes no other burst late.
+/// Promise: A pause within a burst does not make other bursts late.
 #[test]
 fn the_rest_of_a_burst_that_paused_is_early_and_no_measure_of_others() {
     let mut judge = playing();

@@ -93,7 +93,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Promise: No playlist breaks `wirepath load`.
+    /// Promise: No playlist makes `wirepath load` panic or exceed its limits.
     #[test]
     fn no_playlist_breaks_the_reader(lines in prop::collection::vec(line(), 0..30)) {
         let text = format!("#EXTM3U\n{}\n", lines.join("\n"));

@@ -73,7 +73,7 @@ fn other_files_versions_and_lengths_are_refused() {
     assert_eq!(Header::decode(&page(&file), length), Err(Error::Version { found: 1 }));
 }
 
-/// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
+/// Promise: A damaged wire image is detected before any of its bytes is sent, and packed again.
 #[test]
 fn every_damaged_bit_of_header_and_table_is_noticed() {
     let (file, header) = image();

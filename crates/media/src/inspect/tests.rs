@@ -66,7 +66,7 @@ fn the_bit_rate_is_that_of_the_stream() {
     }
 }
 
-/// Promise: `wirepath inspect` shows what is in an asset or a wire image, as text or JSON.
+/// Promise: `wirepath inspect` shows the contents of an asset or a wire image, as text or JSON.
 #[test]
 fn an_image_says_the_same_as_its_asset() {
     let stream = Sample { packets: 30_000, ..Sample::default() }.stream();
@@ -81,7 +81,7 @@ fn an_image_says_the_same_as_its_asset() {
     assert_eq!(inspector.finish(), inspect(&stream.bytes));
 }
 
-/// Promise: `wirepath inspect` finds every damaged segment of an image and says where it begins.
+/// Promise: `wirepath inspect` finds every damaged segment of an image and shows its position.
 #[test]
 fn a_damaged_segment_is_noticed_and_the_rest_is_measured() {
     let stream = Sample { packets: 30_000, ..Sample::default() }.stream();

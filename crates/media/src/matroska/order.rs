@@ -138,7 +138,8 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: Decode times of Matroska frames are in order, and not after their presentation.
+        /// Promise: Decode times of Matroska frames are in order, and not later than their presentation
+        /// times.
         #[test]
         fn no_frame_is_decoded_after_it_is_presented(
             mut presented in proptest::collection::vec(0u64..1000, 1..80),

@@ -72,7 +72,7 @@ fn two_tracks() -> File {
     File { tracks, blocks, blocks_in_cluster: 5, ..File::default() }
 }
 
-/// Promise: Samples of Matroska blocks are found as extents, in decode order over tracks, whatever the
+/// Promise: Samples of Matroska blocks are found as extents, in decode order across tracks, whatever the
 /// lacing.
 #[test]
 fn samples_are_where_the_blocks_are() {
@@ -99,7 +99,7 @@ fn samples_are_where_the_blocks_are() {
     }
 }
 
-/// Promise: Frames of Matroska have decode times at even distances, not after their presentation times.
+/// Promise: Frames of Matroska have evenly spaced decode times, not later than their presentation times.
 #[test]
 fn decode_times_are_those_of_presentation_in_order() {
     let (segment, samples, _) = read(&two_tracks().bytes()).unwrap();
@@ -115,7 +115,7 @@ fn decode_times_are_those_of_presentation_in_order() {
     assert!(pictures.iter().all(|found| found.duration == 40));
 }
 
-/// Promise: Frames of Matroska have decode times at even distances, not after their presentation times.
+/// Promise: Frames of Matroska have evenly spaced decode times, not later than their presentation times.
 #[test]
 fn decode_times_begin_before_0_whatever_is_stated() {
     for (fields, depth) in
@@ -145,7 +145,7 @@ fn the_last_picture_lasts_as_long_as_the_file_states() {
     assert_eq!((video[7].duration, segment.tracks[0].shift), (40, 0));
 }
 
-/// Promise: Times of Matroska sound, which the file rounds, are made exact again, also within laces.
+/// Promise: Times of Matroska sound, which the file rounds, are restored exactly, also within laces.
 #[test]
 fn times_of_sound_are_exact() {
     let (segment, samples, _) = read(&two_tracks().bytes()).unwrap();
@@ -193,7 +193,7 @@ fn tracks_are_described() {
     assert_eq!(sound.sound, Some(Sound { channels: 2, sample_rate: 48_000 }));
 }
 
-/// Promise: Matroska codecs of H.264 to PCM are read with their configurations; others are named.
+/// Promise: Matroska codecs from H.264 to PCM are read with their configurations; other codecs are named.
 #[test]
 fn codecs_are_read_by_their_identifiers() {
     let sound = |codec: &str, private: &[u8]| track(audio(1, codec, private, &[]));
@@ -236,7 +236,7 @@ fn codecs_are_read_by_their_identifiers() {
     assert_eq!(Format::of(&many).unwrap_err().to_string(), "30 channels: 1 to 21 are supported");
 }
 
-/// Promise: Encrypted and compressed Matroska tracks are named as such, and not played.
+/// Promise: Encrypted and compressed Matroska tracks are reported as such and not played.
 #[test]
 fn encrypted_and_compressed_samples_are_refused() {
     let encodings = |fields: Vec<u8>| element(0x6d80, &element(0x6240, &fields));
@@ -251,7 +251,7 @@ fn encrypted_and_compressed_samples_are_refused() {
     }
 }
 
-/// Promise: Of Matroska files only the headers of blocks are read, no media.
+/// Promise: Only block headers of Matroska files are read, no media.
 #[test]
 fn media_is_not_read() {
     for unknown_sizes in [false, true] {
@@ -302,7 +302,7 @@ fn slow_pictures(apart: u64, codec: &str, private: &[u8]) -> File {
     File { tracks, blocks, blocks_in_cluster: 1, ..File::default() }
 }
 
-/// Promise: Samples of Matroska tracks are in decode order also where pictures are seconds apart.
+/// Promise: Samples of Matroska tracks are in decode order, also if pictures are seconds apart.
 #[test]
 fn slow_pictures_are_not_late() {
     for apart in [40, 80, 1000, 2000, 5000] {
@@ -329,7 +329,7 @@ fn a_block_of_another_age_puts_no_other_track_out_of_order() {
     }
 }
 
-/// Promise: A Matroska file that was cut, or grows, is read up to its last whole block.
+/// Promise: A truncated or growing Matroska file is read up to its last whole block.
 #[test]
 fn a_file_may_end_anywhere() {
     for unknown_sizes in [false, true] {
@@ -360,7 +360,7 @@ fn a_file_may_end_anywhere() {
     }
 }
 
-/// Promise: A Matroska file behind another in the same file is left out, with a warning.
+/// Promise: If a file holds two Matroska documents, the second is ignored with a warning.
 #[test]
 fn another_document_ends_the_file() {
     let file = File { unknown_sizes: true, ..two_tracks() };
@@ -416,7 +416,7 @@ fn samples_of(bytes: &[u8], mut see: impl FnMut(usize)) -> usize {
     }
 }
 
-/// Promise: The profile of VP9 in WebM files without `CodecPrivate` is that of its first frame.
+/// Promise: The profile of VP9 in WebM files without `CodecPrivate` is read from the first frame.
 #[test]
 fn the_first_frame_tells_the_profile_of_vp9() {
     let vp9 = |first: u8, private: &[u8]| {
@@ -439,7 +439,7 @@ fn the_first_frame_tells_the_profile_of_vp9() {
     assert_eq!(read(&none.bytes()).unwrap().0.tracks[0].codec, Codec::Vp9(None));
 }
 
-/// Promise: Times of Matroska sound, which the file rounds, are made exact again, also within laces.
+/// Promise: Times of Matroska sound, which the file rounds, are restored exactly, also within laces.
 #[test]
 fn frames_of_sound_have_the_lengths_of_their_codecs() {
     let wave = |layer: u16| [&[0x50, 0][..], &[0; 16], &layer.to_le_bytes()].concat();
@@ -481,7 +481,7 @@ fn cluster(blocks: &[u8]) -> Vec<u8> {
     with(&element(0x1f43_b675, &[number(0xe7, 0), blocks.to_vec()].concat()))
 }
 
-/// Promise: Hostile Matroska files are refused with the element at fault, in bounded time and memory.
+/// Promise: Hostile Matroska files are refused with the faulty element, in bounded time and memory.
 #[test]
 fn hostile_files_are_refused() {
     let document = |kind: &[u8]| element(0x1a45_dfa3, &element(0x4282, kind));
@@ -607,7 +607,7 @@ fn times_beyond_all_bounds_are_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Promise: Hostile Matroska files are refused with the element at fault, in bounded time and memory.
+    /// Promise: Hostile Matroska files are refused with the faulty element, in bounded time and memory.
     #[test]
     fn changed_bytes_never_lead_outside_of_the_file(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),

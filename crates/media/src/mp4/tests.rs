@@ -73,7 +73,7 @@ fn two_tracks() -> File {
     File { tracks: vec![video, sound], layout: Layout::Front, samples_in_chunk: 3, long: false }
 }
 
-/// Promise: Samples of MP4 tables and fragments are found as extents, in decode order over tracks.
+/// Promise: Samples of MP4 tables and fragments are found as extents, in decode order across tracks.
 #[test]
 fn samples_are_where_the_tables_say() {
     for (layout, long) in [
@@ -106,7 +106,7 @@ fn samples_are_where_the_tables_say() {
     }
 }
 
-/// Promise: Edit lists of MP4 tracks delay and begin them, so that picture and sound are in step.
+/// Promise: Edit lists of MP4 tracks set their delay and start, so that picture and sound are in sync.
 #[test]
 fn edit_lists_shift_tracks() {
     let (movie, samples, _) = read(&two_tracks().bytes()).unwrap();
@@ -161,7 +161,7 @@ fn picture(entry: Vec<u8>) -> Track {
     read(&file.bytes()).unwrap().0.tracks.remove(0)
 }
 
-/// Promise: MP4 tracks of AV1, VP8, VP9, G.711 and linear PCM are read with what RTP needs of them.
+/// Promise: MP4 tracks of AV1, VP8, VP9, G.711 and linear PCM are read with all parameters that RTP needs.
 #[test]
 fn sample_entries_without_esds_are_read() {
     let av1 = picture(synthetic::visual(b"av01", &[atom(b"av1C", &[vec![0x81, 0x0d, 0x80, 0]])]));
@@ -348,7 +348,7 @@ fn replace(file: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     rebuilt(file, kind, body)
 }
 
-/// Promise: Hostile MP4 files are refused with the box or sample at fault, in bounded time and memory.
+/// Promise: Hostile MP4 files are refused with the faulty box or sample, in bounded time and memory.
 #[test]
 fn hostile_files_are_refused() {
     let end = File { layout: Layout::End, ..two_tracks() }.bytes();
@@ -421,7 +421,7 @@ fn nothing() -> Vec<u8> {
     file
 }
 
-/// Promise: A fragmented MP4 file that was cut, or grows, is read up to its last whole fragment.
+/// Promise: A truncated or growing fragmented MP4 file is read up to its last whole fragment.
 #[test]
 fn a_fragmented_file_may_end_anywhere() {
     let whole = File { layout: Layout::Fragments, samples_in_chunk: 1, ..two_tracks() }.bytes();
@@ -436,7 +436,7 @@ fn a_fragmented_file_may_end_anywhere() {
     assert!(found > 8);
 }
 
-/// Promise: One damaged track of an MP4 file does not keep the others from being read.
+/// Promise: One damaged track of an MP4 file does not prevent reading the others.
 #[test]
 fn a_damaged_track_ends_alone() {
     let good = read(&two_tracks().bytes()).unwrap();
@@ -456,7 +456,7 @@ fn a_damaged_track_ends_alone() {
     assert_eq!(faults.iter().map(|fault| fault.track).collect::<Vec<_>>(), [1]);
 }
 
-/// Promise: Samples of an MP4 file that no picture needs are refused by their length.
+/// Promise: An MP4 file with a sample that is too large for any picture is refused.
 #[test]
 fn the_length_of_a_sample_is_bounded() {
     let end = File { layout: Layout::End, ..two_tracks() }.bytes();
@@ -503,7 +503,7 @@ fn find(file: &[u8], kind: &[u8; 4]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Promise: Hostile MP4 files are refused with the box or sample at fault, in bounded time and memory.
+    /// Promise: Hostile MP4 files are refused with the faulty box or sample, in bounded time and memory.
     #[test]
     fn changed_bytes_never_lead_outside_of_the_file(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),

@@ -90,7 +90,7 @@ fn headers_are_of_one_stream() {
     assert_eq!(image.packets.last().map(Vec::len), Some(12 + 10_005 % 7 * 188));
 }
 
-/// Promise: A train is bounded by the burst window.
+/// Promise: The burst window limits the duration of a train.
 #[test]
 fn trains_fill_the_burst() {
     let stream = Sample { packets: 20_000, tables_every: 5000, ..Sample::default() }.stream();
@@ -117,7 +117,7 @@ fn the_marker_is_set_after_a_jump_of_the_clock() {
     check_timestamps(&image, &stream);
 }
 
-/// Promise: A truncated or damaged file plays as far as it can, with a warning.
+/// Promise: A truncated or damaged file plays as far as possible, with a warning.
 #[test]
 fn damage_and_truncation_cost_only_what_is_damaged() {
     let stream = Sample { packets: 3000, ..Sample::default() }.stream();
@@ -144,7 +144,7 @@ fn a_file_with_one_reference_is_sent_at_the_nominal_rate() {
     assert_eq!(image.table.description.warnings().first.len(), 1);
 }
 
-/// Promise: An index of an asset leaves payload there: it takes a fiftieth of its size at most.
+/// Promise: An index does not contain payload: it is at most a fiftieth of the size of its asset.
 #[test]
 fn an_index_has_no_packets_but_where_the_asset_has_gaps() {
     let stream = Sample { packets: 30_000, ..Sample::default() }.stream();
@@ -167,7 +167,7 @@ fn an_index_has_no_packets_but_where_the_asset_has_gaps() {
     assert!(summary.table.segments.iter().all(|entry| entry.asset_offset.is_none()));
 }
 
-/// Promise: A file that is no transport stream or has no PCR is refused with file, offset and reason.
+/// Promise: A file that is not a transport stream or has no PCR is refused with file, offset and reason.
 #[test]
 fn what_is_not_a_stream_or_has_no_clock_is_refused_with_the_place() {
     let text = b"plain text ".repeat(20_000);
@@ -242,7 +242,8 @@ fn small_packets_make_another_image_of_the_same_asset() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Promise: A transport stream becomes RTP by RFC 2250: payload type 33, 90 kHz, whole transport packets.
+    /// Promise: A transport stream is sent as RTP by RFC 2250: payload type 33, 90 kHz, whole transport
+    /// packets.
     #[test]
     fn any_stream_comes_out_whole_and_in_time(
         seed: u64,
@@ -275,8 +276,8 @@ proptest! {
         prop_assert!(again == file, "the image depends on how the asset is read");
     }
 
-    /// Promise: An asset that has no wire image is played from its own bytes with the packets that an image
-    /// has.
+    /// Promise: An asset without a wire image plays from its own bytes, with the same packets as from an
+    /// image.
     ///
     /// Packets made from the index and the asset are byte for byte those of the image, wherever the asset is
     /// damaged; the trains are the same, so that a playback can move from one to the other between any two.
@@ -343,7 +344,7 @@ fn most_held(asset: &[u8]) -> usize {
     most
 }
 
-/// Promise: What a packing holds of an asset is bounded, also where clock references are missing or useless.
+/// Promise: Packing an asset takes bounded memory, even if clock references are missing or useless.
 #[test]
 fn a_packing_holds_little_whatever_waits_for_a_clock() {
     const RANDOM_ACCESS: u8 = 0x40;

@@ -252,7 +252,7 @@ fn length() -> impl Strategy<Value = usize> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Promise: H.264 and H.265 samples from 0 bytes to MiB come back from RTP packets byte for byte.
+    /// Promise: H.264 and H.265 samples from 0 bytes to MiB are restored from RTP packets byte for byte.
     #[test]
     fn video_comes_back(
         lengths in proptest::collection::vec(proptest::collection::vec(length(), 0..6), 1..4),
@@ -274,7 +274,7 @@ proptest! {
         prop_assert_eq!(payloads.trains().sum::<usize>(), packets.len());
     }
 
-    /// Promise: AV1, VP8 and VP9 samples from 0 bytes to MiB come back from RTP packets byte for byte.
+    /// Promise: AV1, VP8 and VP9 samples from 0 bytes to MiB are restored from RTP packets byte for byte.
     #[test]
     fn video_without_nal_units_comes_back(
         lengths in proptest::collection::vec(proptest::collection::vec(length(), 0..6), 1..4),
@@ -295,7 +295,8 @@ proptest! {
         prop_assert_eq!(payloads.trains().sum::<usize>(), packets.len());
     }
 
-    /// Promise: G.711 and linear PCM comes back from RTP packets byte for byte, at the times of its samples.
+    /// Promise: G.711 and linear PCM are restored from RTP packets byte for byte, at the times of their
+    /// samples.
     #[test]
     fn sound_that_is_sent_as_it_is_comes_back(
         frames in proptest::collection::vec(prop_oneof![0usize..40, 0usize..20_000], 1..6),
@@ -325,7 +326,7 @@ proptest! {
         prop_assert_eq!(times.next(), None);
     }
 
-    /// Promise: AAC, AC-3, MPEG audio and Opus frames come back from RTP packets byte for byte.
+    /// Promise: AAC, AC-3, MPEG audio and Opus frames are restored from RTP packets byte for byte.
     #[test]
     fn audio_comes_back(
         lengths in proptest::collection::vec(prop_oneof![1usize..40, 1usize..8000], 1..12),

@@ -55,7 +55,8 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: Requests through a tunnel are decoded however they are cut, padded and broken into lines.
+        /// Promise: Requests through a tunnel are decoded however they are split, padded and broken into
+        /// lines.
         #[test]
         fn messages_come_out_however_their_text_is_cut(
             messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),

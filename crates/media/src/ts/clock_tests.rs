@@ -147,7 +147,7 @@ fn what_was_timed_without_waiting_is_not_taken_back() {
     assert_eq!((departures[49], departures[60], departures[70], breaks), (4900, 6000, 7000, vec![60]));
 }
 
-/// Promise: Variable rates, several programmes, a PCR on its own PID and PCR gaps play at the right pace.
+/// Promise: Variable rates, several programmes, a PCR on a separate PID and PCR gaps play at the right pace.
 #[test]
 fn a_gap_is_believed_when_the_bytes_fit_it() {
     let second = TICKS_PER_SECOND;

@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(detect(&bytes, false), Found::At { position: 4, framing: Framing::Timestamped });
     }
 
-    /// Promise: A file is offered for playing if it begins as a transport stream does.
+    /// Promise: A file is offered for playback if it begins like a transport stream.
     #[test]
     fn streams_are_told_from_other_files_by_their_heads() {
         let packets = |length: usize| [vec![0x47], vec![0; length - 1]].concat().repeat(3);

@@ -119,7 +119,7 @@ mod tests {
         services
     }
 
-    /// Promise: Services of a transport stream are named by its service description table.
+    /// Promise: Services of a transport stream are named from its service description table.
     #[test]
     fn services_have_names_and_providers() {
         let found =

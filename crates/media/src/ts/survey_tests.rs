@@ -71,7 +71,7 @@ fn random_access_is_found_without_the_muxers_word() {
     }
 }
 
-/// Promise: Variable rates, several programmes, a PCR on its own PID and PCR gaps play at the right pace.
+/// Promise: Variable rates, several programmes, a PCR on a separate PID and PCR gaps play at the right pace.
 #[test]
 fn the_clock_may_have_a_pid_of_its_own_and_the_first_programme_none() {
     let silent = SampleProgramme { ticks: false, ..SampleProgramme::numbered(1) };

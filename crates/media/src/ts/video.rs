@@ -103,7 +103,7 @@ fn mpeg2(unit: &[u8]) -> Option<VideoFormat> {
 mod tests {
     use super::*;
 
-    /// Promise: H.264 and MPEG-2 video is shown with its picture size and frame rate.
+    /// Promise: `inspect` shows H.264 and MPEG-2 video with picture size and frame rate.
     #[test]
     fn sequence_headers_have_sizes_and_rates() {
         let mpeg2 = [&[0, 0, 1][..], &[0xb3, 0x2d, 0x02, 0x40, 0x33, 0xff], &[0, 0, 1, 0xb5]].concat();

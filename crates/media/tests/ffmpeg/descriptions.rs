@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: SDP of H.264, H.265, VP8, AAC, Opus, MPEG audio, G.711 and L16 tracks is what ffmpeg gives.
+/// Promise: SDP of H.264, H.265, VP8, AAC, Opus, MPEG audio, G.711 and L16 tracks equals that of ffmpeg.
 fn as_ffmpeg(name: &str, index: usize) -> Result<()> {
     let clip = clip(name)?;
     let (movie, _) = read(&std::fs::read(&clip)?)?;
@@ -62,7 +62,7 @@ fn parameters(line: &str) -> BTreeSet<String> {
     parameters.split(';').map(|parameter| parameter.trim().to_owned()).collect()
 }
 
-/// Promise: SDP of AC-3 tracks has their sample rate and channels (RFC 4184).
+/// Promise: SDP of AC-3 tracks has the sample rate and channels (RFC 4184).
 fn ac3_is_described_by_its_channels() -> Result<()> {
     let (movie, _) = read(&std::fs::read(clip("ac-3.mp4")?)?)?;
     let ours = TrackDescription::of(&movie.tracks()[0], 97, None)?;
@@ -70,7 +70,7 @@ fn ac3_is_described_by_its_channels() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SDP of VP9 and AV1 tracks has their profiles and levels, where the file states them.
+/// Promise: SDP of VP9 and AV1 tracks has the profile and level, if the file states them.
 fn vp9_and_av1_are_described_by_their_profiles() -> Result<()> {
     for (name, map, parameters) in [
         ("vp9.mp4", "96 VP9/90000", Some("96 profile-id=0")),

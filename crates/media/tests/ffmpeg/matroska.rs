@@ -85,7 +85,7 @@ fn compare(ours: &[Shown], theirs: &[Shown], what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Bytes, times and random access points of Matroska samples are those that ffprobe finds.
+/// Promise: Bytes, times and random access points of Matroska samples equal those that ffprobe finds.
 fn as_ffprobe(name: &str) -> Result<()> {
     let clip = clip(name)?;
     let file = std::fs::read(&clip)?;
@@ -124,7 +124,7 @@ fn shown(packet: &BTreeMap<&str, &str>) -> Option<Shown> {
     })
 }
 
-/// Promise: Bytes, times and random access points of Matroska samples are those that another demuxer finds.
+/// Promise: Bytes, times and random access points of Matroska samples equal those of another demuxer.
 fn as_demuxer(name: &str) -> Result<()> {
     let clip = clip(name)?;
     let file = std::fs::read(&clip)?;
@@ -161,7 +161,7 @@ fn as_demuxer(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Decode times of Matroska samples, which the file has not, are those that the encoder gave.
+/// Promise: Decode times of Matroska samples, which the file does not store, equal those of the encoder.
 fn as_before_muxing(before: &str, after: &str) -> Result<()> {
     let decoded = |name: &str| -> Result<Vec<i64>> {
         let (movie, samples) = read(&std::fs::read(clip(name)?)?)?;
@@ -180,7 +180,7 @@ fn as_before_muxing(before: &str, after: &str) -> Result<()> {
     Ok(())
 }
 
-/// Promise: Cues of a Matroska file are read, and are at its random access points.
+/// Promise: Cues of a Matroska file are read and point at its random access points.
 fn cues_are_at_random_access_points() -> Result<()> {
     for name in ["b-frames.mkv", "index-in-front.mkv", "h265.mkv", "vp9.webm"] {
         let (movie, samples) = read(&std::fs::read(clip(name)?)?)?;

@@ -37,7 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Promise: Samples of all tracks of a movie come back from its image byte for byte, with their times.
+/// Promise: Samples of all tracks of a movie are restored from its image byte for byte, with their times.
 fn comes_back(name: &str, least_tracks: usize) -> Result<()> {
     let file = std::fs::read(clip(name)?)?;
     let (movie, samples) = read(&file)?;

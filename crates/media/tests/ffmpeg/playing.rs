@@ -54,7 +54,7 @@ const LIMIT: usize = 400;
 /// Longest wait for ffmpeg.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Promise: ffmpeg's depacketizers read the packets of each format, and decode the frames of the file.
+/// Promise: ffmpeg's depacketizers read the packets of each format and decode the frames of the file.
 fn plays(name: &str, index: usize, most: usize) -> Result<()> {
     let (clip, played) = played(name, index, most, hashes)?;
     let direct = hashes(&["-i", path(&clip)?], &format!("0:{index}"))?;
@@ -69,7 +69,7 @@ fn plays(name: &str, index: usize, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// Promise: ffmpeg reads the packets of G.711 and L16, and decodes the sound of the file.
+/// Promise: ffmpeg reads the packets of G.711 and L16 and decodes the sound of the file.
 fn sounds(name: &str, most: usize) -> Result<()> {
     let (clip, played) = played(name, 0, most, sound)?;
     let direct = sound(&["-i", path(&clip)?], "0:0")?;
@@ -77,7 +77,7 @@ fn sounds(name: &str, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// Promise: AV1 from RTP packets, as a stream of OBUs again, is decoded to the frames of the file.
+/// Promise: AV1 from RTP packets, converted back to a stream of OBUs, decodes to the frames of the file.
 ///
 /// ffmpeg has no depacketizer of AV1 before version 8: that of this crate's tests stands for it.
 fn av1(name: &str) -> Result<()> {

@@ -68,7 +68,7 @@ pub(crate) fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>)> {
     }
 }
 
-/// Promise: Places, times and random access points of MP4 samples are those that ffprobe finds.
+/// Promise: Positions, times and random access points of MP4 samples equal those that ffprobe finds.
 fn as_ffprobe(name: &str) -> Result<()> {
     let clip = clip(name)?;
     let (movie, samples) = read(&std::fs::read(&clip)?)?;
@@ -129,7 +129,7 @@ impl Probed {
     }
 }
 
-/// Promise: Places, times and random access points of MP4 samples are those that another demuxer finds.
+/// Promise: Positions, times and random access points of MP4 samples equal those of another demuxer.
 ///
 /// `shiguredo_mp4` does not read absolute offsets in fragments, and PCM is taken together here: such clips
 /// are not in the list.

@@ -81,7 +81,7 @@ enum CallbackError {
     Request(#[from] hyper_util::client::legacy::Error),
     #[error("unexpected status {0}: expected 2xx, 401 or 403")]
     Status(StatusCode),
-    #[error("too many requests to it wait for this client address, or for all")]
+    #[error("too many requests to it are pending for this client address, or in total")]
     Limit,
 }
 

@@ -406,8 +406,8 @@ mod tests {
         assert!(matches!(end_of(b"GET / HT", true, Timeouts::default()), End::Closed));
     }
 
-    /// Promise: A client that resets while it waits gives up its place; one that only ended its side does
-    /// not.
+    /// Promise: A client that resets while it waits loses its place in the queue; a client that half-closes
+    /// keeps it.
     ///
     /// Only a reset says that nobody waits for the answer any more.
     #[test]

@@ -52,7 +52,7 @@ impl Endpoint {
             }
             b"api/events" => Some(match events.subscribe() {
                 Some(subscription) => Answer::of_events(subscription),
-                None => Response::error(StatusCode::SERVICE_UNAVAILABLE, "too many listen to events")
+                None => Response::error(StatusCode::SERVICE_UNAVAILABLE, "too many listeners to events")
                     .header(header::RETRY_AFTER, "5")
                     .into(),
             }),

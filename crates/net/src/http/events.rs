@@ -144,8 +144,8 @@ mod tests {
         runtime.expect("a runtime").block_on(test);
     }
 
-    /// Promise: The status is rendered once for all listeners of `/api/events`, and never while nobody
-    /// listens.
+    /// Promise: The status is rendered once for all listeners of `/api/events`, and only while there are
+    /// listeners.
     #[test]
     fn one_rendering_is_for_all() {
         static RENDERED: AtomicUsize = AtomicUsize::new(0);

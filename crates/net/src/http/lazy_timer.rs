@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// Promise: A time limit holds though an earlier one of the same connection was longer or shorter.
+    /// Promise: A timeout holds whether the connection's previous timeout was longer or shorter.
     #[test]
     fn each_deadline_holds() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");

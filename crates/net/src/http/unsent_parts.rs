@@ -87,8 +87,8 @@ mod tests {
         }
     }
 
-    /// Promise: A file that was deleted while a response was sent is not closed by the thread that serves
-    /// connections.
+    /// Promise: If a file is deleted while a response is sent, another thread than the connection thread
+    /// closes it.
     #[test]
     fn deleted_files_are_closed_elsewhere() {
         let pool = BlockingPool::start("closing", 1, Priority::Normal).expect("a thread");

@@ -140,7 +140,7 @@ impl Losses {
 mod tests {
     use super::*;
 
-    /// Promise: An invalid `RUST_LOG` is reported once, and the level is the default.
+    /// Promise: An invalid `RUST_LOG` is reported once, and the log level is the default.
     #[test]
     fn a_misspelled_level_is_told_from_a_module() {
         for right in

@@ -41,7 +41,7 @@ pub struct ServiceOptions {
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub max_connections_per_address: usize,
 
-    /// Log each HTTP request: method, path, status, bytes, time and agent [default: no such log]
+    /// Log each HTTP request: method, path, status, bytes, time and agent [default: no access log]
     #[arg(long, value_name = "FORM")]
     pub access_log: Option<AccessLog>,
 }

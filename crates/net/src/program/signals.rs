@@ -108,7 +108,7 @@ fn is_heard(status: &str, signal: SignalKind) -> bool {
 mod tests {
     use super::*;
 
-    /// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
+    /// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does, except under `nohup`.
     #[test]
     fn ignored_signals_are_not_heard() {
         let heard = |status, signal| is_heard(status, signal);

@@ -86,7 +86,7 @@ impl Terminator {
             }
             Err(error) => {
                 self.counters.certificate_reloads_failed.increment();
-                tracing::error!(%error, "the TLS certificate stays as it was; mend the file and send SIGHUP");
+                tracing::error!(%error, "the TLS certificate is unchanged; correct the file and send SIGHUP");
             }
         }
     }

@@ -106,7 +106,7 @@ impl TrainSource for Leaving {
     }
 }
 
-/// Promise: Files are closed on no engine thread and on no thread that serves connections.
+/// Promise: No engine thread and no connection thread closes files.
 #[test]
 fn files_of_segments_are_closed_on_the_pool() {
     for leave in [
@@ -210,7 +210,7 @@ fn a_time_within_a_picture_is_found_at_its_first_packet() {
     }
 }
 
-/// Promise: A track that has ended, or is not set up, does not have its segments read ahead of time.
+/// Promise: Segments of a track that has ended, or is not set up, are not read before their time.
 #[test]
 fn segments_without_packets_to_send_take_their_time() {
     let source = Arc::new(Late::default());
@@ -234,7 +234,7 @@ fn segments_without_packets_to_send_take_their_time() {
     assert_eq!(next(), (None, vec![(3, true)]));
 }
 
-/// Promise: A range that ends behind the last packet of a track reads nothing behind its end.
+/// Promise: A range that ends after the last packet of a track reads nothing beyond its end.
 #[test]
 fn an_end_is_one_for_streams_that_are_not_sent() {
     let source = Arc::new(Late::default());
@@ -297,7 +297,7 @@ impl TrainSource for Late {
     }
 }
 
-/// Promise: Media is read ahead by time, whatever the bit rate, and not earlier than it is needed.
+/// Promise: Read-ahead is measured in time, whatever the bit rate, and does not begin earlier than needed.
 #[test]
 fn a_segment_is_requested_a_while_before_it_is_due() {
     let source = Arc::new(Late::default());
@@ -334,7 +334,8 @@ impl TrainSource for Never {
     }
 }
 
-/// Promise: A playback that waits for a segment is woken when the answer has changed, and asks only then.
+/// Promise: A playback that waits for a segment is woken when the segment's state changes, and polls only
+/// then.
 #[test]
 fn a_source_keeps_the_waker_only_while_somebody_waits() {
     let source = Arc::new(Never::default());

@@ -57,7 +57,7 @@ fn scan(source: &Pictured, factor: f64, from: usize, bytes: u32) -> (Vec<(u64, u
     }
 }
 
-/// Promise: A rewind ends with the first picture, also of a source that does not begin with it.
+/// Promise: A rewind ends with the first picture, also if the source does not begin with a picture.
 #[test]
 fn the_first_picture_of_a_source_is_the_last_of_a_rewind() {
     let at_us = [vec![23_000], (1..60).map(|second| second * 1_000_000).collect()].concat();
@@ -68,7 +68,8 @@ fn the_first_picture_of_a_source_is_the_last_of_a_rewind() {
     }
 }
 
-/// Promise: At a Scale, each random access point leaves when the presentation would be there, either way.
+/// Promise: With Scale, each random access point leaves when the scaled presentation reaches it, in both
+/// directions.
 #[test]
 fn pictures_leave_at_the_time_of_the_scale() {
     let source = Pictured { at_us: (0..10).map(|second| second * 1_000_000).collect(), is_growing: false };
@@ -78,7 +79,7 @@ fn pictures_leave_at_the_time_of_the_scale() {
     assert_eq!(scan(&source, -2.0, 9, 1000), (backward, NextPicture::End));
 }
 
-/// Promise: At a Scale, as many pictures are sent as the bit rate of the asset allows.
+/// Promise: With Scale, the number of pictures is limited by the bit rate of the asset.
 #[test]
 fn pictures_are_left_out_that_the_bit_rate_does_not_allow() {
     let source = Pictured { at_us: (0..100).map(|second| second * 1_000_000).collect(), is_growing: false };

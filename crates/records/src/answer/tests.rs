@@ -101,7 +101,7 @@ fn decoded(bytes: &[u8], form: Form) -> Vec<RecordBatch> {
     records.expect("records")
 }
 
-/// Promise: Columns of an answer are those of the file, for each form and in any order, as another reader finds them.
+/// Promise: An answer has the columns of the file, in each form and any order, as another reader finds them.
 #[test]
 fn selected_columns_are_those_of_the_file() {
     for (of, form) in [(Form::File, Form::Stream), (Form::Stream, Form::File)] {
@@ -124,7 +124,7 @@ fn selected_columns_are_those_of_the_file() {
     }
 }
 
-/// Promise: Computed fields stand beside columns that are not read, and filters leave the records that they name.
+/// Promise: Computed fields appear beside columns that are not read; filters select the records that match.
 #[test]
 fn fields_are_computed_and_records_filtered() {
     let file = stored(Form::File);
@@ -138,7 +138,8 @@ fn fields_are_computed_and_records_filtered() {
     assert_eq!(rows, [2, 1]);
 }
 
-/// Promise: No byte of a stored file, changed to any of several values, makes reading it panic or answer too much.
+/// Promise: No byte of a stored file, set to any of several values, makes reading it panic or return too
+/// much.
 #[test]
 fn damaged_files_are_refused_or_answered() {
     let queries =
@@ -172,7 +173,8 @@ fn wide(children: usize) -> Vec<u8> {
     bytes
 }
 
-/// Promise: A short query does not make a long answer of a wide column: its children count.
+/// Promise: A short query cannot request an oversized answer through a wide column: its children count
+/// against the limit.
 #[test]
 fn children_of_columns_count() {
     let file = wide(999);
@@ -189,7 +191,7 @@ fn children_of_columns_count() {
     assert!(is_made_at_once(4) && !is_made_at_once(5));
 }
 
-/// Promise: The more a query computes, the shorter must record batches be, so that memory has a bound.
+/// Promise: A query that computes more values accepts only shorter record batches, so memory is bounded.
 #[test]
 fn values_that_are_computed_are_bounded() {
     let file = stored(Form::File);
@@ -216,7 +218,7 @@ fn record_batches_do_not_overlap() {
     assert!(error.contains("overlap"), "{error}");
 }
 
-/// Promise: Texts that many records share are compared without a copy for each.
+/// Promise: Strings that many records share are compared without a copy for each record.
 #[test]
 fn shared_texts_of_other_types_are_compared() {
     let file = stored(Form::File);

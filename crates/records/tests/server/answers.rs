@@ -34,7 +34,7 @@ fn flights() -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Promise: `wirepath-records` answers with a whole file, or ranges of it, as it is stored.
+/// Promise: `wirepath-records` answers with a whole file, or ranges of it, as stored.
 fn a_whole_file_is_as_it_is_stored() -> Result<()> {
     let bed = TestBed::new()?;
     let stored = flights()?;
@@ -47,7 +47,7 @@ fn a_whole_file_is_as_it_is_stored() -> Result<()> {
     Ok(())
 }
 
-/// Promise: HEAD and conditions hold for the formats of `wirepath-records`, with tags that name file and format.
+/// Promise: HEAD and conditional requests work in `wirepath-records`; entity tags identify file and format.
 fn formats_have_entity_tags_of_their_own() -> Result<()> {
     let bed = TestBed::new()?;
     let path = bed.store("flights.arrow", &flights()?)?;

@@ -58,7 +58,8 @@ fn run(bed: &TestBed, modules: &[&str], script: &str) -> Result<()> {
     Ok(())
 }
 
-/// Promise: `wirepath-records` answers with the columns that pyarrow selects, of all its types, compressed or not.
+/// Promise: `wirepath-records` returns the columns that pyarrow selects, of all pyarrow types, compressed or
+/// not.
 fn selections_are_those_of_pyarrow() -> Result<()> {
     run(
         &TestBed::new()?,
@@ -93,7 +94,7 @@ for name, options in {"long.arrow": dict(), "long.arrows": dict(max_chunksize=60
     )
 }
 
-/// Promise: An answer is a file or a stream of Arrow, as the client asks, whichever is stored.
+/// Promise: An answer is an Arrow file or stream, as the client requests, whichever is stored.
 fn forms_are_read_by_pyarrow() -> Result<()> {
     run(
         &TestBed::new()?,
@@ -185,7 +186,7 @@ assert status == 415 and "compressed records" in text, text
     )
 }
 
-/// Promise: A client posts a description of the format that it wants, in XML or JSON, and gets records in that format.
+/// Promise: A client posts a description of a record format, in XML or JSON, and gets records in that format.
 fn a_caterer_asks_for_its_format_in_xml() -> Result<()> {
     run(
         &TestBed::new()?,
@@ -219,7 +220,8 @@ assert status == 413, status
     )
 }
 
-/// Promise: A line `PATH?QUERY` over TCP is answered with a stream of Arrow, and a wrong one with the reason.
+/// Promise: A line `PATH?QUERY` over TCP is answered with an Arrow stream, and an invalid line with the
+/// reason.
 fn lines_are_answered_with_streams() -> Result<()> {
     run(
         &TestBed::new()?,

@@ -37,8 +37,9 @@ fn relative_paths_are_in_a_folder_and_nothing_else_is() {
     assert_eq!(moved.kind, Kind::Unix { path: "/run/a".into(), listen: false });
 }
 
-/// Promise: `?iface` and `?ttl` of an address that is no group are refused, with what to do.
-/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
+/// Promise: `?iface` and `?ttl` of an address that is not a group are refused, with the remedy.
+/// Promise: Errors name wrong addresses and words and list the valid ones; an existing file is not
+/// overwritten.
 #[test]
 fn an_invalid_address_is_refused_with_what_is_expected() {
     for (text, why) in [
@@ -72,7 +73,7 @@ fn an_invalid_address_is_refused_with_what_is_expected() {
     }
 }
 
-/// Promise: Standard streams, written files and awaited addresses are used once; wrong parameters are
+/// Promise: Standard streams, output files and listening addresses may occur only once; wrong parameters are
 /// refused.
 #[test]
 fn options_of_outputs_are_refused_for_inputs() {
@@ -90,7 +91,8 @@ fn options_of_outputs_are_refused_for_inputs() {
     }
 }
 
-/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
+/// Promise: Errors name wrong addresses and words and list the valid ones; an existing file is not
+/// overwritten.
 #[test]
 fn an_address_to_receive_from_is_refused_for_outputs() {
     for (text, why) in [

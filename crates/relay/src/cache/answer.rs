@@ -242,7 +242,7 @@ mod tests {
         assert_eq!((of_head, bytes), (head, 0));
     }
 
-    /// Promise: Cached answers serve ranges, HEAD and conditional requests.
+    /// Promise: Cached responses serve ranges, HEAD and conditional requests.
     #[test]
     fn conditions_and_ranges_are_answered() {
         const EARLIER: &str = "Wed, 13 Jan 2027 08:00:00 GMT";

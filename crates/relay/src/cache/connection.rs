@@ -99,7 +99,7 @@ impl Connection {
             biased;
             done = wanted => Ok(done),
             () = self.client.peer_reset() => {
-                Err(io::Error::new(io::ErrorKind::ConnectionReset, "the client left before it was answered"))
+                Err(io::Error::new(io::ErrorKind::ConnectionReset, "the client closed the connection before the response"))
             }
         }
     }

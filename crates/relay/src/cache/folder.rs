@@ -37,7 +37,7 @@ pub enum FolderError {
     #[error("{} is not a cache folder of wirepath relay; name a new or an empty folder", .0.display())]
     NotACache(PathBuf),
     /// Another process uses it.
-    #[error("{} is in use by another wirepath relay; give each a folder of its own", .0.display())]
+    #[error("{} is in use by another wirepath relay; give each relay its own folder", .0.display())]
     InUse(PathBuf),
     /// It is not a folder.
     #[error("{} is not a folder; name a new or an empty folder", .0.display())]

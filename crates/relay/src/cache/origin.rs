@@ -273,7 +273,7 @@ fn has_parent_segment(target: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Promise: Requests do not leave the path of the origin.
+    /// Promise: Requests stay below the path of the origin.
     #[test]
     fn paths_that_lead_out_of_the_origins_are_found() {
         for path in [

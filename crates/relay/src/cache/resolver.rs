@@ -73,7 +73,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Promise: A hanging resolver delays no kept answer and is asked once.
+    /// Promise: A hanging resolver does not delay cached responses and is asked once.
     ///
     /// However many wait, a resolver that hangs is asked once, and nobody waits longer than he would.
     #[test]
@@ -106,7 +106,7 @@ mod tests {
         });
     }
 
-    /// Promise: A hanging resolver delays no kept answer and is asked once.
+    /// Promise: A hanging resolver does not delay cached responses and is asked once.
     #[test]
     fn a_name_is_asked_for_again_when_it_was_not_found_or_leads_nowhere() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();

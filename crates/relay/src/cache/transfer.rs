@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_waited_for_has_the_patience_that_is_his() {
+    fn each_side_has_its_own_timeout() {
         let limits = StallLimits { source: Duration::from_secs(1), sink: Duration::from_secs(3) };
         let still = Duration::from_secs(2);
         assert!(matches!(limits.exceeded(false, still), Some(TransferError::SourceStalled(_))));

@@ -45,7 +45,8 @@ fn is_valid(since: Instant, now: Instant) -> bool {
 mod tests {
     use super::*;
 
-    /// Promise: What is not kept keeps its ranges and conditions, and passes through at once for a minute.
+    /// Promise: An uncacheable response keeps its ranges and conditions, and for a minute later requests pass
+    /// through at once.
     #[test]
     fn it_is_valid_for_a_minute_and_until_it_is_kept() {
         let (keys, key, begin) = (UncacheableKeys::default(), Arc::from("a"), Instant::now());
@@ -56,7 +57,8 @@ mod tests {
         assert!(!keys.has("a", begin));
     }
 
-    /// Promise: What is not kept keeps its ranges and conditions, and passes through at once for a minute.
+    /// Promise: An uncacheable response keeps its ranges and conditions, and for a minute later requests pass
+    /// through at once.
     #[test]
     fn no_more_are_remembered_than_there_is_room_for() {
         let (keys, begin) = (UncacheableKeys::default(), Instant::now());

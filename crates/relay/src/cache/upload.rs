@@ -163,7 +163,7 @@ mod tests {
         })
     }
 
-    /// Promise: An answer that the origin cuts is cut for the client.
+    /// Promise: If the origin truncates a response, the client sees it truncated.
     #[test]
     fn only_a_reset_before_the_origins_end_breaks_its_answer() {
         let reset = |origin: BlockingStream| set_socket_linger(&origin, Some(Duration::ZERO)).unwrap();

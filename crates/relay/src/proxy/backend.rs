@@ -207,8 +207,8 @@ impl Traffic {
 mod tests {
     use super::*;
 
-    /// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are
-    /// skipped.
+    /// Promise: A proxy or cache that would connect to itself is refused; own addresses of a backend's name
+    /// are skipped.
     #[test]
     fn a_name_that_resolves_to_the_proxy_is_ignored() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

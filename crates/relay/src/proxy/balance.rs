@@ -83,8 +83,8 @@ mod tests {
         panic!("no random number is needed")
     }
 
-    /// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come
-    /// last.
+    /// Promise: Connections are balanced in turn, by fewest connections or at random; failed backends are
+    /// tried last.
     #[test]
     fn round_robin_rotates() {
         let mut balancer = Balancer::new(Balance::RoundRobin);
@@ -92,8 +92,8 @@ mod tests {
         assert_eq!(orders, [vec![0, 1, 2], vec![1, 2, 0], vec![2, 0, 1], vec![0, 1, 2]]);
     }
 
-    /// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come
-    /// last.
+    /// Promise: Connections are balanced in turn, by fewest connections or at random; failed backends are
+    /// tried last.
     #[test]
     fn backends_that_are_down_come_last() {
         let mut balancer = Balancer::new(Balance::RoundRobin);
@@ -116,8 +116,8 @@ mod tests {
         assert_eq!(first, [3, 3, 3]);
     }
 
-    /// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come
-    /// last.
+    /// Promise: Connections are balanced in turn, by fewest connections or at random; failed backends are
+    /// tried last.
     #[test]
     fn random_gives_every_order_of_those_that_are_up() {
         let mut balancer = Balancer::new(Balance::Random);

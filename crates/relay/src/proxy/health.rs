@@ -83,7 +83,8 @@ mod tests {
         (Health::new(HealthOptions { interval, rise, fall }, now), now)
     }
 
-    /// Promise: A backend that dies is noticed, logged once and avoided, and so is its return.
+    /// Promise: The failure of a backend is detected, logged once and avoided, and its recovery is detected
+    /// and logged once.
     #[test]
     fn consecutive_results_change_the_health() {
         let (mut health, now) = health(2, 3);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// Promise: A client that resets while a backend is waited for is dropped at once.
+    /// Promise: If a client resets while the proxy waits for a backend, the proxy drops it at once.
     #[test]
     fn a_reset_is_told_from_a_half_close() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(user.read(&mut [0]).unwrap(), 0);
     }
 
-    /// Promise: An orderly end is passed on only if it was one, also after a reset that another stream saw.
+    /// Promise: The proxy passes on an orderly end only if no read or write of the connection met a reset.
     #[test]
     fn a_reset_that_a_write_has_seen_is_not_graceful() {
         let ((client, user), (backend, _server)) = (connection(), connection());
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(pair.end(Direction::ToBackend, true), DirectionEnd::Aborted);
     }
 
-    /// Promise: An orderly end is passed on only if it was one, also after a reset that another stream saw.
+    /// Promise: The proxy passes on an orderly end only if no read or write of the connection met a reset.
     #[test]
     fn only_a_graceful_end_avoids_a_reset() {
         let close = |is_graceful: bool| {

@@ -303,7 +303,7 @@ mod tests {
         prepared.err().map(|(status, _)| status)
     }
 
-    /// Promise: Only clients on the same machine control handlers, unless others are allowed.
+    /// Promise: Only clients on the same machine can control handlers, unless others are allowed.
     #[test]
     fn clients_of_other_machines_are_refused_unless_they_are_allowed() {
         for here in ["127.0.0.1:9", "[::1]:9", "[::ffff:127.0.0.1]:9"] {

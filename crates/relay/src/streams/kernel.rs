@@ -182,13 +182,13 @@ fn input_address(inputs: &[Option<Object>]) -> Result<SocketAddrV4, &'static str
     let [Some(input)] = inputs else { return Err("only streams with one UDP input run in the kernel") };
     match input.addresses() {
         Some((SocketAddr::V4(address), _)) if address.ip().is_unspecified() => {
-            Err("the input has no address: give the one to which datagrams come, udp://@ADDRESS:PORT")
+            Err("the input has no address: give the address that receives the datagrams, udp://@ADDRESS:PORT")
         }
         Some((SocketAddr::V4(address), _)) if address.ip().is_loopback() => {
             Err("the input is of this machine alone (127.0.0.0/8)")
         }
         Some((SocketAddr::V4(address), _)) if is_group(address) => {
-            Err("only inputs that are no groups run in the kernel")
+            Err("multicast inputs are not supported in the kernel")
         }
         Some((SocketAddr::V4(address), _)) => Ok(address),
         _ => Err("only UDP over IPv4 runs in the kernel: give udp://@ADDRESS:PORT as input"),

@@ -278,7 +278,7 @@ fn host_or_any(host: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Promise: `?iface` and `?ttl` of an address that is no group are refused, with what to do.
+    /// Promise: `?iface` and `?ttl` of an address that is not a group are refused, with the remedy.
     #[test]
     fn multicast_options_are_refused_for_a_name_of_a_host() {
         for (text, option) in [("udp://localhost:9?iface=lo", "iface"), ("udp://localhost:9?ttl=2", "ttl")] {
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// Promise: `?iface` and `?ttl` of an address that is no group are refused, with what to do.
+    /// Promise: `?iface` and `?ttl` of an address that is not a group are refused, with the remedy.
     ///
     /// 0xef010101 does not parse as an address, but resolves to 239.1.1.1 (inet_aton(3)).
     #[test]

@@ -345,7 +345,7 @@ impl StreamConfig {
 mod tests {
     use super::*;
 
-    /// Promise: A handler without the framing that it needs is refused, with the framing to add.
+    /// Promise: A handler without its required framing is refused, and the error names the framing to add.
     #[test]
     fn a_handler_without_its_framing_is_refused_with_the_cure() {
         let checked = |framing: &str, handler: &str, input: &str| {
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Promise: Records that no datagram can hold are refused before anything is opened.
+    /// Promise: Records too large for a datagram are refused before anything is opened.
     #[test]
     fn what_is_too_long_for_a_datagram_is_refused_before_anything_is_opened() {
         let checked = |framing: &str, pattern: &str, outputs| {

@@ -40,7 +40,7 @@ fn a_moment_is_not_measured() {
     assert_eq!((state.sampled_at_us, state.load.control), (1_000_000, [0.09, 0.0]));
 }
 
-/// Promise: What packets cost when many sessions played is the estimate for those that come after them.
+/// Promise: The measured cost of packets with many sessions is the estimate for later sessions.
 #[test]
 fn what_many_sessions_cost_is_known_when_they_have_ended() {
     let (mut state, mut counters) = (state(), Counters::default());

@@ -30,7 +30,7 @@ pub struct NamePattern {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// A place is not known.
-    #[error("{0}: unknown place of a time: expected text with places such as %Y-%m-%dT%H-%M-%S")]
+    #[error("{0}: unknown conversion: expected a pattern such as %Y-%m-%dT%H-%M-%S")]
     Unknown(String),
     /// Names of this pattern say no time.
     #[error("{0}: names would have no time: expected at least %Y, %m, %d, %H and %M, or %s")]
@@ -130,7 +130,7 @@ mod tests {
         NamePattern::parse(text, TimeZone::Utc).unwrap()
     }
 
-    /// Promise: Names of recordings have their times by a pattern of strftime.
+    /// Promise: Times of recordings are parsed from their names by a strftime pattern.
     #[test]
     fn names_have_times() {
         const TEN: i64 = 1_795_428_000_000_000; // 2026-11-23T10:00:00Z

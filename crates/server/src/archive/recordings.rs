@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(names, [b"10.mp4", &b"20.ts"[..]]);
     }
 
-    /// Promise: An archive of 100,000 recordings is sorted once, and searched by halves.
+    /// Promise: An archive of 100,000 recordings is sorted once, and then found by binary search.
     #[test]
     fn a_hundred_thousand_names_are_found() {
         let recordings = of((0..100_000).rev().map(|number| format!("{}.ts", 60 * number)));

@@ -52,7 +52,7 @@ fn policy(nonce: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Promise: The status page loads nothing from other hosts and makes no elements of text.
+    /// Promise: The status page loads nothing from other hosts and makes no markup from text.
     #[test]
     fn the_page_is_complete_and_builds_no_markup_from_text() {
         let document = document("1f");

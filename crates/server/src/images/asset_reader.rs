@@ -175,7 +175,7 @@ impl Part {
 mod tests {
     use super::*;
 
-    /// Promise: Files of 16 tracks that lie one after the other are read about once while they are packed.
+    /// Promise: A file of 16 tracks stored one after the other is read only about once during packing.
     #[test]
     fn tracks_that_lie_apart_are_read_once() {
         const TRACK: u64 = 400_000;

@@ -71,7 +71,8 @@ mod tests {
         assert_eq!(demand.sessions, 0);
     }
 
-    /// Promise: Images that are played most are held in hot memory, and nearly equal ones do not take turns.
+    /// Promise: The most played images are held in hot memory; images of nearly equal popularity do not
+    /// alternate.
     #[test]
     fn a_played_image_yields_only_to_one_that_is_played_much_more() {
         let now = Instant::now();

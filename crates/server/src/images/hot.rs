@@ -204,7 +204,7 @@ impl HotMemory {
                 match self.options.is_automatic {
                     true => tracing::info!(%error, "no more images are held in hot memory"),
                     false => {
-                        tracing::warn!(%error, "no more images are held in hot memory; sessions go on without");
+                        tracing::warn!(%error, "no more images are held in hot memory; sessions continue without it");
                     }
                 }
             }

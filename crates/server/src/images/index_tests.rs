@@ -136,7 +136,7 @@ fn all_packets(image: &Image) -> Vec<Vec<u8>> {
     segments.flat_map(|segment| packets(&segment)).collect()
 }
 
-/// Promise: An asset that has no wire image is played from its own bytes with the packets that an image has.
+/// Promise: An asset without a wire image plays from its own bytes, with the same packets as from an image.
 #[test]
 fn an_asset_is_played_from_its_index_which_is_found_again() {
     let fixture = fixture();
@@ -159,7 +159,7 @@ fn an_asset_is_played_from_its_index_which_is_found_again() {
     assert!(all_packets(&found) == sent);
 }
 
-/// Promise: A damaged index is noticed before it is used, and made again.
+/// Promise: A damaged index is detected before use and made again.
 #[test]
 fn a_damaged_index_is_made_again() {
     let fixture = fixture();
@@ -211,7 +211,7 @@ fn an_image_that_is_made_takes_the_place_of_the_asset() {
     assert_eq!(store.counts().rejected, 1);
 }
 
-/// Promise: Sessions of a damaged image go on from the file if its index is there.
+/// Promise: If an image is damaged, its sessions continue from the file if the index exists.
 ///
 /// Also after a restart, and where the damaged image cannot be removed.
 #[test]
@@ -247,7 +247,7 @@ fn a_damaged_image_is_left_for_the_asset_after_a_restart() {
     }
 }
 
-/// Promise: An image or an index of another version of its asset is removed when it is found.
+/// Promise: An image or index of an older version of its asset is removed when found.
 #[test]
 fn an_image_of_an_asset_that_was_changed_is_removed() {
     let fixture = fixture();
@@ -263,7 +263,8 @@ fn an_image_of_an_asset_that_was_changed_is_removed() {
     assert_eq!((fixture.cached(), store.counts().rejected), (vec!["index"], 2));
 }
 
-/// Promise: `--images all` makes an image of each file that is played, not of those that are only described.
+/// Promise: `--images all` makes an image of each file that is played, but not of files that are only
+/// described.
 #[test]
 fn an_asset_that_nobody_plays_gets_no_image() {
     let fixture = fixture();
@@ -274,8 +275,7 @@ fn an_asset_that_nobody_plays_gets_no_image() {
     wait_until("the image", || !image.is_sent_from_asset());
 }
 
-/// Promise: `--images auto` makes an image of what is played so often that it pays for itself, and of no
-/// other.
+/// Promise: `--images auto` makes an image only of files that are played often enough to pay for it.
 #[test]
 fn an_image_is_made_when_it_pays() {
     let fixture = fixture();
@@ -303,7 +303,7 @@ fn an_image_is_made_when_it_pays() {
     assert!(store.next_to_make().is_none(), "it would save nothing");
 }
 
-/// Promise: Plays before a restart count: an image is made when those before and after it pay for it.
+/// Promise: Plays before a restart count when the server decides whether an image pays off.
 #[test]
 fn plays_before_a_restart_count() {
     let fixture = fixture();
@@ -351,7 +351,7 @@ fn one_address_has_so_many_assets_packed_at_a_time() {
     wait_until("room for another", || store.image_for(address, fixture.asset(), "clip.ts", recipe).is_ok());
 }
 
-/// Promise: A playback whose asset is changed or truncated ends with an error that says so.
+/// Promise: If an asset is changed or truncated, its playbacks end with an error that says so.
 #[test]
 fn a_changed_asset_ends_what_plays_it() {
     for change in [|file: &File| file.set_len(100_000), |file: &File| file.write_all_at(b"other", 3_000_000)]
@@ -369,7 +369,7 @@ fn a_changed_asset_ends_what_plays_it() {
     }
 }
 
-/// Promise: An asset that another file takes the place of is played to its end.
+/// Promise: An asset that is replaced by another file is played to its end.
 #[test]
 fn a_replaced_asset_is_played_on() {
     let fixture = fixture();
@@ -397,7 +397,7 @@ fn packets_with_gaps_between_them_need_an_image() {
     assert!(payload == fixture.sample.payload);
 }
 
-/// Promise: The index of a damaged file, which has the damaged places itself, keeps within `--cache-size`.
+/// Promise: The larger index of a damaged file, which lists the damage, still keeps to `--cache-size`.
 #[test]
 fn an_index_that_takes_more_than_was_expected_keeps_the_budget() {
     let fixture = fixture();
@@ -429,8 +429,8 @@ fn released(store: &Store) -> u64 {
     store.page_counts().released_bytes
 }
 
-/// Promise: What was sent leaves the page cache before what sessions need next, and what several had stays
-/// longer.
+/// Promise: Sent pages leave the page cache before pages that sessions need next; pages that several sent
+/// stay longer.
 #[test]
 fn what_was_sent_makes_room_for_what_is_next() {
     for policy in [ImagePolicy::None, ImagePolicy::AtOnce] {

@@ -114,7 +114,7 @@ fn of_stream(packets: &[Vec<u8>], ssrc: u32) -> Vec<Packet> {
     packets.iter().filter_map(read).collect()
 }
 
-/// Promise: MP4 files of tables and of fragments are packed with all tracks, and found again.
+/// Promise: MP4 files, plain and fragmented, are packed with all tracks, and their images are found again.
 #[test]
 fn a_movie_is_packed_and_found_again() {
     for layout in [Layout::Front, Layout::End, Layout::Fragments] {
@@ -145,7 +145,7 @@ fn a_movie_is_packed_and_found_again() {
     }
 }
 
-/// Promise: Matroska and WebM files are packed with all tracks, and found again.
+/// Promise: Matroska and WebM files are packed with all tracks, and their images are found again.
 #[test]
 fn a_movie_in_matroska_is_packed_and_found_again() {
     use matroska::{BlockShape, File, audio, video};
@@ -178,7 +178,7 @@ fn a_movie_in_matroska_is_packed_and_found_again() {
     assert_eq!((found.plan(), again.counts().found, again.counts().packed), (image.plan(), 1, 0));
 }
 
-/// Promise: Seeks in a movie lead to random access points of its video, in all tracks.
+/// Promise: Seeks in a movie go to random access points of its video, for all tracks.
 #[test]
 fn seeks_lead_to_random_access_points() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,7 +242,7 @@ impl tracing::Subscriber for WarningCount {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// Promise: However much of a movie is left out, one line in the log says so.
+/// Promise: However many parts of a movie are left out, the log has one line about them.
 #[test]
 fn a_movie_played_in_part_is_one_line_in_the_log() {
     let folder = tempfile::tempdir().unwrap();
@@ -273,7 +273,7 @@ fn a_movie_played_in_part_is_one_line_in_the_log() {
     assert_eq!(count.0.load(Relaxed), 1, "faults found while packing");
 }
 
-/// Promise: An asset whose image is open is not read to find the image.
+/// Promise: The lookup of an open image does not read its asset.
 #[test]
 fn an_open_image_is_found_without_reading_its_asset() {
     let folder = tempfile::tempdir().unwrap();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_nobody_asks_for_is_let_go_of_after_a_minute() {
+    fn an_unused_image_is_closed_after_a_minute() {
         let (mut open, now) = (OpenImages::new(IDLE_TTL), Instant::now());
         let (old, _, old_image) = image(1);
         let (new, _, new_image) = image(2);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_open_one_image_share_a_lock() {
+    fn two_openers_of_one_image_share_a_lock() {
         let mut open = OpenImages::new(IDLE_TTL);
         let (key, ..) = image(1);
         let (other, ..) = image(2);

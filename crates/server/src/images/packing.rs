@@ -350,7 +350,7 @@ mod tests {
     use super::*;
     use wirepath_media::image::{Identity, USUAL_BURST_US};
 
-    /// Promise: Files that are too long for any image are refused, and nothing overflows.
+    /// Promise: Files that are too long for any image are refused without an overflow.
     #[test]
     fn endless_assets_are_refused() {
         let size = 1 << 62;

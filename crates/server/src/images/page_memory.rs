@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Promise: A segment that a playback has stays in the page cache when its image has moved to other
+    /// Promise: A segment in use by a playback stays in the page cache after its image has moved to other
     /// files.
     #[test]
     fn a_segment_that_a_playback_has_stays_when_its_image_has_moved() {

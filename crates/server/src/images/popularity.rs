@@ -80,7 +80,7 @@ impl Popularity {
         let read = read(&file).unwrap_or_else(|error| {
             tracing::warn!(
                 file = %file.display(), %error,
-                "the popularity of assets cannot be read: it is counted anew, and the file will be replaced"
+                "cannot read the popularity of assets: counting starts at zero, and the file will be replaced"
             );
             None
         });
@@ -126,7 +126,7 @@ impl Popularity {
         match &result {
             // Said once: a folder that may only be read from still serves.
             Err(error) if !kept.has_failed => {
-                tracing::warn!(file = %file.display(), %error, "the popularity of assets cannot be kept");
+                tracing::warn!(file = %file.display(), %error, "cannot store the popularity of assets");
             }
             _ => {}
         }
@@ -226,7 +226,7 @@ mod tests {
         Popularity::load(folder.path(), Arc::default())
     }
 
-    /// Promise: What assets were played survives a restart, unless they changed meanwhile.
+    /// Promise: Play counts of assets survive a restart, unless the assets have changed.
     #[test]
     fn counts_are_kept() {
         let folder = tempfile::tempdir().unwrap();
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(again.counter(key, changed).load(Relaxed), 0, "another version of the file");
     }
 
-    /// Promise: A damaged file of the popularity of assets is logged and replaced.
+    /// Promise: A damaged popularity file is logged and replaced.
     #[test]
     fn what_cannot_be_read_is_replaced() {
         let folder = tempfile::tempdir().unwrap();

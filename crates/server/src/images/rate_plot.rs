@@ -86,7 +86,8 @@ mod tests {
         }
     }
 
-    /// Promise: The bit rate of an asset over time has 120 points at most, and their mean is that of the asset.
+    /// Promise: The bit rate of an asset over time has at most 120 points, and their mean is the asset's mean
+    /// rate.
     #[test]
     fn rates_over_time_are_those_of_segments() {
         let three = [segment(0, 1000), segment(1_000_000, 3000), segment(2_000_000, 500)];

@@ -66,7 +66,7 @@ pub fn read_image(file: &File) -> Result<(Header, Table), ReadImageError> {
 mod tests {
     use super::*;
 
-    /// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
+    /// Promise: A damaged wire image is detected before any of its bytes is sent, and packed again.
     #[test]
     fn what_the_disk_cannot_read_is_damage_and_what_this_machine_lacks_is_not() {
         let read = |errno: Errno| ReadImageError::Read(errno.into());

@@ -447,7 +447,7 @@ impl Store {
             tracing::info!(asset, image = %path, "packing was stopped");
         } else {
             self.counters.failed.increment();
-            tracing::warn!(asset, image = %path, %error, "an asset could not be packed");
+            tracing::warn!(asset, image = %path, %error, "cannot pack an asset");
             self.open.lock().fail(key, image, error, Instant::now());
         }
         image.end(generation, Err(failure));

@@ -137,7 +137,7 @@ fn a_time_is_located_at_the_random_access_point_before_it() {
     assert_eq!(image.locate(u64::MAX), SeekResult::BeyondEnd);
 }
 
-/// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
+/// Promise: A damaged wire image is detected before any of its bytes is sent, and packed again.
 ///
 /// Damage in the middle of the packets is noticed before any of that segment is played, and mended from the
 /// asset.
@@ -184,7 +184,7 @@ fn a_damaged_header_or_table_and_a_shortened_file_are_packed_again() {
 }
 
 #[test]
-fn a_changed_asset_is_packed_again_and_those_who_play_the_old_one_go_on() {
+fn a_changed_asset_is_packed_again_and_sessions_of_the_old_one_continue() {
     let fixture = fixture();
     let old = fixture.image();
     complete(&old);
@@ -253,7 +253,7 @@ fn a_damaged_image_of_an_asset_that_changed_is_not_packed_from_it() {
 }
 
 #[test]
-fn those_who_ask_at_once_share_an_image() {
+fn concurrent_requests_share_an_image() {
     let fixture = fixture();
     let images: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| fixture.image())).collect();
@@ -264,11 +264,11 @@ fn those_who_ask_at_once_share_an_image() {
     assert_eq!(fixture.store.counts().packed, 1);
 }
 
-/// Promise: Storage that does not answer blocks neither other requests nor the end of the server.
+/// Promise: Storage that does not answer blocks neither other requests nor the shutdown of the server.
 ///
 /// A FIFO in the place of an image: opening it waits, as a disk may, until somebody opens its other end.
 #[test]
-fn storage_that_does_not_answer_keeps_nobody_from_asking_for_other_images_and_for_the_status() {
+fn storage_that_does_not_answer_blocks_neither_other_images_nor_the_status() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let fixture = fixture();
     let path = fixture.store.path_of(&fixture.image());
@@ -329,7 +329,7 @@ fn an_image_says_what_is_in_it() {
     assert_eq!(fs::metadata(path).unwrap().len(), contents.stored_bytes);
 }
 
-/// Promise: A signal during packing leaves nothing unfinished.
+/// Promise: A signal during packing leaves no incomplete file.
 #[test]
 fn packing_that_is_stopped_leaves_nothing() {
     let fixture = fixture();
@@ -349,7 +349,7 @@ fn is_open(path: &Path) -> bool {
 ///
 /// The asset and the image of a film that was deleted take room for as long as anybody has them open.
 #[test]
-fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
+fn an_unused_image_is_closed_without_further_requests() {
     let fixture = fixture();
     complete(&fixture.image());
     let path = fixture.cached().remove(0);
@@ -371,7 +371,7 @@ fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
     assert!(begun.elapsed() >= rest, "it was let go of after {:?}", begun.elapsed());
 }
 
-/// Promise: Files are closed on no engine thread and on no thread that serves connections.
+/// Promise: No engine thread and no connection thread closes files.
 ///
 /// The last owner of an image may be the control thread or an engine thread.
 #[test]
@@ -403,7 +403,7 @@ fn the_file_of_an_image_is_closed_elsewhere() {
     assert!(!is_open(&path));
 }
 
-/// Promise: A long asset that is being packed delays no other: assets are packed in turns.
+/// Promise: Assets are packed in turns, so a long asset does not delay others.
 #[test]
 fn a_long_asset_does_not_keep_others_waiting() {
     let fixture = fixture();

@@ -165,7 +165,7 @@ impl<W: Work> Shared<W> {
             let held = work.held_bytes();
             // A panic is a bug of ours, but not a reason to stop other work.
             let rest = catch_panic(|| work.turn()).unwrap_or_else(|_| {
-                tracing::error!("work panicked; it is given up");
+                tracing::error!("background work panicked; it is dropped");
                 None
             });
             self.end_turn(urgency, held, rest);

@@ -56,7 +56,8 @@ fn one_folder_is_the_root() {
     assert_eq!(library.list(&path("/clip.ts")), Err(FindError::NotFound));
 }
 
-/// Promise: A file whose name the kernel knows is opened without waiting, by the same rules as any other.
+/// Promise: A file whose name is in the kernel's cache is opened without waiting, by the same rules as other
+/// files.
 #[test]
 fn names_in_the_cache_open_at_once_by_the_same_rules() {
     let dir = tree();
@@ -114,7 +115,7 @@ fn what_cannot_be_served_is_said_at_start() {
     assert_eq!(names(&dots.list(&path("/")).unwrap()), ["media/", "secret.ts"]);
 }
 
-/// Promise: RTSP finds a file whose name differs from the URL only in case, if it is the only one.
+/// Promise: RTSP finds a file whose name differs from the URL only in case, if it is the only match.
 #[test]
 fn names_differ_in_case_only_where_that_is_unambiguous() {
     let dir = tree();
@@ -148,7 +149,7 @@ fn names_differ_in_case_only_where_that_is_unambiguous() {
     assert!(named.find_file_in_other_case(&path).is_ok());
 }
 
-/// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
+/// Promise: Files outside the served folders are unreachable, whatever the path or symlink.
 #[test]
 fn links_stay_inside() {
     let dir = tree();

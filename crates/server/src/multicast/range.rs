@@ -43,12 +43,14 @@ impl FromStr for MulticastRange {
         })?;
         let first = match first.trim_start_matches('[').trim_end_matches(']') {
             "" => last.address.ip(),
-            first => first.parse().map_err(|_| format!("{first:?} is no address of a group"))?,
+            first => first.parse().map_err(|_| format!("invalid group {first:?}: expected an IP address"))?,
         };
         let last_ip = last.address.ip();
         for ip in [first, last_ip] {
             if !ip.is_multicast() {
-                return Err(format!("{ip} is no group: expected 224.0.1.0 to 239.255.255.255, or ff00::/8"));
+                return Err(format!(
+                    "{ip} is not a multicast group: expected 224.0.1.0 to 239.255.255.255, or ff00::/8"
+                ));
             }
             if matches!(ip, IpAddr::V4(ip) if ip.octets()[..3] == [224, 0, 0]) {
                 return Err(format!("{ip} is for routing (RFC 5771 section 4): choose one of 239.0.0.0/8"));
@@ -59,10 +61,10 @@ impl FromStr for MulticastRange {
                 last.to_bits().checked_sub(first.to_bits()).map(u128::from)
             }
             (IpAddr::V6(first), IpAddr::V6(last)) => last.to_bits().checked_sub(first.to_bits()),
-            _ => return Err(format!("{first} and {last_ip} are not of one family")),
+            _ => return Err(format!("{first} and {last_ip} have different address families")),
         };
-        let distance =
-            distance.ok_or_else(|| format!("the first group, {first}, is behind the last, {last_ip}"))?;
+        let distance = distance
+            .ok_or_else(|| format!("the first group, {first}, is greater than the last, {last_ip}"))?;
         if distance >= MOST_GROUPS {
             return Err(format!("{first} to {last_ip} are too many groups: expected {MOST_GROUPS} at most"));
         }
@@ -97,13 +99,13 @@ mod tests {
             ("", "expected GROUP[-GROUP]:PORT"),
             ("239.1.1.1", "expected GROUP[-GROUP]:PORT"),
             ("239.1.1.1:5005", "port 5005 is odd"),
-            ("10.0.0.1:5004", "10.0.0.1 is no group"),
-            ("239.1.1.1-10.0.0.1:5004", "10.0.0.1 is no group"),
+            ("10.0.0.1:5004", "10.0.0.1 is not a multicast group"),
+            ("239.1.1.1-10.0.0.1:5004", "10.0.0.1 is not a multicast group"),
             ("224.0.0.1-224.0.0.9:5004", "is for routing"),
-            ("239.1.1.9-239.1.1.1:5004", "is behind the last"),
-            ("239.1.1.1-[ff15::1]:5004", "not of one family"),
+            ("239.1.1.9-239.1.1.1:5004", "is greater than the last"),
+            ("239.1.1.1-[ff15::1]:5004", "different address families"),
             ("239.0.0.0-239.1.0.0:5004", "too many groups"),
-            ("x-239.1.1.1:5004", "\"x\" is no address"),
+            ("x-239.1.1.1:5004", "invalid group \"x\""),
         ] {
             let error = range(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

@@ -315,7 +315,8 @@ mod tests {
         assert_eq!(state.phase(), Phase::Playing { until_us: None });
     }
 
-    /// Promise: PLAY with another Speed changes it at once, where the session is; one without keeps it.
+    /// Promise: PLAY with another Speed changes it at once, at the session's position; PLAY without Speed
+    /// keeps it.
     #[test]
     fn a_speed_is_changed_where_the_session_is() {
         let (double, half) = (Speed::nearest(2.0), Speed::nearest(0.5));
@@ -351,7 +352,7 @@ mod tests {
         assert_eq!(state.play(None, AS_RECORDED, MINUTE, 1), Ok(PlayStep::Start(TO_END)));
     }
 
-    /// Promise: Played backward, a range ends before it begins, at the beginning by default.
+    /// Promise: In backward playback a range ends before it begins, by default at the beginning.
     #[test]
     fn ranges_of_a_rewind_end_before_they_begin() {
         let rewind = |from, until| PlayRange { scale: Scale::nearest(-4.0), ..seconds(from, until) };
@@ -377,7 +378,7 @@ mod tests {
         assert_eq!(status(SessionState::default().play(range("npt=30-10"), AS_RECORDED, MINUTE, 0)), 457);
     }
 
-    /// Promise: PLAY with another Scale and no Range changes it where the session is.
+    /// Promise: PLAY with another Scale and no Range changes it at the session's position.
     #[test]
     fn a_scale_is_changed_where_the_session_is() {
         let mut state = playing("npt=0-20");

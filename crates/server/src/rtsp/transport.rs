@@ -202,7 +202,7 @@ fn accept(offer: &Offer, offerer: Offerer) -> Result<Accepted, Refusal> {
         };
     }
     if offer.destination.as_deref().is_some_and(|destination| !is_peer(destination, peer)) {
-        return refuse("media goes only to the address that asks for it; leave destination out");
+        return refuse("media is sent only to the requesting address; omit destination");
     }
     if offer.protocol == Protocol::RtpTcp {
         return Ok(Accepted::Unicast(Unicast::Interleaved(offer.interleaved), offer.profile));
@@ -235,7 +235,7 @@ mod tests {
         ChannelPair { rtp, rtcp }
     }
 
-    /// Promise: Channels are those that the client asks for, unless another session has them.
+    /// Promise: A session gets the channels that its client requests, unless another session uses them.
     #[test]
     fn channels_are_the_wish_or_the_first_that_are_free() {
         let used = [pair(0, 1), pair(5, 2)];

@@ -185,7 +185,7 @@ impl Channel {
                 tracing::info!(channel = name, assets = playlist.entries.len(), "playlist read again");
                 *self.playlist.lock() = playlist;
             }
-            Err(error) => tracing::warn!(channel = name, %error, "the playlist is kept as it was"),
+            Err(error) => tracing::warn!(channel = name, %error, "the playlist is unchanged"),
         }
     }
 }

@@ -111,7 +111,7 @@ fn resolve(place: &str) -> Result<SocketAddr, String> {
     let is_name = |host: &str| !host.is_empty() && !host.contains(':');
     let port = place.rsplit_once(':').filter(|(host, _)| is_name(host)).map(|(_, port)| port);
     if port.is_none_or(|port| port.parse::<u16>().is_err()) {
-        return Err(format!("expected HOST:PORT, not {place:?}; an IPv6 address stands in brackets"));
+        return Err(format!("expected HOST:PORT, not {place:?}; write an IPv6 address in brackets"));
     }
     let mut found = place.to_socket_addrs().map_err(|error| format!("cannot resolve {place}: {error}"))?;
     found.next().ok_or_else(|| format!("cannot resolve {place}: it has no address"))

@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(playlist.entries[1].source.as_ref().unwrap().1, 4);
     }
 
-    /// Promise: An invalid playlist is refused with the line of the fault.
+    /// Promise: An invalid playlist is refused with the line of the error.
     #[test]
     fn errors_in_lists_have_their_line() {
         let long = format!("a.ts\n{}\n", "x".repeat(5000));

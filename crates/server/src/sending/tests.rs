@@ -52,7 +52,8 @@ fn departures(sequence: &Sequence, from: u32) -> (Vec<Departure>, u32, bool) {
     }
 }
 
-/// Promise: Over the joints of a channel, sequence numbers, timestamps and departures go on, with the same SSRC.
+/// Promise: Between items of a channel, sequence numbers, timestamps and departures continue, with the same
+/// SSRC.
 #[test]
 fn numbers_and_times_go_on_over_joints() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,7 +107,8 @@ fn movie() -> Vec<u8> {
 
 const MOVIE_S: u32 = 60;
 
-/// Promise: In 27 hours of a looped movie, tracks stay in step within a tick, over each wrap of their RTP numbers.
+/// Promise: In 27 hours of a looped movie, tracks stay in sync within a tick, across each wrap of their RTP
+/// numbers.
 #[test]
 fn tracks_stay_in_step_for_a_day() {
     const LOOPS: u64 = 27 * 60;

@@ -113,8 +113,7 @@ fn our_own_names_win() {
     assert_eq!(client.ask("HEAD", "/metrics", "").status, 200);
 }
 
-/// Promise: `/status` is a page whose policy admits its own script and nothing else; folders stay where they
-/// are.
+/// Promise: The policy of the `/status` page allows only its own script; a folder `status` stays reachable.
 #[test]
 fn the_status_page() {
     let listener = open();

@@ -30,7 +30,7 @@ fn pipelined_requests_are_answered_in_order() {
     }
 }
 
-/// Promise: A file that was deleted is closed on no engine thread and on no thread that serves connections.
+/// Promise: No engine thread and no connection thread closes a deleted file.
 ///
 /// Closing its last descriptor may take long; no connection waits for another's.
 #[test]
@@ -157,7 +157,7 @@ fn limits_of_connections() {
 }
 
 #[test]
-fn silent_and_slow_clients_are_let_go() {
+fn silent_and_slow_clients_are_disconnected() {
     let short = Duration::from_millis(100);
     let listener = RunningListener::new(HttpOptions {
         timeouts: Timeouts { idle: short, head: short, ..Timeouts::default() },
@@ -215,7 +215,7 @@ fn a_file_that_shrinks_ends_the_connection() {
     assert!(client.rest().len() < 50_000_000);
 }
 
-/// Promise: A connection on which a file was truncated while it was sent is cut at once.
+/// Promise: If a file is truncated while it is sent, its connection is closed at once.
 ///
 /// The last bytes before the new end leave room in the connection, so no event says that it takes more.
 #[test]

@@ -42,7 +42,7 @@ impl Listening {
     }
 }
 
-/// Promise: `/api/events` sends the same as `/api/status`, again and again, to all who listen alike.
+/// Promise: `/api/events` sends what `/api/status` shows at intervals, the same to all listeners.
 #[test]
 fn all_listeners_see_the_same() {
     let listener = open();

@@ -110,7 +110,7 @@ fn runs() -> impl Strategy<Value = Vec<Run>> {
 }
 
 proptest! {
-    /// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
+    /// Promise: Handlers read, select or rewrite whole records or pieces, in order.
     ///
     /// Handlers one behind the other do what they would do to records one by one.
     #[test]
@@ -137,7 +137,7 @@ proptest! {
         prop_assert_eq!(records(&output), expected);
     }
 
-    /// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
+    /// Promise: Handlers read, select or rewrite whole records or pieces, in order.
     ///
     /// A handler that takes whole records gets them whole, however they come.
     #[test]
@@ -156,7 +156,7 @@ proptest! {
     }
 }
 
-/// Promise: Handlers change bytes where they are; bytes that others have too are copied first.
+/// Promise: Handlers change bytes in place; bytes that others also use are copied first.
 #[test]
 fn bytes_are_changed_where_they_are_unless_others_have_them() {
     let mut chain = chain([Handler::Modify(Box::new(Touch::new(1)))]);
@@ -286,7 +286,7 @@ fn refusing(reach: Reach) -> [Handler; 4] {
     ]
 }
 
-/// Promise: A datagram that does not fit its framing or is no share is dropped and counted.
+/// Promise: A datagram that does not match its framing, or is not a share, is dropped and counted.
 #[test]
 fn refused_records_end_the_stream_unless_they_are_forgiven() {
     let run = || Run { bytes: Bytes::from_static(b"aabxccxde"), record_bytes: 2, begins: true, ends: true };
@@ -374,7 +374,7 @@ impl Rewrite for First {
     }
 }
 
-/// Promise: What a rewriting handler makes takes little more memory than its bytes while it waits.
+/// Promise: Pending output of a rewriting handler takes little more memory than its bytes.
 ///
 /// It asks for a long room and fills little of it: no part of the block is kept, which is used again.
 #[test]
@@ -396,7 +396,7 @@ fn what_shrinks_keeps_no_block_in_memory() {
 }
 
 proptest! {
-    /// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
+    /// Promise: Handlers read, select or rewrite whole records or pieces, in order.
     ///
     /// Whatever room a rewriting handler asks for, and however much it fills.
     #[test]

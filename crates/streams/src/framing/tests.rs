@@ -49,7 +49,7 @@ fn known_framings() {
     assert!(error.to_string().contains("0x00"), "{error}");
 }
 
-/// Promise: A record that is too long or cut is an error.
+/// Promise: A record that is too long or truncated is an error.
 #[test]
 fn what_is_too_long_or_cut_is_an_error() {
     let of = |framing, input: &[u8]| records(framing, true, input, &[4]).unwrap_err();
@@ -66,7 +66,7 @@ fn what_is_too_long_or_cut_is_an_error() {
     assert_eq!(of(Framing::Fixed(10_001), b"a"), FramingError::TooLong { bytes: 10_001, limit: 10_000 });
 }
 
-/// Promise: A record that is too long or cut is an error.
+/// Promise: A record that is too long or truncated is an error.
 ///
 /// Whatever the framing allows; a record that goes by in pieces is kept by nobody.
 #[test]

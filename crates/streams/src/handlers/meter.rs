@@ -69,7 +69,7 @@ mod tests {
         assert!(report[2].1 <= 6003, "{report:?}: six bytes are at most those of the shortest time");
     }
 
-    /// Promise: `meter` reports a rate over the time that has passed, also for a short run.
+    /// Promise: `meter` reports a rate over the elapsed time, also for a short run.
     #[test]
     fn a_rate_is_over_the_time_that_there_was() {
         /// Of so many pieces of 10,000 bytes, one each millisecond, this long after the last.

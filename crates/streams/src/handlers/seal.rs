@@ -181,7 +181,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: A sealed record is opened with the same key and unchanged, or not at all.
+        /// Promise: A sealed record is opened only with the same key and if unchanged.
         #[test]
         fn what_is_sealed_is_opened_and_nothing_else(
             record in proptest::collection::vec(any::<u8>(), 0..200),
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// Promise: A sealed record is opened with the same key and unchanged, or not at all.
+    /// Promise: A sealed record is opened only with the same key and if unchanged.
     ///
     /// Test case 14 of the GCM specification (McGrew and Viega): a key and nonce of zeros, 16 bytes of zeros.
     #[test]

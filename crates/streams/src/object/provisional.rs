@@ -71,7 +71,7 @@ mod tests {
         Object::file("made", file, 0).provisional(path.to_owned())
     }
 
-    /// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+    /// Promise: An empty output file that a relay created is removed if the relay is stopped or fails.
     #[test]
     fn only_an_empty_file_that_is_still_ours_goes() {
         let folder = tempfile::tempdir().unwrap();
@@ -92,9 +92,9 @@ mod tests {
         assert!(path.exists(), "it is another file");
     }
 
-    /// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+    /// Promise: An empty output file that a relay created is removed if the relay is stopped or fails.
     #[test]
-    fn it_waits_for_whoever_may_yet_write() {
+    fn the_file_waits_for_pending_writers() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let object = made(&path);
@@ -105,7 +105,7 @@ mod tests {
         assert!(!path.exists(), "nothing was written");
     }
 
-    /// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+    /// Promise: An empty output file that a relay created is removed if the relay is stopped or fails.
     #[test]
     fn an_empty_file_stays_if_that_is_what_there_was_to_write() {
         let folder = tempfile::tempdir().unwrap();

@@ -38,7 +38,7 @@ fn rules_for_a_full_outbox() {
     assert_eq!(disconnecting.dropped, Dropped { records: 3, bytes: 6 });
 }
 
-/// Promise: A full output blocks the stream, has records dropped or is detached, as asked; drops are counted.
+/// Promise: As configured, a full output blocks the stream, drops records or is detached; drops are counted.
 #[test]
 fn what_left_in_part_is_not_dropped() {
     let mut outbox = Outbox::new(2 * size_of::<Run>() + 3, WhenFull::DropOldest);

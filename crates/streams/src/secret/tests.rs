@@ -54,7 +54,7 @@ fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
     assert_eq!(collector.counts, ShareCounts { lost: 2, spare: 2, ..ShareCounts::default() });
 }
 
-/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
 /// The bound is of bytes as well, whatever the window: hostile datagrams could fill memory otherwise.
@@ -71,7 +71,7 @@ fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
     assert_eq!(collector.counts.lost, 7);
 }
 
-/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
 /// Shares that a stream of bytes may still bring are waited for, and no others: not late ones, nor what would
@@ -95,7 +95,7 @@ fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
     assert_eq!(collector.counts.lost, 2);
 }
 
-/// Promise: A share alone reveals nothing of the bytes.
+/// Promise: A single share reveals nothing of the bytes.
 ///
 /// With one share less than it takes, every record of the length is as likely as before: for each value of a
 /// byte there is as much chance that it makes the share that was seen.
@@ -131,7 +131,8 @@ fn what_is_no_share_is_an_error() {
     assert!(collector.is_empty(), "nothing of it is kept");
 }
 
-/// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
+/// Promise: An input that fails within a share, or brings shares of another stream, does not affect the
+/// others.
 ///
 /// The sets that agree are told apart, whichever comes first, and the one that is enough is the record.
 #[test]
@@ -157,7 +158,7 @@ fn shares_that_do_not_agree_do_not_keep_others_from_agreeing() {
     }
 }
 
-/// Promise: Shares of another threshold than the stream's are refused and counted.
+/// Promise: Shares with a different threshold than the stream's are refused and counted.
 ///
 /// A forged share with threshold 1 would be a record, and one with a higher threshold would have its record
 /// given up.
@@ -183,7 +184,7 @@ fn forged(number: u64, share: u8, length: usize) -> Vec<u8> {
     [&header.concat()[..], &vec![0; length]].concat()
 }
 
-/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
 /// Small hostile shares are bounded by the memory that they take: of many records, or of one in many lengths.

@@ -40,8 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Interval of progress reports of a long run.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Promise: Whatever is attached, detached, changed, reset or full, nothing is lost unreported, doubled or
-/// reordered.
+/// Promise: Attaching, detaching, changes, resets and full outputs lose nothing unreported and repeat or
+/// reorder nothing.
 #[test]
 fn nothing_is_lost_doubled_or_out_of_order_whatever_happens() {
     let number = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));

@@ -70,16 +70,14 @@ mod tests {
     const DONE: &str = "wirepath-vm: begin shift\nwirepath-vm: passed\nwirepath-vm: done\n";
     const SHIFT: Fault = found("shift", "UBSAN: shift-out-of-bounds in ");
 
-    /// Promise: Each detector of a debugging kernel must find a planted fault, and nothing where there is
-    /// none.
+    /// Promise: Each detector of a debugging kernel finds a planted fault, and nothing without a fault.
     #[test]
     fn a_fault_that_is_found_passes() {
         let log = "[    9.0] UBSAN: shift-out-of-bounds in planted.c:130:9\n";
         assert_eq!(SHIFT.verdict(Report::new("g", DONE, log, "")).counts(), [1, 0, 0]);
     }
 
-    /// Promise: Each detector of a debugging kernel must find a planted fault, and nothing where there is
-    /// none.
+    /// Promise: Each detector of a debugging kernel finds a planted fault, and nothing without a fault.
     #[test]
     fn a_detector_that_says_nothing_or_something_else_fails() {
         for log in ["", "[    9.0] WARNING: something else\n"] {
@@ -89,8 +87,7 @@ mod tests {
         }
     }
 
-    /// Promise: Each detector of a debugging kernel must find a planted fault, and nothing where there is
-    /// none.
+    /// Promise: Each detector of a debugging kernel finds a planted fault, and nothing without a fault.
     #[test]
     fn a_fault_that_was_not_planted_fails() {
         let failed = "wirepath-vm: begin shift\nwirepath-vm: failed ended with 1\nwirepath-vm: done\n";
@@ -98,8 +95,7 @@ mod tests {
         assert_eq!(SHIFT.verdict(Report::new("g", failed, log, "")).counts(), [0, 1, 0]);
     }
 
-    /// Promise: Each detector of a debugging kernel must find a planted fault, and nothing where there is
-    /// none.
+    /// Promise: Each detector of a debugging kernel finds a planted fault, and nothing without a fault.
     #[test]
     fn the_control_must_pass() {
         let log = "[    9.0] WARNING: something\n";
@@ -107,8 +103,7 @@ mod tests {
         assert_eq!(FAULTS[0].verdict(Report::new("g", DONE, log, "")).counts(), [1, 1, 0]);
     }
 
-    /// Promise: Each detector of a debugging kernel must find a planted fault, and nothing where there is
-    /// none.
+    /// Promise: Each detector of a debugging kernel finds a planted fault, and nothing without a fault.
     #[test]
     fn the_module_knows_each_fault() {
         let source = include_str!("../../debug/planted/planted.c");

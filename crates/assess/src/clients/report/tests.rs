@@ -57,7 +57,8 @@ fn result(peers: &[&str]) -> Clients {
     }
 }
 
-/// Promise: The result of `assess clients` fits 80 columns, names what other servers carry, and reads back from JSON.
+/// Promise: The result of `assess clients` fits 80 columns, names the loads of other servers, and reads back
+/// from JSON.
 #[test]
 fn a_result_is_shown_and_kept() {
     for peers in [&[][..], &["gstreamer", "mediamtx"]] {
@@ -98,7 +99,7 @@ fn a_number_that_was_tried_twice_is_one_point() {
     assert!(page.contains("250 ms") && !page.contains("wirepath, 20,000: 300 ms"), "the second time counts");
 }
 
-/// Promise: The report of `assess clients` says in how many steps the media's rate was not judged.
+/// Promise: The report of `assess clients` says for how many steps the media rate was not judged.
 #[test]
 fn steps_without_a_judged_rate_are_named() {
     let mut result = result(&[]);
@@ -110,7 +111,7 @@ fn steps_without_a_judged_rate_are_named() {
     assert!(!said(&result));
 }
 
-/// Promise: `assess clients` says what a further processor adds, and that the load client shares it.
+/// Promise: `assess clients` shows the gain by a further processor, and says that the load client shares it.
 #[test]
 fn a_second_processor_is_compared_with_the_first() {
     let mut result = result(&[]);
@@ -128,7 +129,8 @@ fn a_second_processor_is_compared_with_the_first() {
     assert!(words.join(" ").contains("the server shares them with the load client"), "{text}");
 }
 
-/// Promise: `assess clients` tells joules for a client-hour, and once that a machine does not count them.
+/// Promise: `assess clients` shows joules per client-hour, or says once that the machine has no energy
+/// counters.
 #[test]
 fn energy_is_told_or_said_to_be_unknown() {
     let mut result = result(&[]);

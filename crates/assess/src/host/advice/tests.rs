@@ -77,7 +77,7 @@ fn single(advice: Vec<Advice>) -> Advice {
     one.clone()
 }
 
-/// Promise: Every advice has a finding, a consequence and a remedy; a sound machine gets none.
+/// Promise: Each advice has a finding, a consequence and a remedy; a well-configured machine gets no advice.
 #[test]
 fn a_sound_machine_needs_no_advice() {
     assert_eq!(advice(&sound()), []);
@@ -93,7 +93,7 @@ fn a_machine_that_tells_nothing_gets_no_advice() {
     assert_eq!(silent, []);
 }
 
-/// Promise: `wirepath assess host` describes the machine whatever `/proc` and `/sys` contain.
+/// Promise: `wirepath assess host` describes the machine, whatever `/proc` and `/sys` contain.
 #[test]
 fn odd_values_are_not_judged() {
     let names = sound().limits;
@@ -103,8 +103,8 @@ fn odd_values_are_not_judged() {
     }
 }
 
-/// Promise: Every advice has a finding, a consequence and a remedy; a sound machine gets none.
-/// Promise: Counting of system calls is tried, and advised on only where it fails.
+/// Promise: Each advice has a finding, a consequence and a remedy; a well-configured machine gets no advice.
+/// Promise: `assess host` tries to count system calls, and gives advice only if that fails.
 #[test]
 fn each_limit_that_is_too_small_has_its_remedy() {
     for (changes, remedy) in [
@@ -145,7 +145,7 @@ fn an_old_kernel_is_named_by_what_it_lacks() {
     assert!(advice.consequence.contains("no path sends trains"), "{advice:?}");
 }
 
-/// Promise: A command to switch a feature on is advised only where the device supports it.
+/// Promise: `assess host` advises to switch on a device feature only if the device supports it.
 #[test]
 fn a_feature_that_is_off_is_switched_on_where_that_is_possible() {
     for (index, command) in [(0, "tx on"), (1, "sg on"), (2, "tx-udp-segmentation on")] {

@@ -96,7 +96,8 @@ mod tests {
         .collect()
     }
 
-    /// Promise: A goal is compared with the best loop that was measured, and is in doubt where the runs are.
+    /// Promise: A goal is compared with the best measured loop, and is marked as in doubt if the runs do not
+    /// decide it.
     #[test]
     fn handlers_are_held_to_the_best_careful_loop_and_to_a_plain_program() {
         let of = |case: &RelayCase| match (case.method, case.handler, case.block) {

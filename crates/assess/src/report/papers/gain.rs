@@ -42,7 +42,7 @@ impl Gain {
 mod tests {
     use super::*;
 
-    /// Promise: Figures that the runs do not tell apart are not called better.
+    /// Promise: The report calls no figure better if the difference is within the noise of the runs.
     #[test]
     fn no_claim_holds_or_turns_round_within_the_noise() {
         let verdict = |share: f64, spread: f64, runs: usize| {

@@ -62,7 +62,7 @@ fn every_kept_result_fits_a_terminal_of_80_columns() {
     }
 }
 
-/// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
+/// Promise: No text of a result becomes markup, a formula or a control sequence of the terminal.
 #[test]
 fn a_whole_report_of_hostile_texts_commands_nothing() {
     let mut assessment = example::with_texts(HOSTILE);
@@ -126,7 +126,7 @@ fn measured(path: &str, size: u64, seconds: &[f64]) -> Measurement {
     }
 }
 
-/// Promise: Costs are sorted, compared and marked where they are noisy.
+/// Promise: Costs are sorted and compared; noisy costs are marked.
 #[test]
 fn rows_are_sorted_compared_and_marked() {
     let mut profile = Profile { path: "read_writev".parse().unwrap(), ..example::full().profiles[0].clone() };
@@ -153,7 +153,7 @@ fn rows_are_sorted_compared_and_marked() {
     assert!(table.notes[0].contains("Copying: its share"), "{:?}", table.notes);
 }
 
-/// Promise: What paths lent is summed over all runs.
+/// Promise: Counts of lent and copied sends of each path are summed over all runs.
 #[test]
 fn lent_pages_of_all_runs_are_added_up() {
     let one = Loans { loans: 16_000, copies: 5, copied_by_kernel: 3, outstanding: 0, outstanding_most: 32 };
@@ -197,7 +197,7 @@ const NO_THRESHOLD: Threshold = Threshold {
     kernel_copies: false,
 };
 
-/// Promise: The loan alone is what a send that lends costs above one without its copy.
+/// Promise: The cost of the loan alone is the cost of a lending send minus that of a send without its copy.
 #[test]
 fn rows_of_the_loan_have_the_loan_alone_and_ratios() {
     let points =
@@ -223,7 +223,7 @@ fn thresholds_say_whether_lending_is_ever_cheaper() {
     assert_eq!(row(copies), "UDP; 1,500; the kernel copies; the kernel copies");
 }
 
-/// Promise: On a terminal no figure is broken, and empty columns are left out.
+/// Promise: On a terminal no figure is split over two lines, and empty columns are left out.
 #[test]
 fn figures_of_the_loan_are_whole_at_80_columns() {
     let huge = LoanPoint { lent_errors: u64::MAX, ..point(1 << 20, 1234e-6, Some(1111e-6)) };
@@ -239,7 +239,7 @@ fn figures_of_the_loan_are_whole_at_80_columns() {
     assert!(text.contains("lent/copied") && !copied.contains("lent/copied"), "{copied}");
 }
 
-/// Promise: Figures that the runs do not tell apart are not called better.
+/// Promise: The report calls no figure better if the difference is within the noise of the runs.
 #[test]
 fn the_summary_says_how_sure_it_is() {
     let cheapest = |best: &[f64], next: &[f64]| {
@@ -264,9 +264,9 @@ fn the_summary_says_how_sure_it_is() {
     assert_eq!(rows(&few)[0][4], "wire_sendfile 0.500 (too few runs to say which)");
 }
 
-/// Promise: The share of copying of each path is shown, from its profile.
-/// Promise: Figures that the runs do not tell apart are not called better.
-/// Promise: Costs are sorted, compared and marked where they are noisy.
+/// Promise: The report shows the share of copying for each path, from its profile.
+/// Promise: The report calls no figure better if the difference is within the noise of the runs.
+/// Promise: Costs are sorted and compared; noisy costs are marked.
 #[test]
 fn a_terminal_shows_costs_sorted_compared_and_marked() {
     let assessment = example::full();

@@ -28,8 +28,9 @@ const RATES: std::ops::RangeInclusive<f64> = 0.1..=200.0;
 /// Arguments of `wirepath assess clients`.
 #[derive(Args)]
 #[command(after_help = "\
-The first value of each of --rates, --transport, --assets, --storage, --burst, --path and --processors makes the base case. \
-Each further value is a case that differs from it in this alone. With --quick, an option that is not given has one value.
+The first values of --rates, --transport, --assets, --storage, --burst, --path and --processors form the base case. \
+Each further value is a case that differs from the base case only in this value. With --quick, each of these options that \
+is not given has a single value.
 
 Examples, as root:
   wirepath assess clients --quick
@@ -37,16 +38,16 @@ Examples, as root:
   wirepath assess clients --quick --path all --csv steps.csv
   wirepath assess clients --quick --peer gstreamer=bench/peers/gstreamer --peer mediamtx=bench/peers/mediamtx
 
-A peer's command is run by sh in the server's network namespace and on its processor. It finds ADDRESS and PORT to serve \
-at, the folder MEDIA with as many assets as ASSETS says, of which the first is ASSET, which clients play as \
-rtsp://ADDRESS:PORT/ASSET (http: for TRANSPORT http), their mean BIT_RATE in bits a second, TRANSPORT \
-(udp, tcp or http), and a folder SCRATCH that is kept. When a step is over its process group is killed.
+sh runs a peer's command in the server's network namespace and on the server's processor. Environment variables: \
+ADDRESS and PORT to listen at; MEDIA, the folder of assets; ASSETS, their number; ASSET, the name of the first, which clients \
+play as rtsp://ADDRESS:PORT/ASSET (http:// for TRANSPORT http); BIT_RATE, their mean rate in bits per second; TRANSPORT \
+(udp, tcp or http); SCRATCH, a folder that is kept. At the end of a step the process group is killed.
 
-Exit code: 0 if every case has a number, also where that is not the server's limit (the result says so); 3 if a server had \
-no timely client in a case, or did not start; 1 if it could not begin or ended early; 2 for invalid arguments; 130 or 143 \
-after a signal, with the result until then.")]
+Exit code: 0 if every case has a number, even if it is not the server's limit (the result says so); 3 if a server had \
+no timely client in a case, or did not start; 1 if the run could not begin or ended early; 2 for invalid arguments; 130 or \
+143 after a signal, with the result until then.")]
 pub(in crate::assess) struct Clients {
-    /// Write the result as JSON to FILE; `-` for standard output, which then has nothing else
+    /// Write the result as JSON to FILE; with `-`, standard output has only the JSON
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 
@@ -54,11 +55,11 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "FILE")]
     pub(super) csv: Option<PathBuf>,
 
-    /// Write the result as a page of HTML, with plots
+    /// Write the result as an HTML page with plots
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
 
-    /// One value of each option that is not given, and shorter steps: some minutes for each case
+    /// Shorter steps, and one value for each dimension that is not given: some minutes for each case
     #[arg(long)]
     quick: bool,
 
@@ -70,35 +71,34 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "TRANSPORT", value_delimiter = ',')]
     transport: Vec<TransportName>,
 
-    /// Numbers of assets; several are played by Zipf's law, exponent 1.1 [default: 1,32; with --quick 1]
+    /// Numbers of assets, played by Zipf's law with exponent 1.1 [default: 1,32; with --quick 1]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = positive_count)]
     assets: Vec<NonZeroUsize>,
 
-    /// Where assets are before a step: memory (page cache), disk (at least 32 assets) [default: memory,disk;
-    /// with --quick memory]
+    /// Location of assets before a step: memory (page cache), disk (at least 32 assets) [default:
+    /// memory,disk; with --quick memory]
     #[arg(long, value_name = "WHERE", value_delimiter = ',')]
     storage: Vec<Storage>,
 
-    /// Bursts, as in `wirepath serve --burst` [default: auto,10ms; with --quick auto]
+    /// Lengths of bursts, as in `wirepath serve --burst` [default: auto,10ms; with --quick auto]
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = burst)]
     burst: Vec<BurstOption>,
 
-    /// Data paths, as in `wirepath serve --path`, measured in turns; `all` for auto and each that this machine
-    /// may have, those of the kernel module if it is loaded [default: auto,wire_sendfile,gso_writev,sendmmsg;
+    /// Data paths, as in `wirepath serve --path`, measured in turns; `all` for auto and every path of this
+    /// machine, with the kernel module's if it is loaded [default: auto,wire_sendfile,gso_writev,sendmmsg;
     /// with --quick auto]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = path)]
     path: Vec<String>,
 
-    /// Processors of the server: one, or all, which it shares with the clients [default: one,all; with
-    /// --quick one]
+    /// Processors of the server: one; or all, shared with the clients [default: one,all; with --quick one]
     #[arg(long, value_name = "WHICH", value_delimiter = ',')]
     processors: Vec<Processors>,
 
-    /// An asset to play instead of transport streams that are made
+    /// Asset to play instead of generated transport streams
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rates", "assets"])]
     file: Option<PathBuf>,
 
-    /// Time that a step is measured [default: 8s; 4s with --quick]
+    /// Measured time of each step [default: 8s; 4s with --quick]
     #[arg(long, value_name = "TIME", value_parser = positive_time)]
     window: Option<Duration>,
 
@@ -114,11 +114,11 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "N", default_value = "200", value_parser = positive_count)]
     first: NonZeroUsize,
 
-    /// Most clients [default: as many as open files and addresses allow]
+    /// Maximum number of clients [default: as many as open files and addresses allow]
     #[arg(long, value_name = "N", value_parser = positive_count)]
     most: Option<NonZeroUsize>,
 
-    /// Media that a player holds back
+    /// Media that a player buffers before it plays
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = positive_time)]
     buffer: Duration,
 
@@ -126,22 +126,22 @@ pub(in crate::assess) struct Clients {
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
 
-    /// Processes of `wirepath serve`, which share its processors and have as many clients each: for more clients
-    /// than one process may have open files for. With one asset
+    /// Number of `wirepath serve` processes, which share processors and clients evenly, if one process may
+    /// not open enough files. Needs a single asset
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
     processes: u16,
 
-    /// Further argument for `wirepath serve`, such as --server=--images=all; may be repeated. --admission or
-    /// --reserve here replaces `--admission off`
+    /// Further argument for `wirepath serve`, such as --server=--images=all; may be repeated. With
+    /// --admission or --reserve here, `--admission off` is not added
     #[arg(long = "server", value_name = "ARGUMENT", allow_hyphen_values = true)]
     server: Vec<String>,
 
-    /// Another server to measure in turns with ours; may be repeated
+    /// Another server to measure in turns with `wirepath serve`; may be repeated
     #[arg(long, value_name = "NAME=COMMAND")]
     peer: Vec<Peer>,
 
-    /// Folder for assets, wire images and logs, which are kept for the next time [default:
-    /// /var/cache/wirepath for root, else ~/.cache/wirepath]
+    /// Folder for assets, wire images and logs, which are kept for later runs [default: /var/cache/wirepath
+    /// for root, else ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
@@ -156,7 +156,7 @@ enum TransportName {
     Udp,
     /// RTP over the RTSP connection
     Tcp,
-    /// Downloads that players read at the rate of the media, up to 10 s ahead
+    /// HTTP downloads, read at the rate of the media, up to 10 s ahead
     Http,
 }
 
@@ -167,7 +167,7 @@ impl Clients {
         let calibration = match &self.calibration {
             Some(file) => file.clone(),
             None => default_cache_folder()
-                .context("name the server's calibration with --calibration FILE")?
+                .context("no default calibration file: use --calibration FILE")?
                 .join(CALIBRATION),
         };
         ensure!(
@@ -200,8 +200,7 @@ impl Clients {
             processes: usize::from(self.processes),
             server_arguments: self.server.clone(),
             peers: self.peer.clone(),
-            scratch: folder(&self.scratch)
-                .context("a folder for what is played: name one with --scratch DIR")?,
+            scratch: folder(&self.scratch).context("no default folder for assets: use --scratch DIR")?,
             calibration,
         })
     }
@@ -306,8 +305,8 @@ mod tests {
         dimensions.cases().iter().map(ToString::to_string).collect()
     }
 
-    /// Promise: `assess clients` varies one dimension at a time, those that are named and no others with
-    /// `--quick`.
+    /// Promise: `assess clients` varies one dimension at a time; with `--quick` only the dimensions that are
+    /// named.
     #[test]
     fn what_is_named_is_varied() {
         assert_eq!(cases(&["--quick"]), ["4 Mb/s UDP"]);
@@ -319,7 +318,7 @@ mod tests {
         assert!(cases(&[]).len() > 10);
     }
 
-    /// Promise: `assess clients --path all` measures every data path that the machine may have, and `auto`.
+    /// Promise: `assess clients --path all` measures `auto` and every data path that the machine may have.
     #[test]
     fn all_stands_for_each_data_path() {
         let paths = parsed(&["--quick", "--path", "sendmmsg,all"]).unwrap().dimensions().paths;

@@ -76,7 +76,7 @@ mod tests {
         (http.timely, http.underruns)
     }
 
-    /// Promise: A player over HTTP that has all media to their end does not run dry at the end.
+    /// Promise: An HTTP player that has received all media has no underrun at the end.
     #[test]
     fn the_end_of_media_is_no_underrun() {
         for (is_whole, expected) in [(true, (Some(true), 0)), (false, (Some(false), 1))] {

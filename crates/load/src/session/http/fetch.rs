@@ -213,7 +213,7 @@ mod tests {
         ResponseHead { status: StatusCode::PARTIAL_CONTENT, version: Version::HTTP_11, fields }
     }
 
-    /// Promise: `wirepath load` takes no other range of a resource for the one that it requested.
+    /// Promise: `wirepath load` accepts no other range than the one that it requested.
     #[test]
     fn other_ranges_are_refused() {
         for (requested, sent, length) in [

@@ -94,7 +94,7 @@ impl Drop for Reserved {
 mod tests {
     use super::*;
 
-    /// Promise: Playlists take a bounded memory, those included that are being read.
+    /// Promise: Playlists take bounded memory, including playlists that are still being read.
     #[test]
     fn memory_is_bounded() {
         let playlists = Playlists::default();

@@ -6,7 +6,7 @@ use crate::mp4::synthetic::{SampleShape, SampleTrack, atom, audio, avc_configura
 use crate::pack::{packer, testing::pack_movie};
 use crate::payload::Format;
 
-/// Promise: Samples of empty NAL units, which zeros are, cost few reads, whatever their length.
+/// Promise: Samples of empty NAL units, such as runs of zeros, cost few reads, whatever their length.
 #[test]
 fn empty_units_cost_few_reads() {
     let mut configuration = avc_configuration();
@@ -36,7 +36,7 @@ fn empty_units_cost_few_reads() {
     assert!(reads < 300, "{reads}");
 }
 
-/// Promise: Parameter sets of megabytes are not announced, nor kept with an image.
+/// Promise: Parameter sets of megabytes are neither announced nor stored in an image.
 #[test]
 fn giant_parameter_sets_are_not_announced() {
     let list = |kind: u8, count: usize| {
@@ -64,7 +64,7 @@ fn giant_parameter_sets_are_not_announced() {
     }
 }
 
-/// Promise: Composition offsets of sound do not change when it departs, and no time is beyond ten years.
+/// Promise: Composition offsets of sound do not move its departures, and no time is later than ten years.
 #[test]
 fn composition_offsets_do_not_move_departures_of_sound() {
     let offset = |shape: SampleShape, composition_offset| SampleShape { composition_offset, ..shape };
@@ -84,7 +84,7 @@ fn composition_offsets_do_not_move_departures_of_sound() {
     assert_eq!(pack_movie(&file, plan(&file, &movie)).err(), Some(Error::Times { track: 1 }));
 }
 
-/// Promise: What describes the tracks counts as memory of packing as soon as it was read.
+/// Promise: Track descriptions count as packing memory as soon as they are read.
 #[test]
 fn tables_count_as_memory_of_packing_from_the_first() {
     let entry = audio(b"Opus", &[atom(b"free", &[vec![0; 1 << 16]])]);
@@ -104,7 +104,7 @@ fn tables_count_as_memory_of_packing_from_the_first() {
     assert!(packer.held_bytes() > 1 << 16);
 }
 
-/// Promise: A `moov` box that is longer than half of the memory of packings is refused before it is read.
+/// Promise: A `moov` box larger than half of the packing memory is refused before it is read.
 #[test]
 fn a_giant_moov_box_is_refused() {
     let mut head = atom(b"moov", &[vec![0; 8]]);

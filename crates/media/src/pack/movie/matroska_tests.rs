@@ -30,7 +30,8 @@ fn matroska_entry(number: u64, format: Format) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Promise: Samples of all tracks of a Matroska file come back from its image byte for byte, with their times.
+    /// Promise: Samples of all tracks of a Matroska file are restored from its image byte for byte, with
+    /// their times.
     #[test]
     fn samples_of_matroska_come_back(
         video in proptest::collection::vec((12usize..6000, 1u64..80, any::<bool>(), any::<bool>()), 1..20),
@@ -90,7 +91,7 @@ fn tracks_of_matroska_that_cannot_be_played_are_left_out_with_a_warning() {
     assert!(!left.cues.is_empty() && left.cues.iter().all(|cue| cue.track == 0), "{:?}", left.cues);
 }
 
-/// Promise: A Matroska file that is damaged, or was cut, is played as far as it is good, with a warning.
+/// Promise: A damaged or truncated Matroska file plays up to the damage, with a warning.
 #[test]
 fn a_damaged_matroska_file_is_played_as_far_as_it_is_good() {
     let file = matroska::File { blocks_in_cluster: 1, ..Default::default() }.bytes();

@@ -221,7 +221,8 @@ fn audio_shape() -> impl Strategy<Value = SampleShape> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Promise: Samples of all tracks of an MP4 file come back from its image byte for byte, with their times.
+    /// Promise: Samples of all tracks of an MP4 file are restored from its image byte for byte, with their
+    /// times.
     #[test]
     fn samples_come_back(
         video in proptest::collection::vec(shape(), 1..20),
@@ -257,7 +258,7 @@ pub(super) fn one_track(track: SampleTrack) -> File {
     File { tracks: vec![track], layout: Layout::Front, samples_in_chunk: 2, long: false }
 }
 
-/// Promise: A picture's packets are spread over its frame time.
+/// Promise: The packets of a picture are spread over its frame duration.
 #[test]
 fn the_packets_of_a_picture_are_spread_over_its_time() {
     // 40 ms for 60 packets of 300 bytes.
@@ -318,7 +319,7 @@ fn what_is_long_before_the_beginning_is_left_out() {
     assert_eq!((pictures, packets(&image, &streams[1]).len()), (15, 65));
 }
 
-/// Promise: One damaged track of an MP4 file is left out with a warning that names it.
+/// Promise: A damaged track of an MP4 file is left out with a warning that names it.
 #[test]
 fn tracks_that_cannot_be_played_are_left_out_with_a_warning() {
     let other = |entry| SampleTrack { entry, ..track(Format::Opus, shapes(3, 40, 960), Vec::new()) };

@@ -89,7 +89,7 @@ mod tests {
         kept.find(key(number)).get_or_init(async || verdict).await
     }
 
-    /// Promise: Answers of the authentication callback are kept in bounded number; failures are not kept.
+    /// Promise: Answers of the authentication callback are cached in bounded number; failures are not cached.
     #[tokio::test(flavor = "current_thread")]
     async fn answers_are_kept_in_bounded_number() {
         let kept = KeptAnswers::new(2, Duration::from_secs(3600));

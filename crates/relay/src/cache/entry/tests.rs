@@ -22,7 +22,7 @@ fn entry(response: &str) -> Option<Entry> {
     entry_for("", response)
 }
 
-/// Promise: What RFC 9111 does not let a shared cache keep passes through.
+/// Promise: Responses that RFC 9111 forbids a shared cache to store pass through.
 #[test]
 fn what_may_not_be_shared_or_is_of_no_use_is_not_kept() {
     for (lines, is_kept) in [
@@ -137,7 +137,7 @@ fn a_record_gives_the_entry_back() {
     assert!(Record::read(other.as_bytes()).is_none());
 }
 
-/// Promise: An `Age` of any length is served, as at most 2^31 s.
+/// Promise: An `Age` of any number of digits is accepted, and passed on as at most 2^31 s.
 #[test]
 fn an_age_of_any_length_makes_no_sum_overflow() {
     for (age, use_expected) in [
@@ -170,7 +170,7 @@ fn an_age_of_any_length_makes_no_sum_overflow() {
     }
 }
 
-/// Promise: The age of an answer is that of its `Age` or its `Date`, whichever is greater.
+/// Promise: The age of a response is the greater of its `Age` and the age by its `Date`.
 ///
 /// RFC 9111 section 4.2.3: an origin, or a cache on the way, may give out what is old and not say so.
 #[test]
@@ -200,9 +200,9 @@ fn an_answer_is_as_old_as_its_date_says() {
     assert_eq!(expires.time_to_live(at(0)).as_secs(), 100);
 }
 
-/// Promise: A stale answer that the origin forbids is served to nobody.
+/// Promise: A stale response is never served if the origin forbids it.
 #[test]
-fn what_is_stale_is_given_to_nobody_where_the_origin_forbids_it() {
+fn a_stale_response_is_not_served_if_the_origin_forbids_it() {
     let request = fields("Cache-Control: max-stale=100\r\n");
     for (directive, seconds, expected) in [
         ("max-age=10", 20, Use::Fresh),
@@ -239,7 +239,7 @@ fn rules_that_cannot_be_read_are_not_passed_over() {
     assert!(Record::read(bad.as_bytes()).unwrap().entry().is_none(), "nor in a record");
 }
 
-/// Promise: Variants are told apart by all lines of a field.
+/// Promise: All lines of a header field count when the cache distinguishes variants.
 #[test]
 fn a_field_that_came_in_lines_varies_with_all_of_them() {
     let response = "Cache-Control: max-age=60\r\nVary: X\r\n";
@@ -254,7 +254,7 @@ fn a_field_that_came_in_lines_varies_with_all_of_them() {
     assert_eq!(entry.use_for(&request("X: a\r\nX: c\r\n"), at(0)), Use::Other);
 }
 
-/// Promise: An answer chosen by a cookie is kept only with an explicit lifetime or `public`.
+/// Promise: A response selected by a cookie is stored only with an explicit lifetime or `public`.
 #[test]
 fn what_a_cookie_chose_is_kept_only_if_it_says_for_how_long_or_for_all() {
     const LONG_AGO: &str = "Last-Modified: Thu, 01 Jan 2020 00:00:00 GMT\r\nETag: \"1\"\r\n";

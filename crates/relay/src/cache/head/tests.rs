@@ -18,7 +18,7 @@ fn a_request_keeps_what_goes_on_and_loses_what_does_not() {
     assert_eq!(write_head("first", &request.fields), b"first\r\nAccept: a, b\r\n\r\n");
 }
 
-/// Promise: Answers that cannot be passed on are errors; ambiguous requests are refused.
+/// Promise: Responses that cannot be forwarded are errors; ambiguous requests are refused.
 #[test]
 fn requests_that_could_be_read_in_two_ways_are_refused() {
     for (fields, status) in [
@@ -55,7 +55,7 @@ fn an_answer_says_how_long_its_body_is() {
     assert_eq!(OriginResponse::read(b"HTTP/1.1 200 OK\r\nA: b\r\n", &Method::GET).unwrap().map(|_| ()), None);
 }
 
-/// Promise: `Connection` removes no field about the length or use of a body.
+/// Promise: `Connection` removes no header field about the length or use of a body.
 #[test]
 fn a_connection_takes_nothing_of_the_message_away() {
     let options = "Connection: close, Content-Length, cache-control, SET-COOKIE, X-Mine";
@@ -70,7 +70,7 @@ fn a_connection_takes_nothing_of_the_message_away() {
     assert_eq!((request.body_bytes, request.fields.contains_key("x-mine")), (5, false));
 }
 
-/// Promise: HTTP/1.0 clients get no `100 Continue`; a 204 states no length.
+/// Promise: HTTP/1.0 clients get no `100 Continue`; a 204 has no `Content-Length`.
 #[test]
 fn nobody_is_told_to_go_on_in_http_1_0() {
     let head = |version| {
@@ -81,7 +81,7 @@ fn nobody_is_told_to_go_on_in_http_1_0() {
     assert!(!head(0).unwrap().expects_continue && head(1).unwrap().expects_continue);
 }
 
-/// Promise: HTTP/1.0 clients get no `100 Continue`; a 204 states no length.
+/// Promise: HTTP/1.0 clients get no `100 Continue`; a 204 has no `Content-Length`.
 #[test]
 fn an_answer_without_content_states_no_length() {
     for (status, states_length) in [("200 OK", true), ("204 No Content", false), ("304 Not Modified", true)] {

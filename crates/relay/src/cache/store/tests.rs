@@ -83,7 +83,7 @@ fn entry(url: &str, bytes: usize) -> Arc<Entry> {
     Arc::new(Entry::new(url, &HeaderMap::new(), &response, SystemTime::now()).unwrap())
 }
 
-/// Promise: After a crash no partial body is served, and complete ones still are.
+/// Promise: After a crash no partial body is served, and complete bodies are still served.
 #[test]
 fn what_is_kept_is_there_in_the_next_process_and_what_is_not_is_nowhere() {
     let bed = TestBed::new(PLENTY);
@@ -103,7 +103,7 @@ fn what_is_kept_is_there_in_the_next_process_and_what_is_not_is_nowhere() {
     assert_ne!(body_number(&kept), body_number(&next));
 }
 
-/// Promise: After a crash no partial body is served, and complete ones still are.
+/// Promise: After a crash no partial body is served, and complete bodies are still served.
 #[test]
 fn what_a_killed_process_left_is_removed_and_what_is_foreign_is_not() {
     let bed = TestBed::new(PLENTY);
@@ -122,7 +122,7 @@ fn what_a_killed_process_left_is_removed_and_what_is_foreign_is_not() {
     assert_eq!((bed.body("http://o/a").unwrap(), bed.counters.damaged.value()), (b"body".to_vec(), 0));
 }
 
-/// Promise: Damaged entries are dropped; a record cannot name a file elsewhere.
+/// Promise: Damaged entries are dropped; a record cannot name a file outside the folder.
 #[test]
 fn damaged_entries_are_dropped_at_the_start_and_when_they_are_used() {
     let bed = TestBed::new(PLENTY);
@@ -144,7 +144,7 @@ fn damaged_entries_are_dropped_at_the_start_and_when_they_are_used() {
     assert_eq!((bed.body(urls[4]).unwrap(), bed.names().len()), (b"body".to_vec(), 2));
 }
 
-/// Promise: Damaged entries are dropped; a record cannot name a file elsewhere.
+/// Promise: Damaged entries are dropped; a record cannot name a file outside the folder.
 #[test]
 fn a_record_cannot_name_a_file_elsewhere() {
     let bed = TestBed::new(PLENTY);
@@ -159,7 +159,8 @@ fn a_record_cannot_name_a_file_elsewhere() {
     assert_eq!(fs::read(outside.path()).unwrap(), b"body", "it is left alone");
 }
 
-/// Promise: The cache keeps its size, least recently used evicted first; larger answers pass through.
+/// Promise: The cache keeps to its size and evicts the least recently used first; larger responses pass
+/// through.
 #[test]
 fn the_least_recently_used_goes_first() {
     let bed = TestBed::new(3 * cost(10_000));
@@ -210,7 +211,7 @@ fn a_renewed_entry_has_its_body() {
     assert_eq!(bed.names(), [""; 0]);
 }
 
-/// Promise: A foreign or used folder, an https origin and wrong addresses are refused by name.
+/// Promise: A folder with other files or in use, an https origin and wrong addresses are refused by name.
 #[test]
 fn a_folder_of_others_or_in_use_is_refused() {
     let foreign = tempfile::tempdir().unwrap();
@@ -236,7 +237,7 @@ fn a_folder_of_others_or_in_use_is_refused() {
     );
 }
 
-/// Promise: An entry that cannot be read now, such as for lack of descriptors, stays.
+/// Promise: An entry that cannot be read temporarily, such as for lack of descriptors, is kept.
 #[test]
 fn only_what_is_about_a_body_costs_an_entry() {
     use std::io::Error;
@@ -254,7 +255,7 @@ fn only_what_is_about_a_body_costs_an_entry() {
     assert_eq!((bed.body("http://o/a"), bed.store.size().0), (None, 0), "a link is none of ours");
 }
 
-/// Promise: An entry that cannot be read now, such as for lack of descriptors, stays.
+/// Promise: An entry that cannot be read temporarily, such as for lack of descriptors, is kept.
 #[test]
 fn an_entry_that_cannot_be_read_now_is_there_later() {
     let bed = TestBed::new(PLENTY);
@@ -271,7 +272,7 @@ fn an_entry_that_cannot_be_read_now_is_there_later() {
     assert_eq!(bed.body("http://o/a").unwrap(), b"body");
 }
 
-/// Promise: Response heads count on disk and in memory; those that are too long are not kept.
+/// Promise: Response heads count against disk and memory limits; heads that are too long are not stored.
 #[test]
 fn long_heads_are_counted_and_those_that_are_too_long_are_not_kept() {
     let bed = TestBed::new(PLENTY);
@@ -283,7 +284,7 @@ fn long_heads_are_counted_and_those_that_are_too_long_are_not_kept() {
     assert_eq!(bed.store.size(), (1, cost(4) + 2 * BLOCK));
 }
 
-/// Promise: Response heads count on disk and in memory; those that are too long are not kept.
+/// Promise: Response heads count against disk and memory limits; heads that are too long are not stored.
 #[test]
 fn memory_is_a_budget_too() {
     let one = Cost::of(&entry("http://o/a", 1), &key("http://o/a"));

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(placement, [2, 0, 1, 0, 1]);
     }
 
-    /// Promise: Streams are spread over threads by what they may take; shares hold on each thread.
+    /// Promise: Streams are spread over threads by their shares; shares hold on each thread.
     #[test]
     fn the_only_stream_of_a_class_that_may_have_most_has_a_thread_of_its_own() {
         let placement = configuration(FAIR, &[(3, false), (1, false)], &[1, 0, 1, 1, 1]).placement(2);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: All streams of a class with a rate share one thread, where the rate holds.
+        /// Promise: All streams of a class with a rate run on one thread, and the class keeps its rate.
         ///
         /// Whatever the classes: every stream has a thread, those of a class with a rate have the same one,
         /// and where all weigh the same no thread has two more than another.

@@ -69,7 +69,7 @@ fn what_is_not_said_is_as_for_the_command() {
     assert_eq!(stream.config.framing, FramingSpec::Whole);
 }
 
-/// Promise: A round in the wrong unit is an error with what to do.
+/// Promise: A scheduling round in the wrong unit is an error with the remedy.
 #[test]
 fn a_round_is_of_what_is_shared() {
     let policy = |lines: &str| {
@@ -109,8 +109,8 @@ fn the_example_is_right() {
     assert_eq!(configuration.sharing.policy, said);
 }
 
-/// Promise: A wrong configuration file is refused with the line, before anything is opened.
-/// Promise: Standard streams, written files and awaited addresses are used once; wrong parameters are
+/// Promise: An invalid configuration file is refused with the line, before anything is opened.
+/// Promise: Standard streams, output files and listening addresses may occur only once; wrong parameters are
 /// refused.
 #[test]
 fn each_wrong_thing_is_named_with_its_line() {
@@ -281,7 +281,7 @@ fn each_wrong_thing_is_named_with_its_line() {
     }
 }
 
-/// Promise: A wrong configuration file is refused with the line, before anything is opened.
+/// Promise: An invalid configuration file is refused with the line, before anything is opened.
 #[test]
 fn what_grows_has_a_limit() {
     let classes: String = (0..65).map(|number| format!("[[class]]\nname = \"{number}\"\n")).collect();

@@ -118,6 +118,7 @@ pub(super) fn port_of(stream: &Stream, output: u64) -> Option<Port> {
 }
 
 pub(super) fn no_output(output: u64) -> Outcome {
-    let words = format!("no output {output}: it is gone, or never was; /api/status has the numbers");
+    let words =
+        format!("no output {output}: it has ended or never existed; /api/status lists the outputs' numbers");
     Outcome::Refused(StatusCode::NOT_FOUND, words)
 }

@@ -90,7 +90,8 @@ mod tests {
 
     use super::*;
 
-    /// Promise: Options of streams take numbers, or what the flags take: rates, sizes and times with units.
+    /// Promise: Options of streams take numbers, or the same values as the flags: rates, sizes and times with
+    /// units.
     #[test]
     fn values_may_have_units() {
         let input = Object::memory("input", "".into());

@@ -51,7 +51,7 @@ fn shown_under(snapshot: &LatestSnapshots, policy: Policy) -> (String, Json) {
     (metrics.text(), status.json(&metrics, Instant::now()))
 }
 
-/// Promise: `resource = "cpu"` shares processor time, and shows what each class got.
+/// Promise: `resource = "cpu"` shares processor time, and the status shows the share of each class.
 #[test]
 fn processor_time_is_shown_where_it_is_shared() {
     let row = |name: &str, ms| {

@@ -20,7 +20,7 @@ fn steady(used: f64, playing: u64, rate: f64) -> Load {
     Load { used, playing, rate, costs: [cost; 2], ..Load::default() }
 }
 
-/// Promise: A session is refused when those that play leave no processor time for it.
+/// Promise: A session is refused if the playing sessions leave no processor time for it.
 #[test]
 fn sessions_are_admitted_while_there_is_time_for_them() {
     let load = steady(0.5, 1024, 1024.0);
@@ -31,7 +31,7 @@ fn sessions_are_admitted_while_there_is_time_for_them() {
     assert!(error.contains("0.83 of 0.75 threads"), "{error}");
 }
 
-/// Promise: A session at Speed 4 is counted as four, and a Speed is refused for which there is no time.
+/// Promise: A session at Speed 4 counts as four; a Speed is refused if there is no processor time for it.
 #[test]
 fn a_fast_session_counts_as_several() {
     let load = steady(0.5, 256, 1024.0);
@@ -47,7 +47,7 @@ fn the_first_sessions_are_admitted_before_anything_was_measured() {
     assert!(admit(load, 1.0, 17_000, threads(0.85)).is_err());
 }
 
-/// Promise: Before any session plays, its cost is what the calibration says of its packets; then what is measured.
+/// Promise: A session's cost is that of the calibration before any session plays, then the measured one.
 #[test]
 fn the_first_cost_is_that_of_the_calibration() {
     let estimate = Estimate { ns_per_packet: Some(10_000.0), payload_bits: 4e6 };
@@ -104,7 +104,7 @@ fn requests_take_from_the_reserve_first() {
     assert_eq!(Load { control: [1.0; 2], ..load }.capacity(threads(0.1), UNMEASURED), 1000, "less than half");
 }
 
-/// Promise: A session is refused when the bits per second of those that play leave no room for its own.
+/// Promise: A session is refused if its bit rate does not fit beside that of the playing sessions.
 #[test]
 fn sessions_are_admitted_while_the_link_has_room() {
     let load = Load { playing: 100, rate: 100.0, bits: 5e8, before: (100.0, 5e8), ..Load::default() };
@@ -123,7 +123,7 @@ fn sessions_are_admitted_while_the_link_has_room() {
     assert!(admit(Load::default(), 1.0, 0, rate(4e6, 0.0)).is_err(), "a usual session and its headers");
 }
 
-/// Promise: Downloads are refused while sessions take the whole rate in one interval after another.
+/// Promise: Downloads are refused if sessions use the whole rate in successive intervals.
 #[test]
 fn downloads_wait_while_the_link_is_full() {
     let load = Load { bits: 1e9, before: (100.0, 1e9), ..Load::default() };
@@ -133,7 +133,7 @@ fn downloads_wait_while_the_link_is_full() {
     assert!(!load.is_full(threads(1.0)));
 }
 
-/// Promise: A session is refused while those that play are late in one interval after another.
+/// Promise: A session is refused if playing sessions are late in successive intervals.
 #[test]
 fn nobody_is_admitted_while_sessions_are_late() {
     let late = Duration::from_millis(101);

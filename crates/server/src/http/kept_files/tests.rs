@@ -61,7 +61,8 @@ fn content(file: &File) -> String {
     read_to_string(file).expect("read")
 }
 
-/// Promise: A small file stays open between requests; one that was changed, replaced or removed is noticed at once.
+/// Promise: A small file stays open between requests; a change, replacement or removal is noticed at the next
+/// request.
 #[test]
 fn a_file_stays_open_until_its_name_stands_for_another() {
     with_runtime(|| {
@@ -186,7 +187,8 @@ fn body(prepared: &Prepared) -> String {
 }
 
 proptest! {
-    /// Promise: What stays open is what its name stands for when it is requested, confined to the folder.
+    /// Promise: An open file is served only if its name still refers to it at the request, confined to the
+    /// folder.
     #[test]
     fn what_is_kept_is_what_a_name_stands_for_now(changes in prop::collection::vec(change(), 1..24)) {
         with_runtime(|| {
@@ -213,7 +215,7 @@ proptest! {
     }
 }
 
-/// Promise: A small file that is requested again is sent with a head that was written before, while it is the same.
+/// Promise: A repeated request for an unchanged small file is answered with a prepared head.
 #[test]
 fn responses_are_prepared_for_the_second_request() {
     with_runtime(|| {
@@ -253,7 +255,7 @@ fn few_small_settled_files_are_kept() {
     });
 }
 
-/// Promise: A file that stays open is closed some seconds after its last request.
+/// Promise: A cached open file is closed some seconds after its last request.
 #[test]
 fn unused_files_are_closed() {
     with_runtime(|| {

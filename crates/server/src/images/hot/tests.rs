@@ -119,7 +119,7 @@ fn what_is_played_is_held_whole() {
     assert_eq!(memory.json()["images"][0]["sessions"], 0);
 }
 
-/// Promise: `--hot-memory` holds complete images within its budget, the least popular evicted first.
+/// Promise: `--hot-memory` holds complete images within its budget and evicts the least popular first.
 #[test]
 fn the_least_popular_goes_and_never_one_that_is_played_as_much() {
     let fixture = fixture();
@@ -150,7 +150,7 @@ fn the_least_popular_goes_and_never_one_that_is_played_as_much() {
     });
 }
 
-/// Promise: `--hot-memory` holds complete images within its budget, the least popular evicted first.
+/// Promise: `--hot-memory` holds complete images within its budget and evicts the least popular first.
 #[test]
 fn the_budget_holds_while_images_come_and_go() {
     let fixture = fixture();
@@ -167,7 +167,7 @@ fn the_budget_holds_while_images_come_and_go() {
     }
 }
 
-/// Promise: `--hot-memory` holds complete images within its budget, the least popular evicted first.
+/// Promise: `--hot-memory` holds complete images within its budget and evicts the least popular first.
 #[test]
 fn what_does_not_fit_leaves_the_others_alone() {
     let fixture = fixture();
@@ -177,7 +177,8 @@ fn what_does_not_fit_leaves_the_others_alone() {
     assert_eq!((memory.names().len(), memory.used(), &memory.json()["given_up"]), (0, 0, &Json::Null));
 }
 
-/// Promise: Images that are played most are held in hot memory, and nearly equal ones do not take turns.
+/// Promise: The most played images are held in hot memory; images of nearly equal popularity do not
+/// alternate.
 #[test]
 fn the_most_popular_image_is_held() {
     let fixture = fixture();
@@ -204,7 +205,8 @@ fn the_most_popular_image_is_held() {
     assert_eq!(memory.counts().demoted, 0);
 }
 
-/// Promise: Images that are played most are held in hot memory, and nearly equal ones do not take turns.
+/// Promise: The most played images are held in hot memory; images of nearly equal popularity do not
+/// alternate.
 #[test]
 fn an_image_that_is_played_much_more_takes_the_place_of_one_that_is_played() {
     let fixture = fixture();
@@ -251,7 +253,7 @@ fn closed_images_are_released() {
     assert!(memory.state.lock().entries.is_empty());
 }
 
-/// Promise: Hot memory that nobody asked for holds images that eight sessions play.
+/// Promise: Default hot memory holds an image only from eight sessions on.
 #[test]
 fn fewer_than_eight_sessions_do_not_make_an_image_hot_by_themselves() {
     let fixture = fixture();
@@ -267,7 +269,7 @@ fn fewer_than_eight_sessions_do_not_make_an_image_hot_by_themselves() {
     drop(seven);
 }
 
-/// Promise: A copy that ends after hot memory was given up is not held.
+/// Promise: A copy that completes after hot memory was given up is dropped.
 #[test]
 fn a_copy_that_is_not_wanted_any_more_is_dropped() {
     let fixture = fixture();

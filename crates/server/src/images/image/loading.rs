@@ -70,7 +70,7 @@ impl Image {
         }
         if let Some(error) = failure {
             tracing::warn!(asset = self.name, image = %self.path.display(), segment = number, %error,
-                "a segment of a wire image cannot be read; what plays it ends");
+                "cannot read a segment of a wire image; its playbacks end");
         }
     }
 

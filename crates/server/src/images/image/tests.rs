@@ -82,7 +82,7 @@ fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
     wait_for(&image, |load| matches!(load, Load::Pending));
 }
 
-/// Promise: A playback ends, and does not wait, when reading its segment panics.
+/// Promise: If reading its segment panics, a playback ends instead of waiting.
 #[test]
 fn a_segment_that_is_read_with_a_panic_is_not_waited_for() {
     let (image, damaged) = image();
@@ -136,9 +136,10 @@ impl Task for Woken {
     fn end(self: Box<Self>, _pool: &BlockingPool) {}
 }
 
-/// Promise: A playback that waits for a segment is woken when the answer has changed, and asks only then.
+/// Promise: A playback that waits for a segment is woken when the segment's state changes, and polls only
+/// then.
 #[test]
-fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
+fn a_waiting_playback_is_woken_when_the_segment_changes() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (sender, woken) = channel();
     let task = engine.spawn(Box::new(Woken(sender)), Placement::default());
@@ -170,7 +171,7 @@ fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
 ///
 /// The first turn is another matter: see `Job`.
 #[test]
-fn packing_is_due_for_those_who_play() {
+fn packing_is_due_for_playing_sessions() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let (sender, _woken) = channel();
     let task = engine.spawn(Box::new(Woken(sender)), Placement::default());
@@ -196,7 +197,7 @@ fn packing_is_due_for_those_who_play() {
     assert_eq!(due(begun + far), Due::Playback(asked), "one waits");
 }
 
-/// Promise: Packing is due for the next session when the one that needed it first has left.
+/// Promise: When the session that needs packing first leaves, packing is due when the next session needs it.
 #[test]
 fn packing_is_due_for_later_playbacks_when_the_first_has_left() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -223,9 +224,9 @@ fn packing_is_due_for_later_playbacks_when_the_first_has_left() {
     assert!(matches!(image.packing_due(begun, noted + seconds(8)), Due::Nobody(_)), "nor has the other");
 }
 
-/// Promise: Packing is urgent while a session waits to seek.
+/// Promise: Packing is urgent while a session waits for a seek.
 #[test]
-fn packing_is_due_for_those_who_seek() {
+fn packing_is_due_for_seeking_sessions() {
     let (image, _damaged) = image();
     let asked = Instant::now();
     let seek = image.wait_for_seek();

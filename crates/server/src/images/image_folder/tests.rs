@@ -23,7 +23,7 @@ fn add(cache: &ImageFolder, name: &str, age: u64) {
     handle.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
 }
 
-/// Promise: A wire image is written atomically: there is a complete one or none.
+/// Promise: A wire image is written atomically: the cache has a complete image or none.
 #[test]
 fn there_is_a_whole_image_or_none() {
     let (_folder, cache) = cache(100_000);
@@ -35,7 +35,7 @@ fn there_is_a_whole_image_or_none() {
     assert_eq!(cache.find(&named("a")).unwrap().unwrap().metadata().unwrap().len(), 10_000);
 }
 
-/// Promise: An image that root packs belongs to the owner of the cache folder.
+/// Promise: An image packed by root belongs to the owner of the cache folder.
 #[test]
 fn an_image_belongs_to_the_owner_of_the_folder() {
     let (_folder, cache) = cache(100_000);
@@ -47,7 +47,8 @@ fn an_image_belongs_to_the_owner_of_the_folder() {
     assert_eq!(owner(&cache.path_of(&named("a"))), owner(cache.path.as_path()));
 }
 
-/// Promise: The image cache keeps its budget: least recently used first, never an image in use.
+/// Promise: The image cache keeps to its budget and evicts the least recently used first, never an image in
+/// use.
 #[test]
 fn the_least_recently_used_goes_first_and_never_one_in_use() {
     let (_folder, cache) = cache(40_000);
@@ -72,7 +73,7 @@ fn what_does_not_fit_is_an_error_that_says_what_to_do() {
     assert!(cache.find(&named("a")).unwrap().is_some());
 }
 
-/// Promise: On a full disk, images are evicted one by one, least recently used first, never one in use.
+/// Promise: On a full disk, images are evicted one by one, least recently used first, never an image in use.
 #[test]
 fn a_full_disk_or_quota_costs_the_least_recently_used_one_by_one_and_never_one_in_use() {
     for full in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
@@ -113,8 +114,8 @@ fn only_the_file_that_was_found_damaged_is_removed() {
     cache.remove(&named("a"), &good).unwrap();
 }
 
-/// Promise: Only files with names of images are counted or removed in the cache folder.
-/// Promise: A kill during packing leaves nothing that a later start trusts.
+/// Promise: Only files with image names are counted or removed in the cache folder.
+/// Promise: If packing is killed, a later start does not use the incomplete files.
 #[test]
 fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
     let (folder, cache) = cache(100_000);

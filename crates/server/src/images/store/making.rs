@@ -267,7 +267,7 @@ impl WholeIndex {
 mod tests {
     use super::*;
 
-    /// Promise: Images are written at `--image-rate` at most, also after they waited for playbacks.
+    /// Promise: Images are written at `--image-rate` at most, also after a wait for playbacks.
     #[test]
     fn time_without_a_write_is_no_credit() {
         let begun = Instant::now();

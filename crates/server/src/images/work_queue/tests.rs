@@ -91,7 +91,7 @@ impl Fixture {
     }
 }
 
-/// Promise: A long asset that is being packed delays no other: assets are packed in turns.
+/// Promise: Assets are packed in turns, so a long asset does not delay others.
 #[test]
 fn what_is_needed_first_goes_first() {
     let fixture = fixture();
@@ -104,7 +104,7 @@ fn what_is_needed_first_goes_first() {
     assert_eq!(fixture.order(6), [3, 1, 2, 0, 2, 0]);
 }
 
-/// Promise: Packings share a budget of memory: beyond it they wait, and none fails.
+/// Promise: All packing shares one memory budget; packing beyond it waits and does not fail.
 #[test]
 fn work_beyond_the_budget_waits_until_memory_is_given_back() {
     let fixture = fixture_within(10);
@@ -203,7 +203,8 @@ impl Watch {
     }
 }
 
-/// Promise: Packing that a session waits for has a thread of normal priority, and waits for no other.
+/// Promise: Packing that a session waits for has its own thread of normal priority and does not wait for
+/// other packing.
 #[test]
 fn what_is_needed_soon_has_a_thread_of_its_own() {
     let watch = watch(ROOM);
@@ -216,7 +217,7 @@ fn what_is_needed_soon_has_a_thread_of_its_own() {
     assert_eq!(watch.next(), ("later", watch.low), "its time is over, but nobody waits for it");
 }
 
-/// Promise: Packing that a session begins to wait for goes on at normal priority from then on.
+/// Promise: When a session begins to wait for packing, the packing continues at normal priority.
 #[test]
 fn work_that_becomes_urgent_while_it_waits_gets_the_urgent_thread() {
     let watch = watch(ROOM);
@@ -232,7 +233,7 @@ fn work_that_becomes_urgent_while_it_waits_gets_the_urgent_thread() {
     leave.send(()).unwrap();
 }
 
-/// Promise: Packing that a session will need soon goes on at normal priority in time.
+/// Promise: Packing that a session will need soon continues at normal priority in time.
 #[test]
 fn work_that_becomes_urgent_as_time_goes_by_gets_the_urgent_thread() {
     let watch = watch(ROOM);
@@ -250,7 +251,7 @@ fn work_that_becomes_urgent_as_time_goes_by_gets_the_urgent_thread() {
     leave_other.send(()).unwrap();
 }
 
-/// Promise: Packing that sessions wait for goes on while the disk does not answer for one asset.
+/// Promise: If the disk does not answer for one asset, packing of others that sessions wait for continues.
 #[test]
 fn other_threads_do_urgent_work_while_a_turn_holds_the_urgent_thread() {
     let watch = watch(ROOM);
@@ -354,7 +355,7 @@ fn beyond_the_budget_urgent_work_stays_on_its_thread_and_gets_memory() {
     assert_eq!(next(vec![begun("urgent", true, 10)], new(), Urgency::Rest), None);
 }
 
-/// Promise: Packing that a session waits for begins, however much other packing has begun.
+/// Promise: Packing that a session waits for starts, however much other packing runs.
 #[test]
 fn some_of_what_may_begin_is_kept_for_urgent_work() {
     let now = Instant::now();

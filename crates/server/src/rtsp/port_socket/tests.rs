@@ -48,7 +48,7 @@ impl Pair {
     }
 }
 
-/// Promise: Reports that a client sent before its session ends are counted, however many wait.
+/// Promise: When a session ends, all reports that its client sent before are read and counted.
 #[tokio::test]
 async fn all_datagrams_that_wait_are_read_before_a_session_ends() {
     let pair = pair(20_370);
@@ -74,7 +74,7 @@ async fn datagrams_from_before_the_first_session_are_discarded() {
     assert_eq!(*other.0.lock(), [7u32.to_be_bytes()], "the later session has the client's port");
 }
 
-/// Promise: A flood of RTCP does not hold the thread that answers requests.
+/// Promise: A flood of RTCP does not block the thread that answers requests.
 #[tokio::test]
 async fn a_read_has_a_bound() {
     let pair = pair(20_374);

@@ -35,7 +35,7 @@ fn frame(channel: u8, bytes: &[u8]) -> Vec<u8> {
     [&[b'$', channel, 0, bytes.len() as u8], bytes].concat()
 }
 
-/// Promise: Channels are those that the client asks for, unless another session has them.
+/// Promise: A session gets the channels that its client requests, unless another session uses them.
 #[tokio::test]
 async fn channels_are_answered_and_never_shared() {
     let open = Open::new().await;
@@ -53,7 +53,7 @@ async fn channels_are_answered_and_never_shared() {
     assert_eq!(transports, [json!("tcp"), json!("tcp"), json!("tcp")]);
 }
 
-/// Promise: No packet comes before the response to PLAY.
+/// Promise: No packet is sent before the response to PLAY.
 #[tokio::test]
 async fn the_first_packet_follows_the_response() {
     let open = Open::with(|options| options.report_interval = Duration::from_secs(60)).await;

@@ -59,7 +59,8 @@ async fn a_whole_conversation() {
     assert_eq!((open.counter("sessions"), open.counter("sessions_ended/teardown")), (0, 1));
 }
 
-/// Promise: Speed 0.25 to 8 is granted, the nearest to another one, and 453 says where the load does not allow it.
+/// Promise: Speed 0.25 to 8 is granted, other values become the nearest one; 453 if the load does not allow
+/// it.
 #[tokio::test]
 async fn speeds_are_granted() {
     let open = Open::new().await;
@@ -121,7 +122,7 @@ async fn media_comes_from_the_ports_that_were_announced() {
     assert_eq!((received.1.port() % 2, &datagram[..received.0]), (0, &b"a packet"[..]));
 }
 
-/// Promise: Errors have the status that RFC 2326 requires.
+/// Promise: Errors have the status codes that RFC 2326 requires.
 #[tokio::test]
 async fn wrong_requests_get_the_status_of_the_rfc() {
     let open = Open::new().await;
@@ -270,7 +271,7 @@ async fn plays_with_an_end_are_played_one_after_the_other() {
     open.player.expect(play(Some(0), None)).await;
 }
 
-/// Promise: A failed seek leaves the session as it was.
+/// Promise: A failed seek leaves the session unchanged.
 ///
 /// The length of what is still being packed is not known, so only the playback can tell that a place is not
 /// there.
@@ -325,7 +326,7 @@ async fn a_play_that_takes_too_long_is_called_off() {
     assert_eq!(open.counter("plays"), 1);
 }
 
-/// Promise: A session does not time out while its client waits for an answer.
+/// Promise: A session does not time out while its client waits for a response.
 #[tokio::test]
 async fn waiting_for_an_answer_is_no_silence() {
     let open = Open::with(|options| {
@@ -340,7 +341,7 @@ async fn waiting_for_an_answer_is_no_silence() {
     assert_eq!(client.ask("GET_PARAMETER", "growing.ts", &[&session]).await.status, 200);
 }
 
-/// Promise: A client is told that the server failed, but no file or folder name; the log has the details.
+/// Promise: If the server fails, the client's error names no file or folder; the log has the details.
 #[tokio::test]
 async fn a_failure_does_not_tell_about_the_machine() {
     let open = Open::new().await;
@@ -358,8 +359,8 @@ async fn a_failure_does_not_tell_about_the_machine() {
     assert!(reply.body.contains("log") && !reply.body.contains(SECRET), "{}", reply.body);
 }
 
-/// Promise: PLAY of a file that turns out unplayable is answered with 415, or 503 if the server is at fault,
-/// and the reason.
+/// Promise: PLAY of a file that proves unplayable gets 415, or 503 if the server is at fault, with the
+/// reason.
 #[tokio::test]
 async fn a_file_that_turns_out_unplayable_is_named_at_fault() {
     for (is_asset, status) in [(true, 415), (false, 503)] {

@@ -80,7 +80,7 @@ async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
     assert_eq!(open.counter("rtcp_byes"), 2);
 }
 
-/// Promise: Nothing follows a BYE.
+/// Promise: Nothing is sent after a BYE.
 ///
 /// RFC 3550 section 6.3.7: what is on its way when the end comes is sent, and counted, before BYE.
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn nothing_follows_a_bye() {
 }
 
 #[tokio::test]
-async fn who_never_played_says_no_bye() {
+async fn a_session_that_never_played_sends_no_bye() {
     let open = Open::new().await;
     let mut client = open.client().await;
     let set_up = client.set_up("clip.ts").await;
@@ -133,7 +133,7 @@ async fn receiver_reports_are_read_and_shown() {
     assert_eq!((&sessions[0]["state"], &sessions[0]["asset"]), (&json!("playing"), &json!("clip.ts")));
 }
 
-/// Promise: RTCP of all sessions comes to one socket and is told apart by the client's address and port.
+/// Promise: RTCP of all sessions arrives at one socket and is assigned by the client's address and port.
 #[tokio::test]
 async fn reports_of_sessions_on_one_pair_are_told_apart() {
     let open =
@@ -163,7 +163,7 @@ async fn reports_of_sessions_on_one_pair_are_told_apart() {
     while last_packet(&played.rtcp).await != BYE {}
 }
 
-/// Promise: RTCP is read many datagrams in a call, and round-trip times do not include the wait for that.
+/// Promise: Many RTCP datagrams are read in one call; round-trip times exclude the time before reading.
 #[tokio::test]
 async fn reports_are_read_together_and_end_their_round_trips_when_they_come() {
     let open = Open::new().await;

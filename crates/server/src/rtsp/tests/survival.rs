@@ -72,7 +72,7 @@ async fn a_shutdown_ends_everything() {
     assert_eq!(values, [1, 1, 0]);
 }
 
-/// Promise: 1,000 half-open RTSP connections disturb nobody and are closed in time.
+/// Promise: 1,000 half-open RTSP connections do not disturb other clients and are closed in time.
 #[tokio::test]
 async fn half_open_connections_are_closed() {
     let open = Open::with(|options| options.idle_timeout = SOON).await;
@@ -130,7 +130,7 @@ async fn garbage_is_answered_once_and_closed() {
     assert_eq!(client.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
 }
 
-/// Promise: Sessions and connections are limited, in total, for each address and for each connection.
+/// Promise: Sessions and connections are limited in total, per address and per connection.
 #[tokio::test]
 async fn connections_and_sessions_are_limited() {
     let open = Open::with(|options| {
@@ -162,7 +162,7 @@ async fn connections_and_sessions_are_limited() {
     .await;
 }
 
-/// Promise: Sessions and connections are limited, in total, for each address and for each connection.
+/// Promise: Sessions and connections are limited in total, per address and per connection.
 #[tokio::test]
 async fn one_client_does_not_take_all_sessions() {
     let open = Open::with(|options| {
@@ -189,7 +189,7 @@ async fn one_client_does_not_take_all_sessions() {
     second.set_up("clip.ts").await;
 }
 
-/// Promise: Sessions and connections are limited, in total, for each address and for each connection.
+/// Promise: Sessions and connections are limited in total, per address and per connection.
 #[tokio::test]
 async fn the_listener_is_full_when_it_is_full() {
     let open = Open::with(|options| options.connections = 1).await;
@@ -199,7 +199,7 @@ async fn the_listener_is_full_when_it_is_full() {
     assert_eq!(open.counter("connections_refused/total_limit"), 1);
 }
 
-/// Promise: Without free descriptors SETUP gets 453 and a new connection 503; sessions go on.
+/// Promise: Without free descriptors SETUP gets 453 and a new connection 503; sessions continue.
 #[tokio::test]
 async fn without_descriptors_clients_are_refused() {
     let open = Open::within(DescriptorBudget::of_clients(4), |_| {}).await;

@@ -45,7 +45,7 @@ async fn sender_report(rtcp: &UdpSocket) -> (u32, u64, u32) {
     (word(4), u64::from(word(8)) << 32 | u64::from(word(12)), word(16))
 }
 
-/// Promise: A Scale other than 1 needs the track of pictures; other sessions play as recorded.
+/// Promise: A Scale other than 1 needs a video track; sessions without one play at Scale 1.
 #[tokio::test]
 async fn a_scale_is_for_sessions_with_pictures() {
     let open = Open::new().await;
@@ -77,7 +77,7 @@ async fn a_scale_is_for_sessions_with_pictures() {
     }
 }
 
-/// Promise: A session plays any of a presentation's tracks, which are played and paused together.
+/// Promise: A session plays any subset of a presentation's tracks; they play and pause together.
 #[tokio::test]
 async fn tracks_are_set_up_in_one_session_and_played_together() {
     let open = Open::new().await;
@@ -109,7 +109,7 @@ async fn tracks_are_set_up_in_one_session_and_played_together() {
     assert_eq!(in_session(&mut client, "PLAY", FILM, &video.id).await.status, 454);
 }
 
-/// Promise: Sender reports of all tracks of a session are for the same moment.
+/// Promise: Sender reports of all tracks of a session refer to the same time.
 #[tokio::test]
 async fn reports_of_all_tracks_say_the_same_time() {
     let open = Open::with(|options| options.report_interval = Duration::from_millis(50)).await;
@@ -127,7 +127,7 @@ async fn reports_of_all_tracks_say_the_same_time() {
     }
 }
 
-/// Promise: A track without a packet has reports, which tell its clock, and no BYE.
+/// Promise: A track without packets sends sender reports with its clock, and no BYE.
 ///
 /// RFC 3550 section 6.3.7: a source that never sent a packet says no BYE.
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_track_without_packets_says_no_bye() {
     assert_eq!(open.counter("rtcp_byes"), 1);
 }
 
-/// Promise: Each track's receiver reports are its own.
+/// Promise: Receiver reports are assigned to their track.
 #[tokio::test]
 async fn receiver_reports_are_told_apart_by_their_source() {
     let open = Open::new().await;
@@ -176,7 +176,7 @@ async fn receiver_reports_are_told_apart_by_their_source() {
     assert_eq!(session["receiver_report"]["jitter_ms"], json!(90.0 / 48.0), "by the track's own clock");
 }
 
-/// Promise: What a session of several tracks does not do is refused with the status of RFC 2326.
+/// Promise: Unsupported requests to a session of several tracks are refused with the status of RFC 2326.
 #[tokio::test]
 async fn what_tracks_cannot_do_is_refused() {
     let open = Open::new().await;

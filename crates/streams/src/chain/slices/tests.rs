@@ -96,7 +96,7 @@ fn pieces(record: &[u8], cuts: &[usize], is_own: bool) -> Vec<Run<Memory>> {
 }
 
 proptest! {
-    /// Promise: Handlers take whole records in slices, without a copy.
+    /// Promise: Handlers receive whole records as slices, without a copy.
     ///
     /// Handlers of all kinds make the same of a record in slices as of one that was copied together.
     #[test]
@@ -116,7 +116,7 @@ proptest! {
         }
     }
 
-    /// Promise: Handlers take whole records in slices, without a copy.
+    /// Promise: Handlers receive whole records as slices, without a copy.
     ///
     /// What goes on lies where it lay.
     #[test]
@@ -141,7 +141,7 @@ proptest! {
     }
 }
 
-/// Promise: Handlers take whole records in slices, without a copy.
+/// Promise: Handlers receive whole records as slices, without a copy.
 ///
 /// A record in tiny pieces takes memory for its bytes, and not for each piece.
 #[test]
@@ -158,7 +158,7 @@ fn tiny_pieces_are_copied_together_when_there_are_many() {
     assert!(Piece::in_slices(&views).slices().flatten().copied().eq((0..RECORD).map(|number| number as u8)));
 }
 
-/// Promise: Handlers take whole records in slices, without a copy.
+/// Promise: Handlers receive whole records as slices, without a copy.
 ///
 /// Of a longer record than the handler takes, no more is kept than it may have.
 #[test]

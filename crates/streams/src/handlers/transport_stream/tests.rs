@@ -44,7 +44,7 @@ fn pids_are_kept_in_order_and_nothing_else() {
     assert!(!expected.is_empty() && output == expected);
 }
 
-/// Promise: A programme of a multiplex becomes a transport stream of its own; a missing one is reported.
+/// Promise: A programme of a multiplex becomes a separate transport stream; a missing programme is reported.
 #[test]
 fn a_programme_comes_out_as_a_stream_of_its_own() {
     let input = multiplex();
@@ -94,7 +94,7 @@ fn what_is_no_transport_stream_is_an_error_that_says_so() {
     assert_eq!(select(&packets), "packet 1 of a record has no sync byte");
 }
 
-/// Promise: A programme of a multiplex becomes a transport stream of its own; a missing one is reported.
+/// Promise: A programme of a multiplex becomes a separate transport stream; a missing programme is reported.
 #[test]
 fn a_programme_that_is_not_there_is_reported() {
     let input = multiplex();
@@ -109,7 +109,7 @@ fn a_programme_that_is_not_there_is_reported() {
     assert_eq!(report(TransportStreamFilter::pids([5])).len(), 2, "PIDs are of no programme");
 }
 
-/// Promise: A programme is taken out of a multiplex; a missing one is an error that names the others.
+/// Promise: A programme is extracted from a multiplex; if it is missing, the error lists the others.
 #[test]
 fn a_stream_that_never_had_the_programme_ends_with_an_error_that_names_those_it_has() {
     let end = |mut filter: TransportStreamFilter, input: &[u8]| {

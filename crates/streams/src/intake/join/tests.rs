@@ -91,7 +91,7 @@ fn record(key: u8, inputs: u64, length: usize) -> Vec<u8> {
     (0..inputs).flat_map(|input| portion(key, input, length)).collect()
 }
 
-/// Promise: A join by key keeps no more bytes than its window may have, whatever an input does not send.
+/// Promise: A join by key stores no more bytes than its window allows, even if an input sends nothing.
 #[test]
 fn records_by_key_are_bounded_in_bytes() {
     const MOST: usize = 5_000;

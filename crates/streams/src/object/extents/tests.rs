@@ -25,7 +25,7 @@ fn mixed() -> Vec<Range<u64>> {
     rows.chain(others).collect()
 }
 
-/// Promise: Extents of a file reach a connection in their order, short ones by few calls and long ones by reference.
+/// Promise: Extents of a file are sent in order, short ones with few calls and long ones by reference.
 #[test]
 fn short_and_long_extents_are_sent_in_their_order() {
     let (file, bytes) = stored(2_100_000);
@@ -77,7 +77,7 @@ fn a_handler_is_given_them_without_gaps() {
     }
 }
 
-/// Promise: Any number of extents takes a bounded amount of memory.
+/// Promise: Any number of extents takes bounded memory.
 #[test]
 fn extents_are_made_as_they_are_needed() {
     let (file, _) = stored(10);
@@ -99,7 +99,7 @@ fn a_long_extent_is_looked_up_in_windows() {
     );
 }
 
-/// Promise: A file that is truncated while its extents are sent is an error, not the end.
+/// Promise: A file truncated while its extents are sent is an error, not the end of the stream.
 #[test]
 fn a_truncated_file_is_an_error() {
     let (file, _) = stored(100_000);

@@ -42,7 +42,7 @@ impl StoredFile {
     }
 }
 
-/// Promise: A slow stream does not block its engine thread where the kernel evicted pages of its file meanwhile.
+/// Promise: A slow stream does not block its engine thread if the kernel has evicted pages of its file.
 #[test]
 fn pages_that_were_evicted_are_read_ahead_again() {
     let mut file = stored(1 << 20);

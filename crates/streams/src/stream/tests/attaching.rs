@@ -3,7 +3,7 @@
 use super::*;
 use std::thread;
 
-/// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
+/// Promise: Inputs and outputs are added and removed between records; nothing is lost or repeated.
 #[test]
 fn inputs_and_outputs_come_and_go_at_records_and_nothing_is_lost() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -50,7 +50,7 @@ fn copied(pattern: OutputPattern) -> (UnixStream, Port, Stream) {
     (feed, input, stream)
 }
 
-/// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
+/// Promise: Inputs and outputs are added and removed between records; nothing is lost or repeated.
 #[test]
 fn a_stream_of_bytes_without_records_lets_go_at_once() {
     for pattern in [OutputPattern::Mirror, OutputPattern::Stripe] {
@@ -81,7 +81,7 @@ fn a_stream_of_bytes_without_records_lets_go_at_once() {
     }
 }
 
-/// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
+/// Promise: Inputs and outputs are added and removed between records; nothing is lost or repeated.
 ///
 /// Returns whether what was read of it has no room, or nobody to go to: the end of its record needs none.
 #[test]
@@ -197,7 +197,7 @@ fn merged_object(object: Object) -> Vec<u8> {
     collected.bytes()
 }
 
-/// Promise: An input that is attached after the end is returned.
+/// Promise: An input that is attached after the end of the stream is returned to the caller.
 ///
 /// Its outputs were told of the end: what comes then is given back as it is, and neither lost nor read.
 #[test]

@@ -89,7 +89,7 @@ fn expected(bytes: &[u8], saw: &[u8]) -> Vec<u8> {
 const REACHES: [Reach; 3] =
     [Reach::Pieces, Reach::Records { limit: 16 << 20 }, Reach::Slices { limit: 16 << 20 }];
 
-/// Promise: A running stream gets handlers, which see it from the next record on; no byte is lost or doubled.
+/// Promise: Handlers can be added to a running stream and see the next record; no byte is lost or repeated.
 #[test]
 fn a_handler_that_joins_what_moves_unseen_sees_the_rest_and_nothing_is_lost_or_doubled() {
     // More than is under way at a time: so a record goes by when the handler comes.
@@ -135,7 +135,7 @@ fn a_handler_that_joins_what_moves_unseen_sees_the_rest_and_nothing_is_lost_or_d
     }
 }
 
-/// Promise: A running stream gets handlers, which see it from the next record on; no byte is lost or doubled.
+/// Promise: Handlers can be added to a running stream and see the next record; no byte is lost or repeated.
 ///
 /// Also where bytes are looked at already, and come a few at a time.
 #[test]
@@ -167,7 +167,7 @@ fn a_handler_that_joins_within_a_record_begins_with_the_next() {
     }
 }
 
-/// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
+/// Promise: Every byte read is accounted for: taken, pending, or dropped with the reason.
 ///
 /// The first piece of a record waits for room when the handler comes, which takes the record whole: nothing
 /// is anywhere else.
@@ -209,7 +209,7 @@ fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
     }
 }
 
-/// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
+/// Promise: Every byte read is accounted for: taken, pending, or dropped with the reason.
 ///
 /// The beginning of a record waited for room when a handler came that takes whole ones: it waits with that
 /// for the rest.
@@ -246,7 +246,7 @@ fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
     assert_eq!((gone.bytes, gone.dropped.bytes), (4, 4), "all that there was");
 }
 
-/// Promise: A running stream gets handlers, which see it from the next record on; no byte is lost or doubled.
+/// Promise: Handlers can be added to a running stream and see the next record; no byte is lost or repeated.
 ///
 /// A part of a stripe is a record for its output, though the stream of bytes has none.
 #[test]
@@ -273,7 +273,7 @@ fn a_handler_of_an_output_that_has_parts_of_a_stripe_begins_with_the_next() {
     assert_eq!(collected[1].bytes(), b"bbbb");
 }
 
-/// Promise: A running stream gets handlers, which see it from the next record on; no byte is lost or doubled.
+/// Promise: Handlers can be added to a running stream and see the next record; no byte is lost or repeated.
 ///
 /// A datagram that a handler refuses is dropped, also if the handler came later.
 #[test]
@@ -292,7 +292,7 @@ fn a_handler_that_joins_a_stream_of_datagrams_ends_it_no_more_than_others() {
     assert_eq!(collected.bytes(), b"ok");
 }
 
-/// Promise: A running stream gets other output options and another rate.
+/// Promise: Output options and rate of a running stream can be changed.
 #[test]
 fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
     const RECORD: usize = 40_001;
@@ -330,7 +330,7 @@ fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
     assert!(came.chunks(RECORD).all(|record| sent.any(|sent| sent == record)));
 }
 
-/// Promise: A running stream gets other output options and another rate.
+/// Promise: Output options and rate of a running stream can be changed.
 ///
 /// Nobody drops the rest of a record: it is waited for, or it would wait without a bound.
 #[test]
@@ -365,7 +365,7 @@ fn an_output_that_is_to_drop_records_keeps_the_stream_waiting_for_the_rest_of_on
     assert!(came[..RECORD] == bytes[..RECORD], "the record that went by");
 }
 
-/// Promise: A running stream gets other output options and another rate.
+/// Promise: Output options and rate of a running stream can be changed.
 ///
 /// Options of a port that listens hold when it is connected.
 #[test]
@@ -402,11 +402,11 @@ fn an_output_that_is_still_to_come_gets_handlers_and_options() {
     assert!(came.iter().map(|byte| !byte).eq(*b"one "), "{came:?}");
 }
 
-/// Promise: A running stream gets other output options and another rate.
+/// Promise: Output options and rate of a running stream can be changed.
 ///
 /// Bytes that wait in a pipe are dropped and counted like those that wait elsewhere.
 #[test]
-fn an_output_is_let_go_of_as_it_is_told_though_bytes_wait_for_it_unseen() {
+fn an_output_with_bytes_in_a_pipe_is_detached_by_its_option() {
     let bytes = some_bytes(3_000_000);
     let (mut stream, [mut stuck, mut second]) = full_mirror(&bytes, Framing::Whole);
     assert!(stream.set_output_options(Port(0), WhenFull::Disconnect, 1));

@@ -10,7 +10,7 @@ use rustix::net::sockopt::{self, Ipv6PathMtuDiscovery};
 use std::os::fd::AsFd;
 use wirepath_datapath::socket::set_ipv6_mtu;
 
-/// Promise: Datagrams keep their boundaries; streams of bytes are divided into datagrams.
+/// Promise: Datagrams keep their boundaries; byte streams are divided into datagrams.
 #[test]
 fn datagrams_keep_their_boundaries_and_byte_streams_get_some() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -57,7 +57,7 @@ fn datagrams_keep_their_boundaries_and_byte_streams_get_some() {
     assert_eq!(sizes(3), [60_000, 60_000, 30_000]);
 }
 
-/// Promise: Datagrams keep their boundaries; streams of bytes are divided into datagrams.
+/// Promise: Datagrams keep their boundaries; byte streams are divided into datagrams.
 #[test]
 fn a_train_of_datagrams_goes_to_every_mirror_as_it_came() {
     let source = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -88,7 +88,7 @@ fn a_train_of_datagrams_goes_to_every_mirror_as_it_came() {
     }
 }
 
-/// Promise: Datagrams are taken in bounded numbers at a time, whatever their sizes.
+/// Promise: Datagrams are read in bounded numbers at a time, whatever their sizes.
 ///
 /// Anybody may send datagrams as fast as they are read, of many sizes or empty: so many are taken at a time,
 /// and others get their turns.
@@ -113,7 +113,7 @@ fn so_many_datagrams_are_taken_at_a_time_whatever_their_sizes() {
     }
 }
 
-/// Promise: A datagram that does not fit its framing or is no share is dropped and counted.
+/// Promise: A datagram that does not match its framing, or is not a share, is dropped and counted.
 ///
 /// Anybody may send a datagram: what does not fit is dropped whole and counted, and the stream goes on.
 #[test]
@@ -158,7 +158,7 @@ fn datagrams_that_do_not_fit_their_framing_are_dropped_and_counted() {
     );
 }
 
-/// Promise: A datagram that does not fit its framing or is no share is dropped and counted.
+/// Promise: A datagram that does not match its framing, or is not a share, is dropped and counted.
 #[test]
 fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_bytes() {
     let filter = || Handler::Select(Box::new(crate::handlers::TransportStreamFilter::pids([0])));
@@ -192,7 +192,7 @@ fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_b
     assert!(error.contains("is not packets of 188 bytes; use --framing ts"), "{error}");
 }
 
-/// Promise: Lost receivers of datagrams are counted and cost no other datagram.
+/// Promise: Unreachable receivers of datagrams are counted and affect no other datagram.
 ///
 /// An ICMP error for earlier datagrams must not cost those that are to leave now, in a train
 /// or one by one.
@@ -241,7 +241,8 @@ fn outlet(host: &str) -> (UdpSocket, Object) {
     (far, Object::datagrams("outlet", near.into(), None, None).unwrap())
 }
 
-/// Promise: A datagram that is too long is lost and counted, the first is reported, and the output continues.
+/// Promise: A datagram that is too long is dropped and counted, the first is reported, and the output
+/// continues.
 ///
 /// A sender over UDP may lose a datagram, and is not cut off for one.
 #[test]
@@ -273,7 +274,8 @@ fn a_datagram_that_is_too_long_is_lost_and_the_first_is_told() {
     }
 }
 
-/// Promise: A datagram that is too long is lost and counted, the first is reported, and the output continues.
+/// Promise: A datagram that is too long is dropped and counted, the first is reported, and the output
+/// continues.
 ///
 /// More waits for a part that is too long than may: its beginning is lost, and its rest must not leave as if
 /// it were one.
@@ -294,7 +296,8 @@ fn the_rest_of_a_datagram_that_is_too_long_is_lost_as_well() {
     assert_eq!((output.bytes, output.lost_bytes), (100, 600_000));
 }
 
-/// Promise: A datagram that is too long is lost and counted, the first is reported, and the output continues.
+/// Promise: A datagram that is too long is dropped and counted, the first is reported, and the output
+/// continues.
 ///
 /// The kernel takes 1,024 pieces of memory at a time.
 #[test]
@@ -317,7 +320,7 @@ fn a_datagram_may_be_of_any_number_of_parts() {
     assert_eq!(stream.status().outputs[0].lost_bytes, 0);
 }
 
-/// Promise: Datagrams that are too long for a train leave one by one, shorter ones in trains.
+/// Promise: Datagrams that are too long for a train are sent singly, shorter ones in trains.
 ///
 /// One datagram that a path does not take as it is says nothing of shorter ones.
 #[test]

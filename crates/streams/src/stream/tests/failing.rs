@@ -23,7 +23,7 @@ fn framed(input: Object) -> StreamBuilder {
     StreamBuilder::default().pattern(OutputPattern::Mirror).input(input, Framing::transport_stream())
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 ///
 /// Over a connection with little room, and to a file, on an engine and on the caller's thread.
 #[test]
@@ -62,7 +62,7 @@ fn whole_records_before_one_that_is_cut_still_go() {
     }
 }
 
-/// Promise: After a failure, outputs without progress are waited for a minute at most.
+/// Promise: After a failure, outputs without progress delay the end by at most a minute.
 #[test]
 fn outputs_that_take_nothing_hold_up_the_end_for_no_longer_than_a_minute() {
     let mut builder = framed(memory(&cut()));
@@ -90,7 +90,7 @@ fn outputs_that_take_nothing_hold_up_the_end_for_no_longer_than_a_minute() {
     panic!("it does not end");
 }
 
-/// Promise: A stopped stream has written what its status says.
+/// Promise: A stopped stream has written exactly what its status says.
 ///
 /// Whenever it is stopped: what is being written then is written, and counted, before anybody hears of the
 /// end.
@@ -168,7 +168,7 @@ impl crate::Rewrite for Failing {
     }
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 #[test]
 fn what_comes_before_a_record_at_which_a_handler_fails_still_goes() {
     let handlers = [
@@ -191,7 +191,7 @@ fn what_comes_before_a_record_at_which_a_handler_fails_still_goes() {
     }
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 ///
 /// However much was read already, of one input or of several.
 #[test]

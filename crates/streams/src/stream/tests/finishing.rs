@@ -3,7 +3,7 @@
 use super::*;
 use std::thread;
 
-/// Promise: A finished stream ends well only when its TCP peers have acknowledged everything.
+/// Promise: A finished stream ends without an error only after its TCP peers have acknowledged everything.
 ///
 /// Bytes that its side of a connection took, and its peer has no room for, are lost when that resets it.
 #[test]
@@ -31,7 +31,7 @@ fn a_connection_that_is_reset_after_the_end_has_not_got_everything() {
     }
 }
 
-/// Promise: A finished stream ends well only when its TCP peers have acknowledged everything.
+/// Promise: A finished stream ends without an error only after its TCP peers have acknowledged everything.
 #[test]
 fn a_connection_that_acknowledges_nothing_for_long_is_given_up() {
     let (near, _far) = narrow_connection();
@@ -51,7 +51,7 @@ fn a_connection_that_acknowledges_nothing_for_long_is_given_up() {
     assert!(acted.unwrap_err().to_string().contains("timed out"));
 }
 
-/// Promise: A finished stream ends well only when its TCP peers have acknowledged everything.
+/// Promise: A finished stream ends without an error only after its TCP peers have acknowledged everything.
 #[test]
 fn a_stream_ends_when_its_peer_has_everything() {
     let (near, mut far) = narrow_connection();
@@ -70,7 +70,7 @@ fn a_stream_ends_when_its_peer_has_everything() {
     assert_eq!(reading.join().unwrap(), 1_000_000);
 }
 
-/// Promise: An answer that the origin cuts is cut for the client.
+/// Promise: If the origin truncates a response, the client sees it truncated.
 ///
 /// Others may have the same connection, and take for an end in order what follows an error that somebody else
 /// was told of.

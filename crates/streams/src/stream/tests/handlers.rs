@@ -83,7 +83,7 @@ fn control(stream: &mut Stream, message: &[u8]) -> Receiver<Result<Vec<u8>, Hand
     receiver
 }
 
-/// Promise: Control messages reach a handler between two records, and are answered.
+/// Promise: Control messages reach a handler between two records and are answered.
 #[test]
 fn a_control_message_waits_for_the_end_of_the_record_and_is_answered() {
     let (handler, log) = masking(0);
@@ -109,7 +109,7 @@ fn a_control_message_waits_for_the_end_of_the_record_and_is_answered() {
     assert_eq!(*log.lock(), expected);
 }
 
-/// Promise: Control messages reach a handler between two records, and are answered.
+/// Promise: Control messages reach a handler between two records and are answered.
 ///
 /// A stream of bytes has no record to wait for.
 #[test]
@@ -215,7 +215,7 @@ fn a_handler_that_peeks_is_replaced_behind_a_record_that_moves_without_copies() 
     assert!(came[..RECORD] == [b'a'; RECORD] && came[RECORD..] == [b'B'; RECORD]);
 }
 
-/// Promise: A handler whose state exceeds what it declares ends its stream, and no other.
+/// Promise: A handler whose state exceeds its declared size ends its own stream only.
 #[test]
 fn a_handler_that_exceeds_its_bound_or_fails_or_panics_harms_only_its_stream() {
     let engine = engine();
@@ -239,7 +239,7 @@ fn a_handler_that_exceeds_its_bound_or_fails_or_panics_harms_only_its_stream() {
     }
 }
 
-/// Promise: A handler whose state exceeds what it declares ends its stream, and no other.
+/// Promise: A handler whose state exceeds its declared size ends its own stream only.
 ///
 /// Nothing is sent behind the record at which it did.
 #[test]
@@ -277,7 +277,7 @@ fn nothing_follows_the_record_at_which_a_handler_exceeded_its_bound() {
     assert!(b"aaaabbbbcccc".starts_with(&collected.bytes()) && collected.bytes().len() >= 8);
 }
 
-/// Promise: Control messages reach a handler between two records, and are answered.
+/// Promise: Control messages reach a handler between two records and are answered.
 ///
 /// Changes that wait for the end of a record are bounded.
 #[test]

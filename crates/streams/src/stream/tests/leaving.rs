@@ -4,9 +4,9 @@ use super::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::thread;
 
-/// Promise: A detached object is returned to its caller, also when the stream ends first.
+/// Promise: A detached object is returned to its caller, also if the stream ends first.
 #[test]
-fn who_detached_an_object_gets_it_also_when_the_stream_ends_first() {
+fn a_detached_object_is_returned_also_when_the_stream_ends_first() {
     let (_feed, inlet) = UnixStream::pair().unwrap();
     let (stuck, _reader) = UnixStream::pair().unwrap();
     let mut stream = StreamBuilder::default().pattern(OutputPattern::Mirror).build();
@@ -28,7 +28,7 @@ fn who_detached_an_object_gets_it_also_when_the_stream_ends_first() {
     assert_eq!(names, ["inlet", "stuck"]);
 }
 
-/// Promise: A detached output gets what waits for it though the last other output fails.
+/// Promise: A detached output still gets its pending bytes if the last other output fails.
 ///
 /// A detached output has not failed: its bytes leave, though the last of the others fails
 /// meanwhile.
@@ -116,9 +116,9 @@ fn left_alone(stall: Duration, on_detached: impl FnOnce(Object) + Send + 'static
     (stream, reader)
 }
 
-/// Promise: A detached output without progress fails after the stall time.
+/// Promise: A detached output without progress fails after the stall timeout.
 #[test]
-fn who_leaves_and_takes_nothing_when_nobody_else_is_left_has_so_much_time() {
+fn the_last_detached_output_fails_after_the_stall_time() {
     let (given, object) = channel();
     let second = |seconds: f64| (seconds * 1e6) as u64;
     let (mut stream, mut reader) =
@@ -148,9 +148,9 @@ fn who_leaves_and_takes_nothing_when_nobody_else_is_left_has_so_much_time() {
     assert_eq!(object.recv().unwrap().name(), "leaves");
 }
 
-/// Promise: A detached output without progress fails after the stall time.
+/// Promise: A detached output without progress fails after the stall timeout.
 #[test]
-fn who_leaves_and_takes_nothing_when_all_else_is_done_has_so_much_time() {
+fn a_detached_output_at_the_end_fails_after_the_stall_time() {
     let (near, _far) = UnixStream::pair().unwrap();
     let (collecting, collected) = Object::collect("collected", LIMIT);
     let options = || OutputOptions { waiting_bytes: LIMIT, ..OutputOptions::default() };
@@ -172,11 +172,11 @@ fn who_leaves_and_takes_nothing_when_all_else_is_done_has_so_much_time() {
     assert_eq!(collected.bytes().len(), 1_000_000);
 }
 
-/// Promise: A detached output without progress fails after the stall time.
+/// Promise: A detached output without progress fails after the stall timeout.
 ///
 /// Nothing tells of what does not happen: whoever runs the stream has to look.
 #[test]
-fn whoever_runs_a_stream_looks_again_at_who_leaves_and_takes_nothing() {
+fn a_running_stream_polls_detached_outputs_for_a_stall() {
     let (mut stream, _reader) = left_alone(Duration::ZERO, drop);
     assert!(matches!(stream.run(), Err(StreamError::NoOutput(_))));
     let (stream, _reader) = left_alone(Duration::ZERO, drop);
@@ -186,7 +186,7 @@ fn whoever_runs_a_stream_looks_again_at_who_leaves_and_takes_nothing() {
     assert!(matches!(end.result, Err(StreamError::NoOutput(_))));
 }
 
-/// Promise: The position of a written file is behind what was written.
+/// Promise: After writing, the position of an output file is at the end of the written bytes.
 ///
 /// A file that takes only some of what is to be written: its place is behind what it took, not behind what it
 /// was to take.

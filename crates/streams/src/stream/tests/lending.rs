@@ -91,7 +91,7 @@ fn can_lend() -> bool {
     can
 }
 
-/// Promise: Long trains of datagrams for many outputs are copied once for all of them, and arrive as they were.
+/// Promise: A long train of datagrams for many outputs is copied once for all outputs and arrives unchanged.
 ///
 /// On loopback the kernel copies what is lent to it, and says so; then each output's trains are copied again.
 #[test]
@@ -110,7 +110,7 @@ fn trains_for_many_outputs_are_lent_and_where_the_kernel_copies_no_longer() {
     }
 }
 
-/// Promise: Long trains of datagrams for many outputs are copied once for all of them, and arrive as they were.
+/// Promise: A long train of datagrams for many outputs is copied once for all outputs and arrives unchanged.
 #[test]
 fn an_output_that_is_full_gets_what_waited_for_it_and_delays_no_other() {
     let mut bed = Bed::new(8, WhenFull::DropNewest);
@@ -131,7 +131,7 @@ fn an_output_that_is_full_gets_what_waited_for_it_and_delays_no_other() {
     assert_eq!(bed.stream.status().bytes_out, 8 * expected.len() as u64);
 }
 
-/// Promise: Long trains of datagrams for many outputs are copied once for all of them, and arrive as they were.
+/// Promise: A long train of datagrams for many outputs is copied once for all outputs and arrives unchanged.
 #[test]
 fn a_receiver_that_has_vanished_is_counted_and_the_others_lose_nothing() {
     let mut bed = Bed::new(8, WhenFull::Block);

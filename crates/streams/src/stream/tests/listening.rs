@@ -12,7 +12,7 @@ fn listens() -> (std::net::SocketAddr, Object) {
 
 /// Promise: A listening socket becomes the connection that it accepts, as an input or an output.
 #[test]
-fn who_connects_is_read_from_and_written_to() {
+fn connections_of_listening_sockets_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("listener");
     let unix = UnixListener::bind(&path).unwrap();
@@ -48,7 +48,7 @@ fn who_connects_is_read_from_and_written_to() {
     assert!(addresses.iter().all(|address| known.contains(address)), "{addresses:?}");
 }
 
-/// Promise: A stream starts when all its listening sockets have connected.
+/// Promise: A stream starts when all its listening sockets have a connection.
 ///
 /// By turns, so that nothing depends on when somebody comes.
 #[test]
@@ -93,11 +93,11 @@ fn a_stream_begins_when_everybody_has_come() {
     assert_eq!(collected.bytes(), received.as_bytes());
 }
 
-/// Promise: A listening socket that is attached later delays nobody.
+/// Promise: A listening socket that is attached later does not delay the stream.
 ///
 /// In every order and pattern; and then it takes its turn.
 #[test]
-fn one_that_is_attached_later_keeps_nobody_waiting() {
+fn a_listener_that_is_attached_later_delays_nothing() {
     let orders = [
         |builder: StreamBuilder| builder.order(InputOrder::RoundRobin),
         |builder: StreamBuilder| builder.order(InputOrder::Random { seed: 7 }),
@@ -158,11 +158,11 @@ fn one_that_is_attached_later_keeps_nobody_waiting() {
     }
 }
 
-/// Promise: A listening socket that is attached later delays nobody.
+/// Promise: A listening socket that is attached later does not delay the stream.
 ///
 /// Started, and given another output at once: the stream was built without it.
 #[test]
-fn one_that_is_attached_at_once_keeps_nobody_waiting_on_an_engine() {
+fn a_listener_that_is_attached_at_once_delays_nothing_on_an_engine() {
     let engine = engine();
     let (object, collected) = Object::collect("out", LIMIT);
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -189,11 +189,11 @@ fn one_that_is_attached_at_once_keeps_nobody_waiting_on_an_engine() {
     }
 }
 
-/// Promise: A stream whose last output failed ends well only if another output took over.
+/// Promise: A stream whose last output failed ends without an error only if another output took over.
 ///
 /// The last output may fail where another is to come: then nothing is read until it has.
 #[test]
-fn a_stream_goes_on_with_who_comes_when_its_last_output_has_failed() {
+fn a_stream_continues_with_a_new_output_after_its_last_one_failed() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
     let mut stream = StreamBuilder::default()
         .pattern(OutputPattern::Mirror)
@@ -216,7 +216,7 @@ fn a_stream_goes_on_with_who_comes_when_its_last_output_has_failed() {
     assert_eq!(received, "tri ");
 }
 
-/// Promise: A stream whose last output failed ends well only if another output took over.
+/// Promise: A stream whose last output failed ends without an error only if another output took over.
 ///
 /// Nothing is left to give, or nobody can come any more: then it has failed with its last output, as it would
 /// have without another.
@@ -243,7 +243,7 @@ fn a_stream_whose_last_output_has_failed_does_not_end_well_because_another_was_t
     }
 }
 
-/// Promise: A listening socket is detached at once, as it is.
+/// Promise: A listening socket is detached at once, still listening.
 #[test]
 fn an_output_that_listens_is_detached_at_once() {
     let (object, collected) = Object::collect("out", LIMIT);
@@ -281,7 +281,7 @@ fn an_output_that_listens_is_detached_at_once() {
     assert_eq!(received, "here");
 }
 
-/// Promise: A listening socket is detached at once, as it is.
+/// Promise: A listening socket is detached at once, still listening.
 #[test]
 fn an_input_that_listens_and_was_attached_later_is_awaited_at_the_end_and_detached_at_once() {
     let (object, collected) = Object::collect("out", LIMIT);
@@ -347,7 +347,7 @@ fn a_client_that_resets_has_come() {
     assert!(error.starts_with("listener: ") && error.contains("reset"), "{error}");
 }
 
-/// Promise: A listening socket is detached at once, as it is.
+/// Promise: A listening socket is detached at once, still listening.
 #[test]
 fn an_object_that_listens_is_detached_as_it_is() {
     let (address, inlet) = listens();
@@ -365,7 +365,7 @@ fn an_object_that_listens_is_detached_as_it_is() {
     assert_eq!(collected.bytes(), b"here");
 }
 
-/// Promise: A socket that does not listen is refused.
+/// Promise: A listening input or output needs a listening socket; other sockets are refused.
 #[test]
 fn what_does_not_listen_is_refused() {
     let (near, _far) = UnixStream::pair().unwrap();

@@ -57,7 +57,7 @@ fn carried(framing: fn() -> Framing) -> (StreamStatus, StreamStatus, Arc<Mapping
     (sent.status, received.status, to)
 }
 
-/// Promise: Mappings of files and memory are inputs and outputs, sent by reference.
+/// Promise: Mappings of files and memory can be inputs and outputs, and are sent by reference.
 #[test]
 fn a_mapping_is_sent_and_received_without_being_looked_at() {
     let (sent, received, _) = carried(|| Framing::Whole);
@@ -66,7 +66,7 @@ fn a_mapping_is_sent_and_received_without_being_looked_at() {
     assert_eq!((received.bytes_out, received.zero_copy_bytes), (length, length));
 }
 
-/// Promise: Mappings of files and memory are inputs and outputs, sent by reference.
+/// Promise: Mappings of files and memory can be inputs and outputs, and are sent by reference.
 #[test]
 fn records_come_from_a_mapping_and_go_to_one() {
     let (sent, received, _) = carried(|| Framing::Fixed(1001));
@@ -74,7 +74,7 @@ fn records_come_from_a_mapping_and_go_to_one() {
     assert_eq!((received.bytes_out, received.zero_copy_bytes), (LENGTH as u64, 0));
 }
 
-/// Promise: Mappings of files and memory are inputs and outputs, sent by reference.
+/// Promise: Mappings of files and memory can be inputs and outputs, and are sent by reference.
 #[test]
 fn a_part_of_a_mapping_goes_to_several_and_to_a_part_of_another() {
     let bytes = some_bytes();
@@ -100,7 +100,7 @@ fn a_part_of_a_mapping_goes_to_several_and_to_a_part_of_another() {
     assert_eq!(written[100 + part.len()..], vec![7; 1_000_000 - 100 - part.len()]);
 }
 
-/// Promise: A full mapping is an error and has exactly the bytes that are counted.
+/// Promise: A full output mapping is an error and has exactly the counted bytes.
 ///
 /// As of a disk that is full: it has the first bytes, those that are counted, and the rest is said.
 #[test]
@@ -138,7 +138,7 @@ fn a_mapping_that_is_full_says_so_and_has_what_is_counted() {
     assert_eq!(read(&to), &bytes[..3000]);
 }
 
-/// Promise: Bytes that were copied from a mapping may be changed there.
+/// Promise: Bytes that were copied from a mapping may then be changed in the mapping.
 ///
 /// By reference the peer would read what is there when it reads.
 #[test]
@@ -163,7 +163,7 @@ fn what_records_or_handlers_have_copied_from_a_mapping_may_be_changed_before_it_
     }
 }
 
-/// Promise: Mappings of files and memory are inputs and outputs, sent by reference.
+/// Promise: Mappings of files and memory can be inputs and outputs, and are sent by reference.
 ///
 /// Written bytes lie before its place, and behind that there is nothing to bring in.
 #[test]
@@ -195,7 +195,7 @@ fn a_mapping_that_was_written_goes_on_as_an_input_where_it_is() {
     }
 }
 
-/// Promise: A file that is cut under its mapping ends the stream, not the process.
+/// Promise: If a mapped file is truncated, its stream ends with an error, not the process.
 ///
 /// A reader of the pages themselves would be killed (SIGBUS).
 #[test]
@@ -228,7 +228,7 @@ fn a_file_that_is_cut_under_its_mapping_ends_the_stream_and_nothing_else() {
     assert_eq!(error.to_string(), "mapping: writing: Bad address (os error 14)");
 }
 
-/// Promise: A mapping is brought into memory before an engine thread sends it.
+/// Promise: The pages of a mapping are loaded before an engine thread sends them.
 #[test]
 fn nothing_of_a_mapping_is_read_or_written_on_an_engine_thread_before_it_is_in_memory() {
     let bytes = some_bytes();

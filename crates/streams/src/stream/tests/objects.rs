@@ -7,7 +7,7 @@ use rustix::net::{RecvFlags, recv, sockopt};
 use std::thread;
 
 /// Promise: Files, connections, pipes, UDP sockets and memory have one interface, on any thread.
-/// Promise: Bytes that no handler looks at are not copied, also to several connections.
+/// Promise: Bytes that no handler reads are not copied, also to several connections.
 #[test]
 fn files_sockets_and_pipes_are_all_the_same() {
     let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 7 / 3) as u8).collect();
@@ -43,7 +43,7 @@ fn files_sockets_and_pipes_are_all_the_same() {
     assert!(written[100..] == bytes[500..], "what was written is not what was read");
 }
 
-/// Promise: Sinks without zero-copy get every byte, also those under way without a copy.
+/// Promise: Sinks without zero-copy get every byte, also bytes that already moved without a copy.
 ///
 /// Bytes in a pipe whose sink takes only copies must not be lost.
 #[test]
@@ -84,7 +84,7 @@ fn sinks_that_take_only_what_is_copied_get_every_byte() {
     assert!(reading.join().unwrap() == bytes, "other bytes");
 }
 
-/// Promise: A socket of datagrams or packets is refused as a stream.
+/// Promise: A datagram or packet socket is refused where a byte stream is expected.
 ///
 /// An empty datagram would be the end of the stream.
 #[test]
@@ -116,7 +116,7 @@ fn an_object_that_fails_says_which_and_why() {
     assert_eq!(stream.run().unwrap_err().to_string(), "tcp://client: sendmsg: Broken pipe (os error 32)");
 }
 
-/// Promise: A failed input ends only itself where that is asked for; the error names it.
+/// Promise: By option, a failed input ends only itself; the error names it.
 #[test]
 fn a_connection_that_fails_while_a_file_is_sent_is_named() {
     let (near, far) = UnixStream::pair().unwrap();
@@ -130,7 +130,7 @@ fn a_connection_that_fails_while_a_file_is_sent_is_named() {
     assert_eq!(stream.run().unwrap_err().to_string(), "tcp://client: sendfile: Broken pipe (os error 32)");
 }
 
-/// Promise: A failed input ends only itself where that is asked for; the error names it.
+/// Promise: By option, a failed input ends only itself; the error names it.
 ///
 /// An input of which nobody looks at the bytes may fail like any other.
 #[test]
@@ -167,7 +167,7 @@ fn a_stream_survives_inputs_that_fail_unseen_and_while_they_are_read_ahead() {
     assert!(error.starts_with("file: reading ahead: "), "{error}");
 }
 
-/// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
+/// Promise: Every byte read is accounted for: taken, pending, or dropped with the reason.
 #[test]
 fn what_an_output_that_fails_did_not_get_is_said_to_the_byte() {
     let input = vec![7u8; 4_000_000];
@@ -216,7 +216,7 @@ impl Read for Fails {
     }
 }
 
-/// Promise: A handler that fails or panics ends its stream with a clear cause, and no other.
+/// Promise: A handler that fails or panics ends only its own stream, with a clear cause.
 #[test]
 fn a_handler_that_fails_or_panics_ends_its_stream_with_a_clear_cause() {
     for (act, expected) in [
@@ -234,7 +234,7 @@ fn a_handler_that_fails_or_panics_ends_its_stream_with_a_clear_cause() {
     }
 }
 
-/// Promise: The end of what a stream sends over TCP does not wait for an acknowledgement.
+/// Promise: The last bytes of a stream over TCP leave without waiting for an acknowledgement.
 ///
 /// A peer that acknowledges late has all of it before it has acknowledged any. It may acknowledge before
 /// this is looked at, so this is tried again; with Nagle's algorithm it is never seen.

@@ -57,7 +57,7 @@ proptest! {
         }
     }
 
-    /// Promise: Outputs get records in turn, by size, at random, by capacity, all, or as shares.
+    /// Promise: Outputs get records in turn, by size, at random, by capacity, all of them, or as shares.
     #[test]
     fn stripes_of_bytes_are_of_their_size(
         input in proptest::collection::vec(any::<u8>(), 0..2000),
@@ -71,7 +71,7 @@ proptest! {
         }
     }
 
-    /// Promise: Outputs get records in turn, by size, at random, by capacity, all, or as shares.
+    /// Promise: Outputs get records in turn, by size, at random, by capacity, all of them, or as shares.
     #[test]
     fn a_mirror_gives_all_to_each_and_capacity_each_record_once(
         input in proptest::collection::vec(any::<u8>(), 0..2000),
@@ -132,7 +132,7 @@ fn records_with_tags_that_wait_take_so_much_memory() {
     assert_eq!(stream.status().merge.unwrap().unawaited, 17);
 }
 
-/// Promise: A full output blocks the stream, has records dropped or is detached, as asked; drops are counted.
+/// Promise: As configured, a full output blocks the stream, drops records or is detached; drops are counted.
 #[test]
 fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
     let record = vec![7u8; 1000];
@@ -186,7 +186,7 @@ fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
     }
 }
 
-/// Promise: By capacity, an output that drops records gets none while others have room.
+/// Promise: With the pattern `capacity`, an output that drops records gets none while others have room.
 #[test]
 fn what_drops_records_gets_none_while_others_have_room() {
     let (stuck, _reader) = UnixStream::pair().unwrap();

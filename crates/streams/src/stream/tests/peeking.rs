@@ -71,7 +71,7 @@ fn expected(bytes: &[u8], record_bytes: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Promise: Handlers that peek at the beginning of records have the rest move without copies.
+    /// Promise: If a handler only peeks at the beginning of records, the rest moves without a copy.
     ///
     /// Whatever the input, the size of records and how they come: the handler sees each beginning once, and
     /// what it drops goes nowhere.
@@ -105,7 +105,7 @@ proptest! {
         }
     }
 
-    /// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
+    /// Promise: Handlers read, select or rewrite whole records or pieces, in order.
     ///
     /// The bytes of a file are seen before they are sent from the page cache, of records and of a stream of
     /// bytes.
@@ -137,7 +137,7 @@ proptest! {
     }
 }
 
-/// Promise: Handlers that peek at the beginning of records have the rest move without copies.
+/// Promise: If a handler only peeks at the beginning of records, the rest moves without a copy.
 #[test]
 fn beginnings_are_seen_whatever_stands_before_and_however_records_come() {
     for (framing, order) in
@@ -166,7 +166,7 @@ fn beginnings_are_seen_whatever_stands_before_and_however_records_come() {
     }
 }
 
-/// Promise: A failed handler ends its stream; nothing behind the record at which it failed is sent.
+/// Promise: A failed handler ends its stream; records after the one at which it failed are not sent.
 #[test]
 fn a_handler_that_fails_has_nothing_sent_that_it_did_not_see() {
     let mut bytes = some_bytes(1_000_000);
@@ -229,7 +229,8 @@ fn read_all(mut end: UnixStream) -> std::thread::JoinHandle<Vec<u8>> {
     })
 }
 
-/// Promise: Bytes that a handler has seen leave once, whatever is attached, added or detached before.
+/// Promise: Bytes that a handler has seen are sent once, also if something is attached, added or detached
+/// meanwhile.
 #[test]
 fn what_a_handler_has_seen_leaves_once_though_the_stream_changes_before() {
     let mut bytes = some_bytes(1_000_003);
@@ -308,7 +309,8 @@ impl Read for Whole {
     }
 }
 
-/// Promise: Bytes that a handler has seen leave once, whatever is attached, added or detached before.
+/// Promise: Bytes that a handler has seen are sent once, also if something is attached, added or detached
+/// meanwhile.
 ///
 /// Of a stream of bytes nothing has left, when a second handler ends the zero-copy route.
 #[test]
@@ -334,7 +336,7 @@ fn a_stream_of_bytes_that_a_handler_saw_begin_comes_though_nothing_of_it_has_lef
     assert!(reader.join().unwrap() == bytes && seen.lock().concat() == bytes);
 }
 
-/// Promise: Handlers that peek at the beginning of records have the rest move without copies.
+/// Promise: If a handler only peeks at the beginning of records, the rest moves without a copy.
 ///
 /// By sockets, too: of each record the head is copied and nothing else.
 #[test]

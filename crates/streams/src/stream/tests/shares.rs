@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// Promise: Outputs get records in turn, by size, at random, by capacity, all, or as shares.
+    /// Promise: Outputs get records in turn, by size, at random, by capacity, all of them, or as shares.
     ///
     /// Shares for all outputs but one are put together again.
     #[test]
@@ -54,7 +54,7 @@ fn dealt(records: u8, threshold: u8, count: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
 
 const SHARE: usize = crate::SHARE_HEADER + 10;
 
-/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
 /// Connections are hardly ever in step: the one that is ahead waits, in a bound of records and of bytes, and
@@ -92,7 +92,7 @@ fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bound
     }
 }
 
-/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
 /// Two of three suffice: neither a connection that is silent nor one that has ended holds up the others, and
@@ -124,7 +124,7 @@ fn shares_that_are_not_needed_are_not_waited_for() {
     assert_eq!(status.bytes_in, handed_on + status.bytes_dropped + 40 * size);
 }
 
-/// Promise: A datagram that does not fit its framing or is no share is dropped and counted.
+/// Promise: A datagram that does not match its framing, or is not a share, is dropped and counted.
 #[test]
 fn datagrams_that_are_no_shares_are_dropped_and_counted() {
     let (sender, inlet) = datagrams();
@@ -158,7 +158,7 @@ fn datagrams_that_are_no_shares_are_dropped_and_counted() {
     assert!(matches!(stream.run(), Err(StreamError::Share(_))));
 }
 
-/// Promise: More outputs than a record can have shares are an error.
+/// Promise: More outputs than the number of shares that a record can have is an error.
 #[test]
 fn more_outputs_than_there_can_be_shares_are_an_error() {
     let (objects, _) = collects(256);
@@ -193,7 +193,8 @@ fn dealt_unevenly() -> (Vec<u8>, Vec<Vec<u8>>) {
     (input, carried)
 }
 
-/// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
+/// Promise: An input that fails within a share, or brings shares of another stream, does not affect the
+/// others.
 ///
 /// Whichever of three inputs is cut, and at whichever byte, and whatever comes first.
 #[test]
@@ -216,7 +217,8 @@ fn an_input_that_ends_within_a_share_takes_nothing_from_the_others() {
 }
 
 proptest! {
-    /// Promise: An input that dies within a share, or whose shares are others', takes nothing from the others.
+    /// Promise: An input that fails within a share, or brings shares of another stream, does not affect the
+    /// others.
     ///
     /// All of them are cut somewhere and bring what they have in any order, in any pieces: the records come
     /// of which enough whole shares came, and no byte of another.
@@ -254,7 +256,7 @@ proptest! {
     }
 }
 
-/// Promise: Shares of another threshold than the stream's are refused and counted.
+/// Promise: Shares with a different threshold than the stream's are refused and counted.
 ///
 /// A datagram of such a share is dropped, and the first reported; a stream of bytes with one has failed, and
 /// says what to set.
@@ -313,7 +315,7 @@ impl crate::Rewrite for Lengthened {
     }
 }
 
-/// Promise: A record that is too long to be shared is an error, and nothing follows it.
+/// Promise: A record that is too long for sharing is an error, and no later record is sent.
 #[test]
 fn a_record_whose_length_a_share_cannot_say_is_an_error() {
     let most = (16 << 20) - crate::SHARE_HEADER;

@@ -94,7 +94,7 @@ fn file(bytes: &[u8]) -> Object {
     Object::file("file", Arc::new(File::open(stored.path()).unwrap()), 0)
 }
 
-/// Promise: Handlers take whole records in slices, without a copy.
+/// Promise: Handlers receive whole records as slices, without a copy.
 ///
 /// A handler of the stream, or of an output of a mirror, sees records that came by several reads where those
 /// put them.
@@ -145,7 +145,7 @@ fn by_tag() -> StreamBuilder {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Promise: Handlers take whole records in slices, without a copy.
+    /// Promise: Handlers receive whole records as slices, without a copy.
     ///
     /// Whatever lengths records have, and however they come.
     #[test]
@@ -190,7 +190,7 @@ fn slices_of_a_record_that_its_input_ends_within_are_not_sent() {
     assert!(collected.bytes().is_empty() && seen.lock().ranges.is_empty());
 }
 
-/// Promise: Handlers take whole records in slices, without a copy.
+/// Promise: Handlers receive whole records as slices, without a copy.
 ///
 /// What is not divided is one record, as long as the handler takes.
 #[test]

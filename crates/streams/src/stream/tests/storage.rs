@@ -18,7 +18,7 @@ fn panics() -> (UnixStream, Stream) {
     (feed, stream)
 }
 
-/// Promise: A panic in a storage thread ends its stream with the cause, and no other.
+/// Promise: A panic in a storage thread ends only its own stream, with the cause.
 #[test]
 fn what_panics_where_it_may_block_ends_its_stream_with_the_cause_and_no_other() {
     let expected = Err(StreamError::StoragePanicked { name: "inlet".into(), message: "on purpose".into() });

@@ -32,8 +32,8 @@ fn in_force(stream: &Stream) -> Vec<bool> {
     stream.status().outputs[1].handlers.iter().map(|handler| handler.is_in_force).collect()
 }
 
-/// Promise: An output whose peer loses trust gets the filtered records from the next one on, and others do not
-/// notice.
+/// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
+/// affected.
 #[test]
 fn an_output_that_loses_trust_changes_with_the_next_record_and_another_never() {
     let (mut stream, mut source, collected) = mirror(Framing::Fixed(4));
@@ -53,8 +53,8 @@ fn an_output_that_loses_trust_changes_with_the_next_record_and_another_never() {
     assert_eq!(stream.add_output_handler_below(Port(7), trust(1), touch(0)), None);
 }
 
-/// Promise: An output whose peer loses trust gets the filtered records from the next one on, and others do not
-/// notice.
+/// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
+/// affected.
 ///
 /// Several handlers come and go at the same record, and the last word before it counts.
 #[test]
@@ -76,8 +76,8 @@ fn handlers_of_several_trusts_come_and_go_at_the_same_record() {
     assert_eq!(collected[1].bytes(), b"````aaaaCCCCEEEEgggg");
 }
 
-/// Promise: An output whose peer loses trust gets the filtered records from the next one on, and others do not
-/// notice.
+/// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
+/// affected.
 ///
 /// While it has trust, large records move without a copy.
 #[test]
@@ -109,8 +109,8 @@ fn handlers_that_are_not_in_force_cost_no_copy() {
     assert_eq!(stream.status().zero_copy_bytes, RECORD as u64 * 3 / 2);
 }
 
-/// Promise: An output whose peer loses trust gets the filtered records from the next one on, and others do not
-/// notice.
+/// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
+/// affected.
 ///
 /// A stream of bytes has no next record: what comes from then on.
 #[test]
@@ -128,8 +128,8 @@ fn an_output_of_a_stream_of_bytes_changes_at_once() {
     assert_eq!(collected[0].bytes(), b"aabbccdd");
 }
 
-/// Promise: An output whose peer loses trust gets the filtered records from the next one on, and others do not
-/// notice.
+/// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
+/// affected.
 ///
 /// Also one that is not connected yet; and the end of the stream is nothing to a handler that is not in force.
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::InputOrder;
 
-/// Promise: A turn of a stream moves its allowance and at most one call more.
+/// Promise: A turn of a stream moves at most its allowance and one more call.
 ///
 /// Others wait while a stream has its turn: it may move what it is allowed, and one call more.
 #[test]
@@ -57,7 +57,7 @@ fn a_turn_moves_what_it_may() {
 ///
 /// Nor are they looked at when a record is moved unseen, or is not because of one of them.
 #[test]
-fn who_is_silent_is_not_looked_at_for_a_record_that_moves_unseen() {
+fn silent_inputs_are_not_polled_for_a_record_on_the_zero_copy_route() {
     const INPUTS: usize = 100;
     const RECORD: usize = 32 * 1024;
     for order in [InputOrder::Arrival, InputOrder::RoundRobin] {
@@ -101,7 +101,7 @@ fn who_is_silent_is_not_looked_at_for_a_record_that_moves_unseen() {
 /// A record costs the same however many inputs are silent: none of them is asked until something may have
 /// come.
 #[test]
-fn who_is_silent_is_not_asked_until_something_may_have_come() {
+fn silent_inputs_are_not_read_until_they_may_be_ready() {
     const INPUTS: usize = 100;
     let (mut nears, fars): (Vec<UnixStream>, Vec<UnixStream>) =
         (0..INPUTS).map(|_| UnixStream::pair().unwrap()).unzip();

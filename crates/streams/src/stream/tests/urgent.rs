@@ -38,7 +38,7 @@ fn stream(from: OwnedFd) -> (Stream, UnixStream) {
     (builder.output(Object::stream("to", to.into()).unwrap()).build(), reader)
 }
 
-/// Promise: TCP urgent data stays in its place and delays or loses nothing.
+/// Promise: TCP urgent data keeps its position, and no byte is delayed or lost.
 ///
 /// Returns whether the peer ends behind it, and so nothing tells of more, or stays.
 #[test]
@@ -61,7 +61,7 @@ fn what_is_urgent_stays_in_its_place_and_holds_nothing_up() {
     }
 }
 
-/// Promise: TCP urgent data stays in its place and delays or loses nothing.
+/// Promise: TCP urgent data keeps its position, and no byte is delayed or lost.
 ///
 /// All is there when the stream begins, and the end as well.
 #[test]

@@ -38,7 +38,7 @@ fn silent() -> (Object, UnixStream) {
     (Object::stream("silent", far.into()).unwrap(), near)
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 #[test]
 fn what_was_read_before_a_failure_goes_though_a_silent_input_has_it_wait() {
     let tag = |record: &[u8]| record.get(2).map(|byte| u64::from(*byte));
@@ -72,7 +72,7 @@ fn beside_a_cut(order: crate::InputOrder, part: &[u8]) -> (Vec<u8>, StreamStatus
     (collected.bytes(), stream.status())
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 #[test]
 fn what_was_read_of_others_before_an_input_failed_goes() {
     let first = measured(&[b"first"]);
@@ -81,7 +81,7 @@ fn what_was_read_of_others_before_an_input_failed_goes() {
     assert_eq!((status.bytes_in, status.bytes_dropped), (bytes.len() as u64 + 1, 1), "{status:?}");
 }
 
-/// Promise: A record that is too long or cut is an error.
+/// Promise: A record that is too long or truncated is an error.
 ///
 /// Records that are longer than the limit are reported once, and not again for an earlier request.
 #[test]
@@ -102,7 +102,7 @@ fn records_that_are_too_long_to_be_whole_end_the_stream() {
     }
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 ///
 /// Bytes behind it would be taken for its rest.
 #[test]
@@ -114,7 +114,7 @@ fn nothing_goes_behind_the_beginning_of_a_record_that_is_cut() {
     }
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 #[test]
 fn a_record_of_which_enough_shares_came_goes_before_a_failure_though_one_before_it_is_not_complete() {
     let mut splitter = crate::secret::SecretSplitter::new(2);
@@ -134,7 +134,7 @@ fn a_record_of_which_enough_shares_came_goes_before_a_failure_though_one_before_
     assert_eq!(collected.bytes(), b"other");
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 ///
 /// A handler of one output fails: that gets what was before, the others all that was read.
 #[test]
@@ -158,7 +158,7 @@ fn a_handler_of_an_output_that_fails_takes_nothing_from_the_others() {
     assert_eq!((status.bytes_in, status.bytes_out, status.bytes_dropped), (16, 38, 0), "{status:?}");
 }
 
-/// Promise: After a failure, outputs without progress are waited for a minute at most.
+/// Promise: After a failure, outputs without progress delay the end by at most a minute.
 ///
 /// Of a mirror one takes nothing. When it has had its minute, what waited for it goes to the other.
 #[test]
@@ -183,7 +183,7 @@ fn an_output_that_takes_nothing_keeps_no_other_from_what_was_read_before_a_failu
     assert!(told.try_iter().any(is_lost), "nobody was told of the one that took nothing");
 }
 
-/// Promise: The first failure of a stream is the one that is reported.
+/// Promise: If a stream fails several times, the first failure is reported.
 ///
 /// The first error is that of the stream, whatever fails meanwhile.
 #[test]
@@ -211,7 +211,7 @@ fn the_first_failure_is_the_one_that_is_told() {
     assert_eq!(stream.status().gone_outputs.failed, 1);
 }
 
-/// Promise: A stream that fails attaches no more inputs.
+/// Promise: A failed stream accepts no more inputs.
 #[test]
 fn a_stream_that_fails_takes_no_more_inputs() {
     let (near, _far) = narrow_connection();
@@ -225,7 +225,7 @@ fn a_stream_that_fails_takes_no_more_inputs() {
     assert_eq!(refused.0.name(), "memory");
 }
 
-/// Promise: A detached output without progress fails after the stall time.
+/// Promise: A detached output without progress fails after the stall timeout.
 ///
 /// In a stripe each record has one output, so one that is detached and takes nothing has failed like any
 /// other.
@@ -246,11 +246,11 @@ fn records_of_an_output_that_is_detached_and_takes_nothing_are_missing_at_the_en
     assert_eq!(error, "stuck: no data accepted for too long: Connection timed out (os error 110)");
 }
 
-/// Promise: Outputs get records in turn, by size, at random, by capacity, all, or as shares.
+/// Promise: Outputs get records in turn, by size, at random, by capacity, all of them, or as shares.
 ///
 /// The part of a stripe that ends the stream waits for nobody who could still come.
 #[test]
-fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
+fn a_short_last_datagram_leaves_when_no_input_is_expected() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -270,12 +270,12 @@ fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
     assert_eq!(lengths, [1000, 500]);
 }
 
-/// Promise: A handler that fails or panics ends its stream with a clear cause, and no other.
+/// Promise: A handler that fails or panics ends only its own stream, with a clear cause.
 ///
 /// A callback that is told of a failed output may panic, which ends the stream, and nothing else on its
 /// thread.
 #[test]
-fn a_panic_of_who_is_told_ends_no_other_stream() {
+fn a_panic_of_an_event_callback_ends_no_other_stream() {
     let engine = engine();
     let file = memfd_create("file", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
     fcntl_add_seals(&file, SealFlags::GROW).unwrap();
@@ -317,7 +317,7 @@ fn unaccounted(status: &StreamStatus) -> i64 {
     status.bytes_in as i64 - (here.sum::<u64>() + gone.sum::<u64>() + elsewhere) as i64
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 ///
 /// The beginning of a record that is not read to its end would go before whole ones of others.
 #[test]
@@ -337,7 +337,7 @@ fn beginnings_that_were_not_sent_yet_keep_no_whole_records_back() {
     assert_eq!(unaccounted(&status), 0, "{status:?}");
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 ///
 /// The end of a stream of bytes without framing is no boundary that others' records could be taken for the
 /// rest of.
@@ -359,11 +359,11 @@ fn records_go_behind_bytes_without_framing() {
     assert_eq!(collected[0].bytes().len(), 1021);
 }
 
-/// Promise: What was read before an input or handler failed still leaves, in order.
+/// Promise: Records read before an input or handler failed are still sent, in order.
 ///
 /// A datagram that is not whole yet is not stuck: its rest waits behind the output that is.
 #[test]
-fn who_waits_for_the_rest_of_a_datagram_has_not_failed() {
+fn an_output_that_waits_for_the_rest_of_a_datagram_has_not_failed() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -388,7 +388,7 @@ fn who_waits_for_the_rest_of_a_datagram_has_not_failed() {
     (0..3).for_each(|_| assert!(receiver.recv(&mut [0; 100]).unwrap() > 0));
 }
 
-/// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
+/// Promise: Every byte read is accounted for: taken, pending, or dropped with the reason.
 ///
 /// Whatever is being given to outputs when something fails is theirs, waits, or is dropped.
 #[test]
@@ -444,7 +444,7 @@ impl crate::Read for WholeOnes {
     }
 }
 
-/// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
+/// Promise: Every byte read is accounted for: taken, pending, or dropped with the reason.
 #[test]
 fn what_a_handler_had_gathered_when_it_failed_is_accounted_for() {
     let (objects, _collected) = collects(1);
@@ -460,7 +460,7 @@ fn what_a_handler_had_gathered_when_it_failed_is_accounted_for() {
     assert_eq!(unaccounted(&stream.status()), 0, "{:?}", stream.status());
 }
 
-/// Promise: A detached output without progress fails after the stall time.
+/// Promise: A detached output without progress fails after the stall timeout.
 ///
 /// A detached output that takes nothing has failed, but the stream ends with the outcome of the last that
 /// stayed.

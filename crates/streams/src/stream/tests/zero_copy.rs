@@ -50,7 +50,7 @@ fn run_unseen(builder: StreamBuilder, outputs: Vec<Object>) -> StreamStatus {
     status
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn large_records_are_spread_unseen_as_they_are_when_seen() {
     let bytes = some_bytes(1_000_003);
@@ -78,7 +78,7 @@ fn large_records_are_spread_unseen_as_they_are_when_seen() {
     }
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn by_capacity_large_records_go_whole_and_once() {
     let (bytes, record_bytes) = (some_bytes(2_000_000), 40_000);
@@ -95,7 +95,7 @@ fn by_capacity_large_records_go_whole_and_once() {
     assert!(came == sent);
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn large_records_are_merged_unseen_as_they_are_when_seen() {
     for record_bytes in SIZES {
@@ -114,7 +114,7 @@ fn large_records_are_merged_unseen_as_they_are_when_seen() {
     }
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn records_that_arrive_are_whole_also_when_they_come_in_parts() {
     let record_bytes = 40_000;
@@ -130,9 +130,9 @@ fn records_that_arrive_are_whole_also_when_they_come_in_parts() {
     assert_eq!([1, 2, 3].map(count), [10 * record_bytes; 3]);
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
-fn who_comes_within_a_large_record_gets_the_next_one_whole() {
+fn an_output_attached_within_a_large_record_gets_the_next_one_whole() {
     let (bytes, record_bytes) = (some_bytes(400_000), 100_000);
     let (near, mut far) = UnixStream::pair().unwrap();
     let (mut outputs, mut readers) = sinks(2);
@@ -187,7 +187,8 @@ fn beside_a_stalled_one(inputs: Vec<Object>) -> (Stream, UnixStream, JoinHandle<
     (builder.build(), stalled, readers.remove(0))
 }
 
-/// Promise: A full output blocks no other output by capacity, no detach and no later input.
+/// Promise: With the pattern `capacity`, a full output blocks neither other outputs, nor a detach, nor a
+/// later input.
 #[test]
 fn by_capacity_an_output_that_takes_nothing_holds_up_no_file() {
     let bytes = some_bytes(20_000_000);
@@ -197,7 +198,8 @@ fn by_capacity_an_output_that_takes_nothing_holds_up_no_file() {
     turn_until(&mut stream, |stream| stream.status().outputs[1].bytes > 15_000_000);
 }
 
-/// Promise: A full output blocks no other output by capacity, no detach and no later input.
+/// Promise: With the pattern `capacity`, a full output blocks neither other outputs, nor a detach, nor a
+/// later input.
 #[test]
 fn inputs_end_and_leave_while_an_output_takes_nothing() {
     let (near, mut far) = UnixStream::pair().unwrap();
@@ -212,7 +214,8 @@ fn inputs_end_and_leave_while_an_output_takes_nothing() {
     turn_until(&mut stream, |_| told.try_recv().is_ok());
 }
 
-/// Promise: A full output blocks no other output by capacity, no detach and no later input.
+/// Promise: With the pattern `capacity`, a full output blocks neither other outputs, nor a detach, nor a
+/// later input.
 #[test]
 fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
     let (near, mut far) = UnixStream::pair().unwrap();
@@ -232,11 +235,11 @@ fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
     assert_eq!(drained.join().unwrap() + reader.join().unwrap().len(), 8_000_000);
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 ///
 /// The rest of a record that only one had the beginning of, who fails: it goes to nobody, and is counted.
 #[test]
-fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
+fn an_output_attached_within_a_record_does_not_get_its_rest_when_others_fail() {
     for (record_bytes, moves_unseen) in [(100_000, true), (1000, false)] {
         let (begun, more) = (record_bytes / 2, record_bytes / 10);
         let bytes = some_bytes(4 * record_bytes);
@@ -267,12 +270,12 @@ fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
     }
 }
 
-/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+/// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 ///
 /// Nor who comes when the only one that had its beginning has failed already, while more of it waited for
 /// room.
 #[test]
-fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {
+fn an_output_attached_after_the_last_one_does_not_get_the_rest_of_a_record() {
     const RECORD: usize = 2_000_000;
     let (near, mut feed) = UnixStream::pair().unwrap();
     let (failing, gone) = UnixStream::pair().unwrap();

@@ -39,7 +39,7 @@ fn measured(name: &str, class: &str, processor: u64) -> StreamSnapshot {
     StreamSnapshot { class: class.to_owned(), status, rates, ..row(name, 0) }
 }
 
-/// Promise: `resource = "cpu"` shares processor time, and shows what each class got.
+/// Promise: `resource = "cpu"` shares processor time, and the status shows the share of each class.
 #[test]
 fn classes_that_share_processor_time_stand_first_with_what_they_got() {
     let rows = [measured("one", "gold", 400), measured("two", "rest", 195), measured("three", "gold", 205)];
@@ -95,7 +95,7 @@ fn outputs_have_lines_of_their_own_where_there_are_several() {
     assert!(lines[4].contains("2.0 KiB") && lines[4].contains("300 B"), "{text}");
 }
 
-/// Promise: A terminal shows a table of streams that fits, says what it omits, and is gone at the end.
+/// Promise: The table of streams fits the terminal, says what it omits, and is removed at the end.
 #[test]
 fn it_fits_any_width_and_height() {
     let long = "a name that is longer than the terminal is wide, and then goes on for a while";
@@ -112,7 +112,7 @@ fn it_fits_any_width_and_height() {
     }
 }
 
-/// Promise: A terminal shows a table of streams that fits, says what it omits, and is gone at the end.
+/// Promise: The table of streams fits the terminal, says what it omits, and is removed at the end.
 #[test]
 fn what_is_cut_is_said() {
     let rows: Vec<StreamSnapshot> = (0..50).map(|number| row(&format!("s{number}"), number)).collect();

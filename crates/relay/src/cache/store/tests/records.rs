@@ -11,7 +11,7 @@ fn renumber(bed: &TestBed, kept: &StoredEntry, number: u64) {
     fs::rename(path(&kept.body), path(&body)).unwrap();
 }
 
-/// Promise: Invented numbers in a record overflow nothing.
+/// Promise: Forged numbers in a record cause no overflow.
 #[test]
 fn a_number_of_a_body_that_is_made_up_makes_nothing_overflow() {
     for (number, is_ours) in [(u64::MAX, false), (MAX_BODY_NUMBER + 1, false), (MAX_BODY_NUMBER, true)] {
@@ -29,7 +29,7 @@ fn a_number_of_a_body_that_is_made_up_makes_nothing_overflow() {
     }
 }
 
-/// Promise: Invented numbers in a record overflow nothing.
+/// Promise: Forged numbers in a record cause no overflow.
 ///
 /// The greatest number is in the folder again, and what is new has the number of what it replaces.
 #[test]
@@ -45,7 +45,7 @@ fn a_body_may_have_the_name_of_the_one_that_it_replaces() {
     assert_eq!((bed.body("http://o/a").unwrap(), bed.store.size().0), (b"new".to_vec(), 2));
 }
 
-/// Promise: Invented numbers in a record overflow nothing.
+/// Promise: Forged numbers in a record cause no overflow.
 #[test]
 fn sums_of_what_is_claimed_do_not_overflow() {
     let most = Cost { bytes: u64::MAX, memory: u64::MAX };
@@ -54,7 +54,7 @@ fn sums_of_what_is_claimed_do_not_overflow() {
     assert_eq!(some.without(most), Cost::default());
 }
 
-/// Promise: Records of one URL that are written at the same time do not touch each other.
+/// Promise: Concurrent writers of records for one URL do not corrupt each other's records.
 #[test]
 fn records_of_one_key_that_are_written_at_a_time_are_two_files() {
     let bed = TestBed::new(PLENTY);

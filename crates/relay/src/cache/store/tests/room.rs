@@ -43,7 +43,7 @@ fn is_renewed(bed: &TestBed, url: &str) -> bool {
     bed.store.find(&key(url), url).unwrap().entry.fields.contains_key("x")
 }
 
-/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
+/// Promise: On a full disk, entries are evicted for new records; a renewed head is kept in memory.
 #[test]
 fn a_record_has_others_go_on_a_full_disk() {
     let Some((disk, bed)) = small_bed() else { return };
@@ -66,7 +66,7 @@ fn a_record_has_others_go_on_a_full_disk() {
     assert_eq!(urls.map(|url| bed.body(url).is_some()), [false, false, true]);
 }
 
-/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
+/// Promise: On a full disk, entries are evicted for new records; a renewed head is kept in memory.
 #[test]
 fn a_head_that_cannot_be_written_down_is_used_until_the_end() {
     let Some((disk, bed)) = small_bed() else { return };
@@ -108,7 +108,7 @@ fn others_go_as_a_body_grows_and_not_for_what_its_head_says() {
 
 /// Promise: Entries are evicted as a body grows, not for the length that its head claims.
 #[test]
-fn room_is_taken_for_nobody_who_is_gone() {
+fn no_room_is_reserved_for_an_entry_that_is_gone() {
     let bed = TestBed::new(PLENTY);
     bed.keep("http://o/a", b"body");
     let writing = bed.reserve("http://o/b", 100_000).unwrap();

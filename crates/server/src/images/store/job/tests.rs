@@ -59,7 +59,7 @@ fn failure(image: &Image) -> Failure {
     }
 }
 
-/// Promise: The beginning of an asset is packed at normal priority from DESCRIBE on.
+/// Promise: From DESCRIBE on, the beginning of an asset is packed at normal priority.
 #[test]
 fn the_first_turn_is_urgent_and_no_other_before_a_playback() {
     let fixture = fixture();
@@ -72,7 +72,7 @@ fn the_first_turn_is_urgent_and_no_other_before_a_playback() {
     assert!(!image.has_failed());
 }
 
-/// Promise: Sessions end with an error, and do not wait, when packing their asset panics.
+/// Promise: If packing an asset panics, its sessions end with an error instead of waiting.
 #[test]
 fn an_image_whose_packing_panics_fails() {
     let fixture = fixture();
