@@ -165,8 +165,15 @@ impl<'a> Builder<'a> {
         }
         let mut process = Process::start(&self.command(&cache, &costs)?, false)?;
         let lines = lines_of(process.take_stdout()?);
-        let Ok(line) = lines.recv_timeout(Deadline::seconds(15.0).left()) else {
-            anyhow::bail!("the server did not get ready; its log:\n{}", process.log());
+        let line = match lines.recv_timeout(Deadline::seconds(15.0).left()) {
+            Ok(line) => line,
+            Err(error) => {
+                // Only when it has ended is its log whole.
+                if error == mpsc::RecvTimeoutError::Disconnected {
+                    process.wait(Deadline::seconds(5.0))?;
+                }
+                anyhow::bail!("the server did not get ready; its log:\n{}", process.log());
+            }
         };
         let [rtsp, http, rtsps, https] = addresses(&line)?;
         let (rtsp, http) = rtsp.zip(http).with_context(|| format!("addresses are missing in `{line}`"))?;
