@@ -61,6 +61,12 @@ pub fn bytes_read_by_thread() -> io::Result<u64> {
     Ok(usage(libc::RUSAGE_THREAD)?.ru_inblock as u64 * BLOCK)
 }
 
+/// Times that the calling thread has waited for something until now, by the kernel's count of voluntary context switches.
+#[cfg(test)]
+pub(crate) fn waits_of_thread() -> io::Result<u64> {
+    Ok(usage(libc::RUSAGE_THREAD)?.ru_nvcsw as u64)
+}
+
 fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills `usage`, which is as large as it takes it to be.

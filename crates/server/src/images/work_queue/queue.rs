@@ -94,10 +94,11 @@ impl<W: Work> Queue<W> {
 
     /// Takes the work that has the next turn on a thread.
     pub(super) fn next(&mut self, urgency: Urgency, now: Instant) -> Result<W, Survey> {
-        if urgency == Urgency::Rest && self.is_urgent_thread_late(now) {
-            if let Some(work) = self.take_urgent_needed_last(now) {
-                return Ok(work);
-            }
+        if urgency == Urgency::Rest
+            && self.is_urgent_thread_late(now)
+            && let Some(work) = self.take_urgent_needed_last(now)
+        {
+            return Ok(work);
         }
         let survey = self.survey(urgency, now);
         let work = self.take(urgency, &survey, now).ok_or(survey)?;
