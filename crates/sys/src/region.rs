@@ -14,7 +14,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::memory::Memory;
 
-/// Bytes in memory of their own, on huge pages where the system has set some aside or gives them on demand.
+/// Bytes in memory of their own, on huge pages where the system has set some aside, or gives them to shared memory.
 #[derive(Debug)]
 pub struct Region {
     /// In whole huge pages, if it is on such. Only read from the end of [`Region::new`] on.
