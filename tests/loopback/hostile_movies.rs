@@ -15,7 +15,7 @@ use wirepath_tests::{clips, trials};
 /// Seconds of the clip that plays meanwhile.
 const CLIP_SECONDS: u32 = 4;
 
-/// What the server may take for its packings, and what all of it may take above that.
+/// Memory of the server for its packings, and the most that it may take besides.
 const PACKING_MIB: u64 = 16;
 const OTHER_MIB: u64 = 48;
 

@@ -28,7 +28,7 @@ const MOST_BYTES: u64 = 5 << 10;
 
 /// Promise: A further session over UDP takes at most 5 KiB of the server's own memory.
 ///
-/// What comes once, such as what calibrating leaves, is in one of the steps: the least counts.
+/// Memory that is taken once, as by calibrating, is in one of the steps: the least counts.
 fn a_session_takes_little_memory() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(60)?)])?;
     let server = Server::of(folder.path()).with(["--hot-memory=0", "--burst=500ms"]).packed().start()?;

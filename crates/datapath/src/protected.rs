@@ -41,7 +41,7 @@ impl TrainProtector {
     /// blocks, allocates nothing after the first time.
     ///
     /// # Errors
-    /// As [`DataPath::send`]; [`SendError::Other`] for a train that is not behind the one before.
+    /// As [`DataPath::send`]; [`SendError::Other`] if the key is used up.
     pub fn send(
         &mut self,
         sink: &UdpSink,
@@ -82,7 +82,7 @@ impl TrainProtector {
     /// a part may have been taken, the rest of which is put into `rest`.
     ///
     /// # Errors
-    /// As [`FrameTrain::send`]; [`SendError::Other`] for a train that is not behind the one before.
+    /// As [`FrameTrain::send`]; [`SendError::Other`] if the key is used up.
     pub fn send_frames(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -118,7 +118,7 @@ impl TrainProtector {
         let most = (MAX_TRAIN_BYTES as usize).min(output.len()) / (stored + around);
         let train = &train.up_to(most.max(1) as u32);
         let first_sequence = train.header_fields(0, headers).sequence;
-        let first = self.0.index(first_sequence).map_err(|_| not_behind())?;
+        let first = self.0.index(first_sequence).map_err(|_| used_up())?;
         let extent = train.extent();
         let read = buffer.first(extent.length);
         file.read(extent.offset, read)?;
@@ -146,8 +146,8 @@ impl TrainProtector {
 }
 
 #[cold]
-fn not_behind() -> SendError {
-    SendError::Other { call: "SRTP: sequence numbers do not go up", errno: Errno::INVAL }
+fn used_up() -> SendError {
+    SendError::Other { call: "SRTP: the key is used up", errno: Errno::KEYEXPIRED }
 }
 
 #[cold]
@@ -162,24 +162,21 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    use super::*;
-    use crate::train::tests::example;
+    use rustix::net::sockopt::set_socket_send_buffer_size;
 
-    const HEADERS: [Headers; 3] = [
-        Headers::Stored,
-        Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true },
-        Headers::Generated,
-    ];
+    use super::*;
+    use crate::train::tests::{HEADERS, example};
 
     fn key() -> MasterKey {
         MasterKey::from([5; 30])
     }
 
-    fn stored() -> (MappedFile, Train) {
-        let bytes: Vec<u8> = (0..70).collect();
+    /// A train of this length in packets of this size, and its file.
+    fn stored(length: u32, packet_size: u16) -> (MappedFile, Train) {
+        let bytes: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        (MappedFile::new(file, 70).unwrap(), example(70))
+        (MappedFile::new(file, length.into()).unwrap(), Train { packet_size, ..example(length) })
     }
 
     /// Packets of a train, each encrypted by itself.
@@ -201,7 +198,7 @@ mod tests {
     /// Promise: A train of SRTP leaves by one call, or packet by packet, each packet encrypted by itself across a wrap.
     #[test]
     fn trains_are_encrypted_packet_by_packet() {
-        let (file, train) = stored();
+        let (file, train) = stored(70, 28);
         for headers in HEADERS {
             for path in [DataPath::GsoWritev, DataPath::Sendmmsg] {
                 let (receiver, socket) =
@@ -216,8 +213,14 @@ mod tests {
                     let length = receiver.recv(&mut received).unwrap();
                     assert_eq!(received[..length], packet, "{headers:?} {path}");
                 }
-                let again = protector.send(&sink, &file, &train, headers, &mut context, path);
-                assert_eq!(again, Err(not_behind()), "no key stream is used twice");
+                // The same train again, and a key stream that was not used yet.
+                let last = protector.0.index(0).unwrap() - 1;
+                assert_eq!(protector.send(&sink, &file, &train, headers, &mut context, path), Ok(3));
+                for index in last + 1..=last + 3 {
+                    let mut received = [0; 100];
+                    receiver.recv(&mut received).unwrap();
+                    assert_eq!(received[2..4], (index as u16).to_be_bytes(), "{headers:?} {path}");
+                }
             }
         }
     }
@@ -225,25 +228,44 @@ mod tests {
     /// Promise: SRTP over the RTSP connection is one frame for each packet, whole however little the connection takes.
     #[test]
     fn frames_are_whole_however_little_is_taken() {
-        let (file, train) = stored();
+        let (file, train) = stored(40 * 1040 - 500, 1040);
         for headers in HEADERS {
+            let mut headers_left = headers;
             let (near, mut far) = UnixStream::pair().unwrap();
-            let (mut protector, mut context, mut rest) =
-                (TrainProtector::new(&key()), SendContext::default(), Vec::new());
-            let mut left = Some(train);
-            while let Some(train) = left {
-                let frames = FrameTrain { channel: 4, file: &file, train, headers };
-                let sent = protector.send_frames(near.as_fd(), &frames, &mut context, &mut rest).unwrap();
-                left = train.after(sent);
+            near.set_nonblocking(true).unwrap();
+            far.set_nonblocking(true).unwrap();
+            set_socket_send_buffer_size(&near, 1).unwrap(); // the least that the kernel has
+            let (mut protector, mut context) = (TrainProtector::new(&key()), SendContext::default());
+            let (mut left, mut rest, mut cut_frames, mut came) = (Some(train), Vec::new(), 0, Vec::new());
+            while left.is_some() || !rest.is_empty() {
+                let sent = match left {
+                    Some(train) if rest.is_empty() => {
+                        let frames = FrameTrain { channel: 4, file: &file, train, headers: headers_left };
+                        let sent = protector.send_frames(near.as_fd(), &frames, &mut context, &mut rest);
+                        if let (Ok(_), Headers::Own { marker, .. }) = (&sent, &mut headers_left) {
+                            *marker = false; // only the first packet has one
+                        }
+                        cut_frames += u32::from(!rest.is_empty());
+                        sent.map(|packets| left = train.after(packets))
+                    }
+                    _ => send_bytes(near.as_fd(), &rest).map(|bytes| drop(rest.drain(..bytes))),
+                };
+                if matches!(sent, Err(SendError::Full { .. })) {
+                    let mut some = [0; 700];
+                    let length = far.read(&mut some).unwrap();
+                    came.extend_from_slice(&some[..length]);
+                } else {
+                    sent.unwrap();
+                }
             }
-            assert!(rest.is_empty());
             drop(near);
-            let mut bytes = Vec::new();
-            far.read_to_end(&mut bytes).unwrap();
+            far.set_nonblocking(false).unwrap();
+            far.read_to_end(&mut came).unwrap();
+            assert!(cut_frames > 0, "{headers:?}: every frame was taken whole");
             let framed = expected(&file, &train, headers)
                 .into_iter()
                 .map(|packet| [framing(4, packet.len() as u16).to_vec(), packet].concat());
-            assert_eq!(bytes, framed.flatten().collect::<Vec<u8>>());
+            assert!(came == framed.flatten().collect::<Vec<u8>>(), "{headers:?}: other bytes");
         }
     }
 }

@@ -274,6 +274,13 @@ pub(crate) mod tests {
 
     use super::*;
 
+    /// Headers as they are stored, moved, and made.
+    pub(crate) const HEADERS: [Headers; 3] = [
+        Headers::Stored,
+        Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true },
+        Headers::Generated,
+    ];
+
     pub(crate) fn example(length: u32) -> Train {
         let first =
             Header { marker: false, payload_type: 33, sequence: 65_534, timestamp: 1000, ssrc: 0x1234_5678 };

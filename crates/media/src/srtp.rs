@@ -12,7 +12,7 @@
 //! let index = protector.index(1)?;
 //! protector.protect(index, &header, b"payload", &mut packet);
 //! assert_ne!(packet[12..19], *b"payload");
-//! # Ok::<(), wirepath_media::srtp::SequenceError>(())
+//! # Ok::<(), wirepath_media::srtp::KeyUsedUp>(())
 //! ```
 
 use base64::Engine;
@@ -29,7 +29,7 @@ mod rtp;
 pub use keys::{MASTER_KEY_LENGTH, MasterKey};
 pub use mikey::{MikeyError, read_mikey, write_mikey};
 pub use rtcp::{RtcpProtector, RtcpUnprotector, UnprotectError};
-pub use rtp::{RtpProtector, SequenceError};
+pub use rtp::{KeyUsedUp, RtpProtector};
 
 /// Name of the cipher suite in SDP (RFC 4568 section 6.2).
 pub const CIPHER_SUITE: &str = "AES_CM_128_HMAC_SHA1_80";

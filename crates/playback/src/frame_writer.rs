@@ -119,8 +119,8 @@ impl FrameWriter {
         }
     }
 
-    /// Sends a train's first packets, at least one, encrypted if there is a protector; answers how many. The last of them may be on its way only
-    /// in part.
+    /// Sends a train's first packets, at least one, encrypted if there is a protector; answers how many. The last of them
+    /// may be on its way only in part.
     ///
     /// # Errors
     /// [`SendError::Full`]: the playback of this `key` is named by [`FrameWriter::take_waiting`] once there

@@ -176,7 +176,7 @@ impl Presentation for AssetPresentation {
                 MediaSink::Udp(socket, key) => self.image_for(socket, trailer(key.as_ref())).await?,
                 MediaSink::Interleaved(..) => Arc::clone(&self.image),
             };
-            // What is encrypted leaves from no registered memory.
+            // Encrypted packets are not sent from registered memory.
             let is_hot = matches!(sink, MediaSink::Udp(_, None));
             let AssetPlayer { playbacks, max_lag_us, bursts, hot, plays, .. } = &self.player;
             let options = PlaybackOptions {

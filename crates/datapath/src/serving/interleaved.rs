@@ -137,13 +137,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::train::tests::example;
-
-    const HEADERS: [Headers; 3] = [
-        Headers::Stored,
-        Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true },
-        Headers::Generated,
-    ];
+    use crate::train::tests::{HEADERS, example};
 
     /// A train of two packets of 28 bytes and one of 14, the stored headers in front of numbered bytes.
     fn stored() -> (MappedFile, Train) {

@@ -42,7 +42,7 @@ impl MasterKey {
     }
 }
 
-/// What a session key is for: the first of three labels of RTP, or of RTCP (RFC 3711 section 4.3.2).
+/// Protocol of a session key, as the first of its three labels (RFC 3711 section 4.3.2).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     Rtp = 0,

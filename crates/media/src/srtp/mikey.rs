@@ -133,6 +133,11 @@ fn check_policy(parameters: &[u8]) -> Result<(), MikeyError> {
             (11, [length]) => *length == 10,
             // GStreamer calls the length of the tag that of the key.
             (3, [length]) => matches!(length, 10 | 20),
+            (4, [salt_length]) => *salt_length == 14,
+            (5 | 12, [function_or_prefix]) => *function_or_prefix == 0,
+            (6, derivation_rate) => derivation_rate.iter().all(|byte| *byte == 0),
+            (9, _) => true, // order of error correction, which is not used
+            (0..=12, _) => false,
             _ => true,
         };
         if !is_ours {
@@ -147,8 +152,10 @@ fn read_key_data(data: &[u8]) -> Result<MasterKey, MikeyError> {
     let mut rest = Bytes(data);
     let [_next, kind] = rest.array()?;
     let mut bytes = rest.counted()?.to_vec();
-    if kind >> 4 & 1 == 1 {
-        bytes.extend_from_slice(rest.counted()?);
+    match kind >> 4 {
+        2 => {}
+        3 => bytes.extend_from_slice(rest.counted()?),
+        _ => return Err(MikeyError::Unsupported("key to generate others from: expected a TEK")),
     }
     // A client that announces an MKI would put one into its packets.
     if kind & 0xf == 1 {
@@ -217,6 +224,18 @@ mod tests {
         let kind = message.len() - 34;
         assert_eq!(message[kind], 2 << 4);
         assert_eq!(changed(kind, 2 << 4 | 1), Err(MikeyError::Short), "an SPI is missing");
+        let with_mki = {
+            let mut message = message.clone();
+            let tag = message.len() - 1;
+            message.splice(tag..tag, [4, 0, 0, 0, 1]);
+            message[kind] |= 1;
+            message[kind - 2] += 5; // length of the key data
+            read_mikey(&message)
+        };
+        assert_eq!(with_mki, Err(MikeyError::Unsupported("MKI: expected none")));
+        assert!(
+            matches!(changed(kind, 0), Err(MikeyError::Unsupported(why)) if why.ends_with("expected a TEK"))
+        );
         assert_eq!(changed(2, 20), Err(MikeyError::Unsupported("payload")));
     }
 

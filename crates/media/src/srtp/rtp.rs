@@ -1,34 +1,34 @@
 //! Encryption of RTP packets (RFC 3711 section 3.3).
 
+use std::ops::Range;
+
 use aes::cipher::StreamCipher;
 
 use super::TAG_LENGTH;
 use super::keys::{MasterKey, SessionKeys, Use};
 use crate::rtp::HEADER_LENGTH;
 
-/// Most sequence numbers that are passed over at a time: half of all, as far as a receiver can tell.
-const MOST_AHEAD: u16 = 1 << 15;
+/// Sequence numbers that are less than this ahead of the last one: a receiver takes those further away for older ones.
+const AHEAD_LIMIT: u16 = 1 << 15;
+
+/// Place of the sequence number in the header (RFC 3550 section 5.1).
+const SEQUENCE: Range<usize> = 2..4;
 
 /// Packets that may be encrypted under a key (RFC 3711 section 9.2).
 const MOST_PACKETS: u64 = 1 << 48;
 
-/// Encryption of the packets of a source. Their sequence numbers only go up, so that no packet is encrypted with the key
-/// stream of another.
+/// Encryption of the packets of a source. Their indexes only go up, so that no packet is encrypted with the key stream of
+/// another.
 pub struct RtpProtector {
     keys: SessionKeys,
     /// Index of the packet that was sent last: rollover counter and sequence number (RFC 3711 section 3.3.1).
     last: Option<u64>,
 }
 
-/// A packet is not behind the one that was sent last.
+/// A key has been used for all the packets that it may encrypt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "SRTP: sequence number {sequence} is not behind that of the last packet: it would be encrypted with a key stream that was used"
-)]
-pub struct SequenceError {
-    /// Its sequence number.
-    pub sequence: u16,
-}
+#[error("SRTP: the key is used up after 2^48 packets; set up a new session")]
+pub struct KeyUsedUp;
 
 impl RtpProtector {
     /// Encryption of a source of which no packet was sent.
@@ -36,27 +36,29 @@ impl RtpProtector {
         RtpProtector { keys: SessionKeys::new(key, Use::Rtp), last: None }
     }
 
-    /// Index of a packet that is to be sent after all others.
+    /// Index of a packet that is sent after all others: by its sequence number, or the next index if that number is not
+    /// behind the last one, as far as a receiver can tell. So a gap of 32,768 packets or more looks like none.
     ///
     /// # Errors
-    /// [`SequenceError`] where it is not behind them, or the key has been used for as many packets as it may.
+    /// [`KeyUsedUp`].
     #[inline]
-    pub fn index(&self, sequence: u16) -> Result<u64, SequenceError> {
+    pub fn index(&self, sequence: u16) -> Result<u64, KeyUsedUp> {
         let Some(last) = self.last else { return Ok(sequence.into()) };
-        let ahead = sequence.wrapping_sub(last as u16);
-        match last + u64::from(ahead) {
-            index if (1..MOST_AHEAD).contains(&ahead) && index < MOST_PACKETS => Ok(index),
-            _ => Err(SequenceError { sequence }),
-        }
+        let ahead = match sequence.wrapping_sub(last as u16) {
+            ahead @ 1..AHEAD_LIMIT => ahead,
+            _ => 1,
+        };
+        Some(last + u64::from(ahead)).filter(|index| *index < MOST_PACKETS).ok_or(KeyUsedUp)
     }
 
-    /// Writes a packet, encrypted and with its tag, which fills `packet`. The same packet may be written again under its
-    /// index, another one may not.
+    /// Writes a packet with the sequence number of its index, encrypted and with its tag, which fills `packet`. A packet
+    /// that was not sent may be written again under its index; another one may not.
     #[inline]
     pub fn protect(&self, index: u64, header: &[u8; HEADER_LENGTH], payload: &[u8], packet: &mut [u8]) {
         let (body, tag) = packet.split_at_mut(HEADER_LENGTH + payload.len());
         let (clear, secret) = body.split_at_mut(HEADER_LENGTH);
         clear.copy_from_slice(header);
+        clear[SEQUENCE].copy_from_slice(&(index as u16).to_be_bytes());
         let ssrc = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
         let stream = &mut self.keys.key_stream(ssrc, index);
         stream.apply_keystream_b2b(payload, secret);
@@ -102,9 +104,9 @@ mod tests {
             protector.note_sent(index);
         }
         for sequence in [5, 4, 65_535, 32_773] {
-            assert_eq!(protector.index(sequence), Err(SequenceError { sequence }));
+            assert_eq!(protector.index(sequence), Ok(131_078), "the next, behind all that were used");
         }
         protector.note_sent(MOST_PACKETS - 1);
-        assert_eq!(protector.index(0), Err(SequenceError { sequence: 0 }), "the key is used up");
+        assert_eq!(protector.index(0), Err(KeyUsedUp));
     }
 }

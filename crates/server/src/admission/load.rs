@@ -143,7 +143,7 @@ pub(crate) enum Overload {
 /// Session, or more speed of sessions, that asks to be admitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Asked {
-    /// How many times what a session takes at the normal speed.
+    /// Its expected cost, in sessions at the normal speed.
     pub(super) more: f64,
     /// Bit rate of its payload, if it is known.
     pub(super) payload_bits: Option<f64>,

@@ -14,7 +14,9 @@ use super::srtp::{Srtcp, TrackKeys};
 use super::track::{self, Track};
 use super::transport::{Accepted, Offerer, Opened, Unicast, choose, choose_like};
 use std::sync::Arc;
-use wirepath_media::rtsp::{Profile, Refusal, Request, Resource, Response, StatusCode, TransportReply};
+use wirepath_media::rtsp::{
+    Headers, Profile, Refusal, Request, Resource, Response, StatusCode, TransportReply,
+};
 use wirepath_media::sdp;
 use wirepath_media::srtp::MasterKey;
 
@@ -31,7 +33,6 @@ impl RequestHandler {
         }
         let path = presentation_url.path();
         let offer = choose(&request.headers, self.offerer(self.offered_keys(path)))?;
-        let client_key = client_key(&request.headers)?;
         let most_burst_us = request.burst_max_us()?;
         let slot = self.reserve()?;
         let presentation = self.open(&presentation_url).await.map_err(|error| self.open_refusal(error))?;
@@ -42,7 +43,7 @@ impl RequestHandler {
         let keys = self.offered_keys(path).filter(|keys| keys.are_for(offer.profile()));
         let key = track_key(keys, index)?.cloned();
         let is_protected = key.is_some();
-        let srtcp = key.as_ref().map(|key| Srtcp::new(key, client_key.as_ref()));
+        let srtcp = srtcp(key.as_ref(), &request.headers)?;
         let (number, events) = (slot.key, Arc::clone(&self.events));
         let on_event = Box::new(move |event| {
             events.add(SessionEvent { key: number, kind: EventKind::Event(event) });
@@ -105,7 +106,7 @@ impl RequestHandler {
             return Err(refuse(StatusCode::AggregateOperationNotAllowed, why));
         }
         let (tracks, transport) = (session.playback.tracks(), session.info.transport());
-        // Whatever profile it is offered, a track is as the first one.
+        // A further track is protected as the first one, with any profile.
         let is_protected = session.keys.is_some();
         let group = session.group;
         let is_playing = matches!(session.state.phase(), Phase::Playing { .. });
@@ -121,9 +122,8 @@ impl RequestHandler {
         }
         let offerer = Offerer { has_keys: is_protected, has_sdes: is_protected, ..self.offerer(None) };
         let offer = choose_like(&request.headers, offerer, transport)?;
-        let client_key = client_key(&request.headers)?;
         let key = track_key(self.session(id)?.keys.as_ref(), index)?.cloned();
-        let srtcp = key.as_ref().map(|key| Srtcp::new(key, client_key.as_ref()));
+        let srtcp = srtcp(key.as_ref(), &request.headers)?;
         let descriptor = match offer {
             Accepted::Unicast(Unicast::Udp(_), _) => {
                 let reserved = self.shared.registry.reserve_track(self.peer.ip());
@@ -236,6 +236,11 @@ impl RequestHandler {
         self.sessions.push(session);
         response
     }
+}
+
+/// RTCP of a track with a key. The client's key is read only then: other sessions have no use for `KeyMgmt`.
+fn srtcp(key: Option<&MasterKey>, headers: &Headers) -> Result<Option<Srtcp>, Refusal> {
+    key.map(|key| Ok(Srtcp::new(key, client_key(headers)?.as_ref()))).transpose()
 }
 
 /// Key of a track, where the session's media are encrypted.

@@ -72,7 +72,7 @@ impl BodyDecoder {
         };
         let mut result = Ok(());
         let text = |text: &[u8]| result = result.and_then(|()| self.text.decode(text, decoded));
-        // What follows the last chunk would be another request, which no client of a tunnel sends.
+        // Bytes behind the last chunk would be another request, which no client of a tunnel sends.
         chunks.read(body, text).map_err(invalid)?;
         result.map_err(invalid)
     }
