@@ -380,7 +380,8 @@ os.closerange(s.fileno() + 1, 1024)
 pipes = [os.pipe() for _ in range(20)]
 for _, end in pipes:
     os.write(end, b'x' * 64)
-# A write to lent memory wakes the guard.
+# A write to lent memory wakes the guard, which may have ended by itself already.
+data[:] = b'b' * len(data)
 while guards():
     data[:] = b'b' * len(data)
 for start, _ in pipes:
@@ -422,7 +423,7 @@ def work():
     lend()
     sent.wait()
     end.wait()
-threads = [threading.Thread(target=work) for _ in range(2)]
+threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
 for thread in threads: thread.start()
 sent.wait()
 lend()
