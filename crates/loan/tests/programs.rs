@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wirepath_testkit::trial::{self, Skip};
 use wirepath_testkit::trials;
 
@@ -150,7 +151,7 @@ fn netcat_sends_every_byte() -> Result<()> {
     command.args(["-q", "0", "127.0.0.1", &port]).stdin(fs::File::open(path)?);
     let program = Running(command.spawn()?);
     let mut received = Vec::new();
-    listener.accept()?.0.read_to_end(&mut received)?;
+    accept(&listener)?.read_to_end(&mut received)?;
     ensure_equal(&received, &sent)?;
     ensure_success(program, "nc")?;
     // Its buffer is on its stack, which is not lent.
@@ -237,7 +238,7 @@ fn python_sends_every_byte() -> Result<()> {
     let program = Running(command.spawn()?);
     let readers: Vec<_> = (0..CONNECTIONS)
         .map(|_| {
-            let mut stream = listener.accept()?.0;
+            let mut stream = accept(&listener)?;
             Ok(thread::spawn(move || {
                 let mut received = Vec::new();
                 stream.read_to_end(&mut received).map(|_| received)
@@ -355,7 +356,7 @@ fn a_closed_connection_raises_the_signal() -> Result<()> {
     let mut command = bench.command("python3")?;
     command.arg(bench.path("closed.py")).arg(listener.local_addr()?.port().to_string());
     let mut program = Running(command.spawn()?);
-    let mut stream = listener.accept()?.0;
+    let mut stream = accept(&listener)?;
     stream.write_all(b"x")?;
     drop(stream);
     let status = program.0.wait()?;
@@ -369,7 +370,10 @@ import os, socket, sys
 s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
 data = bytearray(b'a' * 1000000)
 def guards():
-    names = [open(f'/proc/self/task/{task}/comm').read() for task in os.listdir('/proc/self/task')]
+    names = []
+    for task in os.listdir('/proc/self/task'):
+        try: names.append(open(f'/proc/self/task/{task}/comm').read())
+        except OSError: pass # it has ended
     return names.count('write-guard\n')
 s.sendall(data)
 # It names itself when it runs.
@@ -397,7 +401,7 @@ fn a_program_may_close_descriptors_that_it_did_not_open() -> Result<()> {
     let mut command = bench.command("python3")?;
     command.arg(bench.path("closes.py")).arg(listener.local_addr()?.port().to_string());
     let program = Running(command.spawn()?);
-    let mut stream = listener.accept()?.0;
+    let mut stream = accept(&listener)?;
     let reader = thread::spawn(move || {
         let mut received = Vec::new();
         stream.read_to_end(&mut received).map(|_| received)
@@ -406,6 +410,14 @@ fn a_program_may_close_descriptors_that_it_did_not_open() -> Result<()> {
     let received = reader.join().expect("it only reads")?;
     ensure!(received.len() == 2_000_000, "{} bytes", received.len());
     ensure_equal(&received[1_000_000..], &[b'b'; 1_000_000])
+}
+
+/// The next connection, unless its program ends or hangs before it connects.
+fn accept(listener: &TcpListener) -> Result<TcpStream> {
+    const LIMIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+    let connected = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&LIMIT))?;
+    ensure!(connected == 1, "no connection within {} s", LIMIT.tv_sec);
+    Ok(listener.accept()?.0)
 }
 
 /// Threads that have lent fork and run programs; neither has a ring of theirs, and a child lends with one of its own.
@@ -424,9 +436,10 @@ def work():
     sent.wait()
     end.wait()
 threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]
+# First from this thread alone, since a send copies while another thread starts the guard.
+lend()
 for thread in threads: thread.start()
 sent.wait()
-lend()
 assert rings() == 3, rings()
 child = os.fork()
 if child == 0:
@@ -450,7 +463,7 @@ fn children_have_no_rings_of_their_parents() -> Result<()> {
     let program = Running(command.spawn()?);
     let readers: Vec<_> = (0..4)
         .map(|_| {
-            let mut stream = listener.accept()?.0;
+            let mut stream = accept(&listener)?;
             Ok(thread::spawn(move || stream.read_to_end(&mut Vec::new())))
         })
         .collect::<Result<_>>()?;
@@ -475,7 +488,7 @@ fn a_signal_ends_a_send_that_waits() -> Result<()> {
     command.env("WIREPATH_LOAN_MIN_BYTES", "20000000"); // more than a loan, so all is copied
     command.arg(bench.path("waits.py")).arg(listener.local_addr()?.port().to_string());
     let program = Running(command.spawn()?);
-    let _unread = listener.accept()?.0;
+    let _unread = accept(&listener)?;
     let (id, deadline) = (program.0.id(), Instant::now() + Duration::from_secs(60));
     // Where a process waits for room in a socket.
     while !["wait_woken", "sk_stream_wait_memory"]
