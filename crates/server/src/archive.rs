@@ -33,10 +33,10 @@ pub struct ArchiveOptions {
 /// Playing of gaps between recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gaps {
-    /// The next recording follows at once, and timestamps go on without the gap.
+    /// The next recording follows at once, and timestamps continue without the gap.
     #[default]
     Skip,
-    /// Nothing is sent for as long as the gap lasts, and timestamps have it.
+    /// Nothing is sent for as long as the gap lasts, and timestamps include it.
     Hold,
 }
 
@@ -55,7 +55,7 @@ impl Archives {
         self.folders.iter().find(|folder| folder.path().as_bytes() == path)
     }
 
-    /// The archive whose path differs from this one only in case, if just one does.
+    /// The archive whose path differs from this one only in letter case, if exactly one does.
     pub(crate) fn find_in_other_case(&self, path: &[u8]) -> Option<&Arc<ArchiveFolder>> {
         let mut folders =
             self.folders.iter().filter(|folder| folder.path().as_bytes().eq_ignore_ascii_case(path));

@@ -33,7 +33,7 @@ use crate::rtsp::player::{
 };
 use crate::waiting_play::WaitingPlay;
 
-/// Most searches for names in other case at a time.
+/// Most concurrent searches for names in other letter case.
 pub(crate) const SEARCHES: usize = 4;
 
 /// Assets of a library, played from a store's images.
@@ -45,8 +45,8 @@ pub(crate) struct AssetPlayer {
     pub(crate) hot: Option<Arc<HotMemory>>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) plays: Arc<Plays>,
-    /// Permits of searches for names in other case, [`SEARCHES`]: a client must not keep all threads busy
-    /// with names that do not exist.
+    /// Permits of searches for names in other letter case, [`SEARCHES`]: clients with names that do not exist
+    /// must not keep all threads busy.
     pub(crate) searches: Arc<Semaphore>,
     /// Longest bursts of folders.
     pub(crate) bursts: Arc<BurstLimits>,
@@ -64,19 +64,19 @@ struct AssetPresentation {
     player: AssetPlayer,
 }
 
-/// Bit rate that fast forward keeps to while that of the asset is not known yet.
+/// Bit rate limit of fast forward while the asset's bit rate is not known yet.
 const USUAL_BITS_PER_SECOND: u64 = 4_000_000;
 
-/// A playback that knows its image, and so where a time is.
+/// A playback with its image, by which times are located.
 struct ImagePlayback {
     image: Arc<Image>,
     playback: Arc<playback::Playback>,
-    /// All playbacks, to add streams to this one.
+    /// All playbacks, for adding streams to this one.
     playbacks: Arc<Playbacks>,
     max_lag_us: u64,
     _hot: Option<HotSession>,
     plays: Arc<Plays>,
-    /// Request to play that waits until the image has grown to its time.
+    /// Request to play that waits until the image has grown to the requested time.
     waiting: WaitingPlay,
 }
 
@@ -119,7 +119,7 @@ impl Player for AssetPlayer {
 }
 
 impl AssetPlayer {
-    /// Opens the presentation at a path that differs from this one only in case.
+    /// Opens the presentation at a path that differs from this one only in letter case.
     async fn open_in_other_case(
         &self,
         path: AssetPath,
@@ -212,8 +212,8 @@ impl Presentation for AssetPresentation {
 }
 
 impl AssetPresentation {
-    /// The image whose packets, with a trailer of so many bytes, fit the path that `socket` is connected over: nearly
-    /// always the one that is open.
+    /// Image whose packets, each with a trailer of so many bytes, fit the path that `socket` is connected
+    /// over. It is nearly always the image that is already open.
     async fn image_for(&self, socket: &UdpSocket, trailer: u32) -> Result<Arc<Image>, OpenError> {
         let limits = self.player.store.limits_of(socket, trailer).map_err(limits_error)?;
         if limits.recipe_like(self.image.plan().recipe) == self.image.plan().recipe {
@@ -311,7 +311,7 @@ impl SessionPlayback for ImagePlayback {
     }
 }
 
-/// Locates a time, once the image has grown so far.
+/// Locates a time after the image has grown so far.
 pub(crate) async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
     let mut progress = image.progress();
     let _waiting = image.wait_for_seek();
@@ -331,12 +331,12 @@ pub(crate) async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayErro
     }
 }
 
-/// Number of streams of an image, each of which is a track.
+/// Number of streams of an image; each stream is a track.
 fn streams(image: &Image) -> u8 {
     image.plan().streams.len() as u8 // 16 at most
 }
 
-/// Plan of the stream of a track; of the first for a track that the image does not have.
+/// Plan of the stream of a track; the plan of the first stream for a track that the image does not have.
 pub(crate) fn stream_plan(image: &Image, track: u8) -> StreamPlan {
     let streams = &image.plan().streams;
     streams.get(usize::from(track)).copied().unwrap_or(streams[0])

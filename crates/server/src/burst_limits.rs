@@ -1,8 +1,8 @@
-//! Longest bursts of folders: for clients that buffer little, and for links that many bursts share.
+//! Longest bursts of folders, for clients with little buffer and for links that many bursts share.
 
 use parking_lot::RwLock;
 
-/// Longest burst of what is in a folder.
+/// Longest burst for the files in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderBurst {
     /// Path of the folder or file in URLs, not encoded, without slashes at its ends.
@@ -27,7 +27,8 @@ impl BurstLimits {
         *self.folders.write() = folders;
     }
 
-    /// Longest burst of the asset at a path, in microseconds: the shortest of those of the folders it is in.
+    /// Longest burst of the asset at a path, in microseconds: the shortest limit of all folders that it is
+    /// in.
     pub(crate) fn most_us(&self, path: &str) -> u64 {
         let holds = |folder: &&FolderBurst| {
             let rest = path.strip_prefix(folder.path.as_str());

@@ -1,4 +1,4 @@
-//! Calibration of data paths on this machine: from a file, or measured and written to it.
+//! Calibration of data paths on this machine: read from a file, or measured and written to it.
 
 use std::io;
 use std::path::Path;
@@ -9,12 +9,12 @@ use wirepath_datapath::calibration::{Calibration, Calibrations};
 use wirepath_datapath::{DataPath, Support};
 use wirepath_engine::{BlockingPool, Priority};
 
-/// Time limit of measuring; sessions are served meanwhile, by the order of preference.
+/// Time limit of measuring. Meanwhile sessions are served by the order of preference.
 const BUDGET: Duration = Duration::from_secs(2);
 
-/// Support of this host, with the calibrations of `file`, and with hot memory or without. If none is of this
-/// host, paths are measured in the background, and added to the file. A file of another format is left as it
-/// is.
+/// Support of this host, with the calibrations of `file`, and with or without hot memory. If no calibration
+/// is of this host, paths are measured in the background and added to the file. A file of another format is
+/// not changed.
 pub(crate) fn support(forced: Option<DataPath>, file: &Path, hot_memory: bool) -> io::Result<Arc<Support>> {
     let calibrations = Calibrations::load(file).unwrap_or_else(|error| {
         tracing::warn!(
@@ -58,9 +58,10 @@ fn measure(support: &Support, file: &Path) {
     announce(support);
 }
 
-/// Adds a calibration of ours to the file, unless it has one already, of an assessment or another server,
-/// which counts: an assessment is better than two seconds beside a server's work. Only missing costs (it may
-/// be older than the kernel module) are added to it. Returns the file's calibrations.
+/// Adds our calibration to the file. If the file already has a calibration from an assessment or another
+/// server, that calibration is kept, since an assessment is better than two seconds beside a server's work,
+/// and only missing costs are added to it (it may be older than the kernel module). Returns the file's
+/// calibrations.
 fn keep(own: Calibration, file: &Path) -> io::Result<Calibrations> {
     Calibrations::update(file, |calibrations| {
         calibrations.complete(&own);

@@ -1,4 +1,4 @@
-//! The core of everything that plays: engine, playbacks and the store of images.
+//! The core of all playing: engine, playbacks and the store of images.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,11 +79,11 @@ impl MediaCore {
     }
 }
 
-/// Rules of the hot memory that was asked for, or that is used by itself; none if there is none.
+/// Rules of the hot memory that was requested or is used by default; none if hot memory is not used.
 fn hot_options(options: &CoreOptions, support: &Support) -> Option<HotOptions> {
     match options.hot_memory {
         HotMemorySize::Off => None,
-        // An operator who names a path wants that path.
+        // An operator who names a path gets that path.
         HotMemorySize::Automatic if options.path.is_some() => None,
         HotMemorySize::Automatic if support.is_dearer(DataPath::WireUring) => None,
         HotMemorySize::Automatic => HotOptions::automatic(options.threads).filter(|_| {
@@ -107,7 +107,7 @@ fn can_use_hot_memory(support: &Support) -> bool {
         tracing::warn!(path = %host.path, reason = host.reason, "hot memory is not used: needs wire_uring");
         return false;
     }
-    // A path that was named was not probed.
+    // A path that was named by the operator was not probed.
     match SendContext::default().open_ring() {
         Ok(()) => true,
         Err(error) => {

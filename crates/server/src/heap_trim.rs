@@ -1,25 +1,28 @@
-//! Memory of sessions that have ended goes back to the system: the allocator keeps it for others, who may never come.
+//! Returns memory of ended sessions to the system. The allocator would keep it for later sessions, which may
+//! never come.
 
-/// Least sessions by which their number falls before memory is given back: what fewer had is not worth the search.
+/// Least decrease of the number of sessions before memory is returned: for less memory the search is not
+/// worth its cost.
 const LEAST_FALL: u64 = 100;
 
-/// Part of the sessions by which their number falls, one over this.
+/// Least decrease of the number of sessions as a part of their number: one over this.
 const FALL_PART: u64 = 4;
 
-/// Measurements after which memory is given back: connections end after their sessions.
+/// Number of measurements to wait before memory is returned, since connections end after their sessions.
 const DELAY: u32 = 5;
 
-/// Rule by which memory is given back.
+/// Rule for returning memory.
 #[derive(Debug, Default)]
 pub(crate) struct HeapTrim {
-    /// Most sessions since memory was given back.
+    /// Largest number of sessions since memory was last returned.
     most: u64,
-    /// Measurements since their number fell.
+    /// Number of measurements since the number of sessions fell.
     fallen_for: u32,
 }
 
 impl HeapTrim {
-    /// Notes the number of sessions, which is measured each second. Returns whether memory is to be given back.
+    /// Notes the number of sessions, which is measured each second. Returns whether memory should be returned
+    /// now.
     pub(crate) fn note(&mut self, sessions: u64) -> bool {
         self.most = self.most.max(sessions);
         if self.most - sessions < LEAST_FALL.max(self.most / FALL_PART) {
@@ -35,7 +38,7 @@ impl HeapTrim {
     }
 }
 
-/// Gives memory back, on a thread that may block.
+/// Returns memory to the system, on a thread that may block.
 pub(crate) fn trim() {
     drop(tokio::task::spawn_blocking(|| {
         let found = wirepath_datapath::heap::trim();

@@ -1,4 +1,4 @@
-//! Wire images as files: packed from assets, kept in a folder, played from.
+//! Wire images as files: packed from assets, stored in a folder, and played.
 
 mod asset_reader;
 mod demand;

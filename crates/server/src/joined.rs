@@ -1,6 +1,8 @@
-//! Images that follow each other as one stream: times, sequence numbers and timestamps go on from one to the next.
+//! Images that are played one after another as one stream: times, sequence numbers and timestamps continue
+//! from one image to the next.
 //!
-//! Only the records of trains are changed, which the playback makes headers from; packets stay where they are.
+//! Only the records of trains are changed, from which the playback makes headers. Packets stay where they
+//! are.
 
 use std::sync::Arc;
 
@@ -16,13 +18,14 @@ use crate::images::Image;
 pub(crate) struct Joined {
     /// Time of the stream at which the image begins, in microseconds.
     pub(crate) begin_us: u64,
-    /// True if the rest of the image cannot be had.
+    /// True if the rest of the image cannot be read.
     pub(crate) is_cut: bool,
-    /// Last departure that was given away.
+    /// Last departure in the segments that were returned.
     last_us: u64,
     /// Segments that were given away.
     given: u32,
-    /// Sequence number of the image's first packet of each stream, and of the one behind the last that was given away.
+    /// Sequence number of the image's first packet of each stream, and of the packet after the last one that
+    /// was returned.
     first: [u16; MAX_STREAMS],
     next: [u16; MAX_STREAMS],
 }
@@ -37,7 +40,7 @@ impl Joined {
         Joined::new(numbers, begin_us)
     }
 
-    /// The image behind this one, whose numbers go on.
+    /// The image after this one, which continues its numbers.
     pub(crate) fn next(&self, begin_us: u64) -> Joined {
         Joined::new(self.next, begin_us)
     }
@@ -46,18 +49,19 @@ impl Joined {
         Joined { begin_us, is_cut: false, last_us: begin_us, given: 0, first, next: first }
     }
 
-    /// Length of the image in the stream: to its end, or to the last packet that was given away if there is no more.
+    /// Length of the image in the stream: to its end, or to the last packet that was returned if the rest
+    /// cannot be read.
     pub(crate) fn length_us(&self, image: &Image) -> u64 {
         let duration_us = if self.is_cut { 0 } else { image.duration_us().unwrap_or(0) };
         duration_us.max(self.last_us - self.begin_us)
     }
 
-    /// Returns whether nothing of the image was given away.
+    /// Returns whether no segment of the image has been returned yet.
     pub(crate) fn is_untouched(&self) -> bool {
         self.given == 0
     }
 
-    /// A segment of the image in its place, with the numbers of `streams`.
+    /// A segment of the image at its position in the stream, with the numbers of `streams`.
     pub(crate) fn give(
         &mut self,
         image: &Image,
@@ -67,7 +71,7 @@ impl Joined {
     ) -> Arc<Segment> {
         let departures = segment.departures.iter().map(|departure| self.place(image, departure, streams));
         let departures: Box<[Departure]> = departures.collect();
-        // A playback that rested asks for a segment again.
+        // A playback requests the same segment again after a pause.
         if number >= self.given {
             self.given = number + 1;
             for Departure { at_us, train } in &departures {

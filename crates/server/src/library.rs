@@ -1,10 +1,10 @@
 //! The files that are served, as one tree of names.
 //!
 //! One served folder is the root of the tree. Several folders or files stand below the root under their own
-//! names. Nothing outside the served folders can be reached, whatever a path or a symbolic link names: every
-//! name is resolved by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), so that there is no moment between a
-//! check and a use. Names that begin with a dot are neither listed nor served: they are how people and
-//! programs mark private files (`.git`, half-written downloads, caches).
+//! names. Nothing outside the served folders can be reached, by any path or symbolic link: every name is
+//! resolved by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), so that there is no moment between a check and a
+//! use. Names that begin with a dot are neither listed nor served: people and programs use them for private
+//! files (`.git`, half-written downloads, caches).
 //!
 //! All functions but `find_cached` and `version` may wait for a disk: call them where that is allowed.
 
@@ -44,11 +44,11 @@ struct Served {
     /// Path as given, for messages.
     given: PathBuf,
     folder: ServedFolder,
-    /// The one file of the folder that is served; the whole folder when there is none.
+    /// The one file of the folder that is served; none if the whole folder is served.
     file: Option<OsString>,
 }
 
-/// Paths that cannot be served. The user's fault, who must start again with other paths.
+/// Paths that cannot be served. The user has to start again with other paths.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     /// No path at all.
@@ -60,7 +60,7 @@ pub enum LibraryError {
     /// A path leads to a device, a socket or a pipe.
     #[error("cannot serve {}: not a folder or regular file", .0.display())]
     Special(PathBuf),
-    /// Several paths, and one of them has no name to appear under.
+    /// There are several paths, and one of them has no name under which it could appear.
     #[error("cannot serve {} beside others: it has no name to appear under", .0.display())]
     Nameless(PathBuf),
     /// Two paths would appear under one name.
@@ -78,7 +78,7 @@ pub enum LibraryError {
     NoOpenat2(PathBuf, std::io::Error),
 }
 
-/// A path names nothing that can be served.
+/// A path that cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FindError {
     /// Missing, or not served: hidden, special, or behind a link that leaves the served folder.
@@ -144,10 +144,11 @@ impl Library {
         }
     }
 
-    /// Version of the file that a path names now. Symbolic links are followed, also out of the served folders: it
-    /// is for comparing with that of a file that [`find_cached`](Self::find_cached) opened by this path. Waits for
-    /// storage only if names were changed meanwhile or the path has symbolic links, since an open file holds its own
-    /// names in the kernel's cache.
+    /// Version of the file that a path names now. Symbolic links are followed, also out of the served
+    /// folders, since the version is only compared with that of a file that
+    /// [`find_cached`](Self::find_cached) opened by this path. Waits for storage only if names were changed
+    /// meanwhile or the path has symbolic links, since an open file keeps its own names in the kernel's
+    /// cache.
     pub(crate) fn version(&self, path: &AssetPath) -> Option<Version> {
         match self.locate(path).ok()? {
             Location::Below(folder, rest) => folder.version(rest),
@@ -155,7 +156,7 @@ impl Library {
         }
     }
 
-    /// Finds a file and opens it; a folder counts as not found, and so does a file requested as a folder.
+    /// Finds a file and opens it. Returns "not found" for a folder, also if the path requests it as a file.
     pub(crate) fn find_file(&self, path: &AssetPath) -> Result<Asset, FindError> {
         match self.find(path)? {
             Found::File(asset) if !path.names_folder() => Ok(asset),
@@ -163,8 +164,8 @@ impl Library {
         }
     }
 
-    /// Finds a file whose path differs from this one only in case, if just one does; returns its path, too.
-    /// Reads all names of the folders.
+    /// Finds a file whose path differs from this one only in letter case, if exactly one does; returns its
+    /// path, too. Reads all names of the folders.
     pub(crate) fn find_file_in_other_case(&self, path: &AssetPath) -> Result<(AssetPath, Asset), FindError> {
         if path.names_folder() {
             return Err(FindError::NotFound);
@@ -173,12 +174,12 @@ impl Library {
         self.find_file(&path).map(|asset| (path, asset))
     }
 
-    /// Returns whether a path names a folder or file, in whatever letter case.
+    /// Returns whether a path names a folder or file, in any letter case.
     pub(crate) fn has(&self, path: &AssetPath) -> bool {
         self.find(path).is_ok() || self.unfold(path).is_ok_and(|path| self.find(&path).is_ok())
     }
 
-    /// Names in a folder, in no order; of a large one, as many as the file system names first.
+    /// Names in a folder, unordered; for a large folder, the first names that the file system returns.
     pub(crate) fn names(&self, path: &AssetPath, most: usize) -> Result<Vec<Vec<u8>>, FindError> {
         match self.locate(path)? {
             Location::Top(named) => Ok(named.keys().map(|name| name.as_bytes().to_vec()).collect()),
@@ -219,7 +220,7 @@ enum Location<'a> {
 }
 
 impl Served {
-    /// Opens a path. Symbolic links in the given path are followed: they are the user's.
+    /// Opens a path. Symbolic links in the given path are followed, since the user chose it.
     fn open(given: &Path) -> Result<Self, LibraryError> {
         let failed = |source| LibraryError::Open(given.to_owned(), source);
         let real = given.canonicalize().map_err(failed)?;
@@ -260,7 +261,7 @@ fn by_name(served: Vec<Served>) -> Result<BTreeMap<OsString, Served>, LibraryErr
     Ok(named)
 }
 
-/// Returns whether a name is kept from clients.
+/// Returns whether a name is hidden from clients.
 fn is_hidden(name: &[u8]) -> bool {
     name.starts_with(b".")
 }

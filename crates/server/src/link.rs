@@ -1,13 +1,13 @@
-//! Speed of the links that sessions leave by, as the kernel knows it.
+//! Speed of the network cards that sessions are sent over, as reported by the kernel.
 
 use std::fs;
 use std::path::Path;
 
-/// Speed of this machine's network cards that are up, together, in bits per second; none if that of any is not known,
-/// as of most virtual ones, or if there is none. Loopback, veth, bridges and other devices that are no hardware do
-/// not count: they have no speed, or one that limits nothing. Logs what it found.
+/// Total speed in bits per second of this machine's network cards that are up. None if the speed of any card
+/// is unknown, as for most virtual cards, or if there is no card. Loopback, veth, bridges and other devices
+/// without hardware do not count: they have no speed, or one that limits nothing. Logs the result.
 pub(crate) fn bits_per_second() -> Option<u64> {
-    // Of this network namespace; sysfs may be that of another.
+    // Lists devices of this network namespace; sysfs may show those of another.
     let here = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
     let names: Vec<&str> = here.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
     let (cards, speed) = speed_of(Path::new("/sys/class/net"), &names);
@@ -21,7 +21,7 @@ pub(crate) fn bits_per_second() -> Option<u64> {
     speed
 }
 
-/// Network cards in a folder like `/sys/class/net` that are up, and their speed if all have one.
+/// Network cards in a folder like `/sys/class/net` that are up, and their total speed if all have one.
 fn speed_of<'a>(folder: &Path, names: &[&'a str]) -> (Vec<&'a str>, Option<u64>) {
     let read = |name: &str, what: &str| fs::read_to_string(folder.join(name).join(what));
     let is_card = |name: &&str| folder.join(name).join("device").exists();

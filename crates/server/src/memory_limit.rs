@@ -9,7 +9,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 /// Where control groups are mounted.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Bytes of memory that this process may use: those of the machine, or fewer where a control group says so.
+/// Bytes of memory that this process may use: the machine's memory, or less if a control group limits it.
 pub(crate) fn memory_limit() -> u64 {
     let system = rustix::system::sysinfo();
     let machine = (system.totalram as u64).saturating_mul(system.mem_unit.into());
@@ -19,7 +19,7 @@ pub(crate) fn memory_limit() -> u64 {
 
 /// Bytes of memory that this process may lock.
 pub(crate) fn lockable_memory() -> u64 {
-    // The kernel asks for the right in the initial user namespace, which maps all users to themselves.
+    // The kernel checks the capability in the initial user namespace, which maps all users to themselves.
     let users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let is_initial = users.split_whitespace().eq(["0", "0", "4294967295"]);
     let has_right =
@@ -28,8 +28,8 @@ pub(crate) fn lockable_memory() -> u64 {
     if has_right { u64::MAX } else { getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX) }
 }
 
-/// Bytes of memory that this process may take without displacing more than page cache: what the machine has
-/// available, or fewer where its control group has a limit.
+/// Bytes of memory that this process may take without displacing anything but page cache: the machine's
+/// available memory, or less if its control group has a limit.
 pub(crate) fn available_memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let machine = number_behind("MemAvailable:", &text).map_or(u64::MAX, |kib| kib.saturating_mul(1024));
@@ -41,13 +41,13 @@ pub(crate) fn available_memory() -> u64 {
     machine.min(memory_limit().saturating_sub(taken.iter().sum()))
 }
 
-/// The number behind a name at the start of a line.
+/// The number after a name at the start of a line.
 fn number_behind(name: &str, text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// The lowest limit of a control group and of those around it, if one has a limit. `groups` is what
-/// `/proc/self/cgroup` has: lines of number, controllers and path; version 2 has no controllers there.
+/// The lowest limit of a control group and its ancestors, if one has a limit. `groups` is the content of
+/// `/proc/self/cgroup`: lines of number, controllers and path; version 2 has no controllers there.
 fn limit_of_groups(groups: &str, mounted: &Path) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -61,7 +61,8 @@ fn limit_of_groups(groups: &str, mounted: &Path) -> Option<u64> {
 }
 
 fn limit_around(mounted: &Path, group: &str, file: &str) -> Option<u64> {
-    // Without a limit the file says `max`, or a number that no machine has; the root has no such file.
+    // Without a limit the file contains `max`, or a number larger than any machine's memory; the root has no
+    // such file.
     let limit = |folder: &Path| fs::read_to_string(mounted.join(folder).join(file)).ok()?.trim().parse().ok();
     Path::new(group).ancestors().filter_map(limit).min()
 }

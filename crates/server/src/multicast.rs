@@ -1,6 +1,7 @@
-//! Multicast over RTSP: one sender for each asset, for all sessions that ask for a group (RFC 2326 section 10.4).
+//! Multicast over RTSP: one sender for each asset, for all sessions that request a group (RFC 2326 section
+//! 10.4).
 //!
-//! A sender goes to a group of its own with numbers of its own, as an output of `wirepath send` does (decision 30).
+//! A sender has its own group and its own numbers, like an output of `wirepath send` (decision 30).
 
 mod groups;
 mod member;

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use parking_lot::Mutex;
 
-/// Most assets that are counted; of more, those that were played least are forgotten.
+/// Most assets that are counted; beyond that, the least played ones are dropped.
 const MOST_ASSETS: usize = 4096;
 
 /// Number of plays by the names of assets.
@@ -26,7 +26,7 @@ impl Plays {
         plays.insert(asset.to_owned(), 1);
     }
 
-    /// Takes over counts of an earlier start.
+    /// Adds the counts of an earlier run.
     pub(crate) fn restore(&self, plays: HashMap<String, u64>) {
         self.0.lock().extend(plays.into_iter().take(MOST_ASSETS));
     }
@@ -37,7 +37,7 @@ impl Plays {
     }
 }
 
-/// Forgets the half that was played least, but for what stays in any case: rare enough that its cost does not
+/// Drops the less played half, except assets that must stay. This is rare enough that its cost does not
 /// matter.
 pub(crate) fn forget_half<Key: Eq + Hash, Value>(
     plays: &mut HashMap<Key, Value>,

@@ -1,5 +1,5 @@
-//! Parts of a running server that are read or set again: files of users and certificates, rules and limits of folders,
-//! fields of responses. Sessions and connections in progress keep what they began with.
+//! Parts of a running server that are read or set again: files of users and certificates, rules and limits of
+//! folders, fields of responses. Sessions and connections in progress keep the old values.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::library::Library;
 pub struct AccessRules {
     /// Users of folders.
     pub folders: Vec<FolderUsers>,
-    /// Users that status and metrics are for.
+    /// Users who may see status and metrics.
     pub status: Access,
     /// Users that may end sessions.
     pub administrators: Access,
 }
 
-/// Options that a running server takes over.
+/// Options that can be changed while the server runs.
 #[derive(Clone, Debug)]
 pub struct ReloadableOptions {
     /// Rules for users; None leaves them as they are.
@@ -35,7 +35,7 @@ pub struct ReloadableOptions {
     pub folder_bursts: Vec<FolderBurst>,
 }
 
-/// Handle to what a running server can take over.
+/// Handle for changing options of a running server.
 #[derive(Clone)]
 pub struct Reloader {
     pub(crate) library: Arc<Library>,
@@ -52,12 +52,12 @@ impl Reloader {
         self.access.is_some() || self.terminator.is_some() || !self.channels.is_empty()
     }
 
-    /// Returns whether it has users: without, everyone is served.
+    /// Returns whether the server has users. Without users, everyone is served.
     pub fn has_users(&self) -> bool {
         self.access.is_some()
     }
 
-    /// Reads users, certificate and lists of channels again, and logs what comes of it. Waits for storage.
+    /// Reads users, certificate and lists of channels again, and logs the results. Waits for storage.
     pub fn read_files(&self) {
         if let Some(access) = &self.access {
             access.reload();
@@ -68,7 +68,7 @@ impl Reloader {
         self.channels.reload();
     }
 
-    /// Takes options over. Rules that contradict each other leave everything as it was.
+    /// Applies options. Rules that contradict each other change nothing.
     pub fn take_over(&self, options: ReloadableOptions) -> Result<(), RulesError> {
         if let (Some(access), Some(rules)) = (&self.access, options.rules) {
             access.replace_rules(&rules.folders, (rules.status, rules.administrators))?;
@@ -81,12 +81,13 @@ impl Reloader {
     }
 }
 
-/// Warns of rules for nothing that is served: a misspelt one leaves the folder that was meant to the rule around it.
+/// Warns of rules that match nothing that is served: the folder that a misspelt rule was meant for has the
+/// rule of its parent.
 pub(crate) fn warn_of_idle_users(library: &Library, rules: &[FolderUsers]) {
     warn_of_idle(library, "--folder-users", rules.iter().map(|rule| rule.path.as_str()));
 }
 
-/// Warns of fields and bursts for nothing that is served.
+/// Warns of fields and bursts that match nothing that is served.
 pub(crate) fn warn_of_idle_options(library: &Library, fields: &ResponseFields, bursts: &[FolderBurst]) {
     let fields = fields.cache_control.iter().map(|folder| folder.path.as_str());
     warn_of_idle(library, "--folder-cache-control", fields);

@@ -1,7 +1,7 @@
 //! The RTSP listener (RFC 2326): connections, sessions, their UDP ports and RTCP.
 //!
-//! One task serves one connection and owns its sessions: when it ends they end. Playbacks are behind the
-//! traits in [`player`]; [`session_state`] is the state machine of a session, without I/O. Media never passes
+//! One task serves one connection and owns its sessions, which end with it. Playbacks are behind the traits
+//! in [`player`]; [`session_state`] is the state machine of a session, without I/O. Media never passes
 //! through here: if it goes over the RTSP connection, an engine thread writes that connection, responses
 //! included ([`output`]).
 

@@ -1,4 +1,4 @@
-//! The server: library, image store, engine and both listeners, from start to drained.
+//! The server: library, image store, engine and both listeners, from start to the end of draining.
 
 use std::future::Future;
 use std::io;
@@ -51,10 +51,10 @@ const LEFT_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval of balancing the threads' loads.
 const BALANCE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time limit of writing what is kept for the next start.
+/// Time limit of writing data for the next start.
 const KEEP_LIMIT: Duration = Duration::from_secs(2);
 
-/// Everything that can be set about a server.
+/// All options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Folders and files to serve.
@@ -67,13 +67,13 @@ pub struct ServerOptions {
     pub cache: PathBuf,
     /// Most bytes of wire images.
     pub cache_bytes: u64,
-    /// Assets that wire images are made of.
+    /// Assets for which wire images are made.
     pub images: ImagePolicy,
-    /// Most bytes of wire images written in a second while they are made in the background.
+    /// Most bytes of wire images written per second in the background.
     pub image_bytes_per_second: u64,
-    /// Most bytes of memory that packings hold before others wait; none for a share of the memory.
+    /// Most memory that packings hold before others wait, in bytes; none for a share of the machine's memory.
     pub packing_memory_bytes: Option<u64>,
-    /// Most packings of one client address, waiting or running.
+    /// Most packings at the request of one client address, waiting or running.
     pub packings_per_address: usize,
     /// Memory for images, registered with io_uring.
     pub hot_memory: HotMemorySize,
@@ -81,7 +81,8 @@ pub struct ServerOptions {
     pub threads: usize,
     /// The data path to use; none for the cheapest that works.
     pub path: Option<DataPath>,
-    /// File of the measured costs of data paths; written if it does not say which path is cheapest here.
+    /// File of the measured costs of data paths; it is written if it does not contain the cheapest path of
+    /// this machine.
     pub calibration: PathBuf,
     /// Length of bursts.
     pub burst: Burst,
@@ -89,9 +90,9 @@ pub struct ServerOptions {
     pub folder_bursts: Vec<FolderBurst>,
     /// Most RTSP sessions; none for as many as open files allow, up to 10,000.
     pub max_sessions: Option<usize>,
-    /// True if an address may not hold more descriptors than are left for others.
+    /// True if an address may not hold more descriptors than are left for other addresses.
     pub bounds_addresses: bool,
-    /// Lateness beyond which a client that reads too slowly over TCP skips forward.
+    /// Lateness beyond which a session over TCP skips forward because its client reads too slowly.
     pub max_lag: Duration,
     /// Rule by which sessions are admitted.
     pub admission: AdmissionPolicy,
@@ -107,13 +108,13 @@ pub struct ServerOptions {
     pub multicast: Option<MulticastRange>,
     /// Fields of HTTP responses.
     pub response_fields: ResponseFields,
-    /// Folders that play as one timeline.
+    /// Folders that each play as one timeline.
     pub archives: Vec<ArchiveOptions>,
     /// Playing of gaps between recordings.
     pub gaps: Gaps,
     /// Playlists that play as one endless stream each.
     pub channels: Vec<LiveChannelOptions>,
-    /// Time for which sessions go on after a handover.
+    /// Time for which sessions continue after a handover.
     pub drain: Duration,
 }
 
@@ -126,13 +127,14 @@ pub struct Server {
     engine: Arc<Engine>,
     store: Arc<Store>,
     reloader: Reloader,
-    /// Set to true when no more connections are to be accepted.
+    /// Becomes true when no more connections are to be accepted.
     closing: watch::Sender<bool>,
     drain: Duration,
 }
 
 impl Server {
-    /// Opens everything; must be called on a tokio runtime, as `run`. Listeners that were not handed in are new.
+    /// Opens everything; must be called on a tokio runtime, like `run`. Opens the listening sockets that were
+    /// not passed in.
     pub fn start(options: ServerOptions, mut handed: HandedSockets) -> Result<Server, StartError> {
         let open_files = raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
@@ -189,7 +191,7 @@ impl Server {
         let silence_limit = options.rtsp_options.session_timeout;
         let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit, &mut handed));
         let tls = tls.transpose()?;
-        // The descriptors of their runtimes are counted with those that the process holds for itself.
+        // The descriptors of the runtimes are counted among those that the process holds for itself.
         let http_threads = RuntimeThreads::start("http", options.threads)?;
         let sessions = session_limit::sessions(options.max_sessions, open_files, &descriptors)?;
         let rtsp_options = RtspOptions { sessions, ..options.rtsp_options };
@@ -237,7 +239,7 @@ impl Server {
         Ok(Server { rtsp, http, tls, site, engine, store, reloader, closing, drain: options.drain })
     }
 
-    /// Handle to the parts that can be set again while it runs.
+    /// Handle to the options that can be changed while the server runs.
     pub fn reloader(&self) -> Reloader {
         self.reloader.clone()
     }
@@ -274,7 +276,7 @@ impl Server {
         Ok(sockets)
     }
 
-    /// Keeper of how much assets were played, for the next server.
+    /// Keeper of the popularity of assets, for the next run.
     pub fn popularity(&self) -> PopularityKeeper {
         PopularityKeeper(Arc::clone(&self.store))
     }
@@ -282,8 +284,8 @@ impl Server {
     /// Serves until `stop` is done, then drains: sessions end with a BYE, responses are finished, for ten
     /// seconds at most. Returns whether all were done by then.
     ///
-    /// When `handed_over` is done another server has the listening sockets: this one accepts no more, serves the
-    /// connections that it has until they end, and drains when [`drain`](ServerOptions::drain) has passed.
+    /// When `handed_over` is done another server has the listening sockets: this server accepts no more,
+    /// serves its connections until they end, and drains when [`drain`](ServerOptions::drain) has passed.
     pub async fn run(self, stop: impl Future<Output = ()>, handed_over: impl Future<Output = ()>) -> bool {
         let Server { rtsp: (rtsp_service, rtsp_listener), http: (http_service, http_listener), .. } = self;
         let (site, engine, closing, popularity) =
@@ -336,12 +338,12 @@ impl Server {
     }
 }
 
-/// Keeps how much assets were played for the next server of the cache folder.
+/// Keeps the popularity of assets for the next server of the cache folder.
 #[derive(Clone)]
 pub struct PopularityKeeper(Arc<Store>);
 
 impl PopularityKeeper {
-    /// Writes it; waits for storage for two seconds at most.
+    /// Writes the popularity; waits for storage for two seconds at most.
     pub async fn keep(&self) {
         let store = Arc::clone(&self.0);
         let kept = tokio::task::spawn_blocking(move || store.keep_popularity());
@@ -351,7 +353,7 @@ impl PopularityKeeper {
     }
 }
 
-/// The policy with the speed of the links, unless it has a rate or nobody else can be a client.
+/// The admission policy with the speed of the links, unless it has a rate or clients can only be local.
 fn with_link(policy: AdmissionPolicy, rtsp: SocketAddr) -> AdmissionPolicy {
     match policy {
         AdmissionPolicy::Measured { reserve, max_rate: None } if !rtsp.ip().is_loopback() => {
@@ -365,7 +367,7 @@ fn owned(listener: &TcpListener) -> io::Result<OwnedFd> {
     listener.as_fd().try_clone_to_owned()
 }
 
-/// Logs how many connections are left, from time to time, for ever.
+/// Logs repeatedly how many connections are left. Never returns.
 async fn report_left(rtsp: &rtsp::Listener) {
     loop {
         let (connections, sessions) = rtsp.open();
@@ -374,7 +376,7 @@ async fn report_left(rtsp: &rtsp::Listener) {
     }
 }
 
-/// The archives of a library; warns of folders that are not there.
+/// The archives of a library; warns of folders that do not exist.
 fn archives(options: Vec<ArchiveOptions>, library: &Arc<Library>, store: &Arc<Store>) -> Archives {
     let folder = |options: ArchiveOptions| {
         let folder = ArchiveFolder::new(options, Arc::clone(library), Arc::clone(store))?;
@@ -387,8 +389,8 @@ fn archives(options: Vec<ArchiveOptions>, library: &Arc<Library>, store: &Arc<St
     Archives::new(options.into_iter().filter_map(folder).collect())
 }
 
-/// Balances the threads' loads, measures them for admission, and gives memory of sessions back that have ended, for as
-/// long as there are playbacks.
+/// While there are playbacks: balances the threads' loads, measures them for admission, and returns memory of
+/// ended sessions.
 async fn balance(playbacks: Weak<Playbacks>, admission: Weak<Admission>) {
     let mut heap_trim = HeapTrim::default();
     while let (Some(playbacks), Some(admission)) = (playbacks.upgrade(), admission.upgrade()) {

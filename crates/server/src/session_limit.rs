@@ -1,17 +1,17 @@
-//! The limit of sessions, and which limit of the process it comes from.
+//! The limit of sessions, and the limit of the process that determines it.
 
 use wirepath_net::DescriptorBudget;
 
 /// Most sessions if nothing else limits them.
 const USUAL: usize = 10_000;
 
-/// Descriptors of a session that has an RTSP connection of its own: that, and its RTP socket.
+/// Descriptors of a session with its own RTSP connection: the connection and its RTP socket.
 const PER_SESSION: usize = 2;
 
-/// More open files than the reserve of any limit, so that the limit that an error names is enough.
+/// More open files than the reserve of any limit, so that the limit that an error suggests is enough.
 const MARGIN: usize = 1024;
 
-/// More sessions were asked for than open files allow.
+/// More sessions were requested than open files allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "--max-sessions {sessions} needs {needed} open files, and the limit of this process (RLIMIT_NOFILE) is {limit}, \
@@ -25,8 +25,8 @@ pub struct TooManySessions {
     possible: usize,
 }
 
-/// Most sessions: those `asked` for, or else the usual number, as far as open files allow; logs which limit
-/// that is. `limit` is that of open files.
+/// Most sessions: the number `asked` for, or else the default, as far as open files allow. Logs which limit
+/// applies. `limit` is the limit of open files.
 pub(crate) fn sessions(
     asked: Option<usize>,
     limit: u64,

@@ -1,4 +1,4 @@
-//! Reasons for which a server cannot start, and listening, which is the usual one.
+//! Errors at the start of a server. Most come from listening, which is here, too.
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// Listens for a protocol, by the socket that was handed in for it or by a new one.
+/// Listens for a protocol, on the socket that was passed in for it or on a new one.
 pub(crate) fn listen(
     protocol: &'static str,
     address: SocketAddr,

@@ -14,7 +14,8 @@ use crate::images::{HotCounts, HotMemory, Image, PageCounts, Progress, Store, St
 use crate::plays::Plays;
 use crate::warnings;
 
-/// Registers counters, the data path in use and why, the lateness of trains, threads, assets and warnings.
+/// Registers counters, the current data path and its reason, the lateness of trains, threads, assets and
+/// warnings.
 pub(crate) fn register(
     playbacks: &Arc<Playbacks>,
     store: &Arc<Store>,

@@ -39,7 +39,7 @@ pub(crate) struct TlsListeners {
 
 impl TlsListeners {
     /// Reads certificate and key, starts so many threads, and listens. A client that acknowledges nothing for
-    /// `silence_limit` is gone.
+    /// `silence_limit` is considered gone.
     pub(crate) fn open(
         options: TlsOptions,
         threads: usize,

@@ -1,4 +1,4 @@
-//! A request to play whose place is still searched.
+//! A request to play whose position is still being located.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use wirepath_playback::PlayError;
 
-/// The request of a session that waits for its place: the latest, until it is cancelled.
+/// The request of a session that waits for its position: the latest request, until it is cancelled.
 #[derive(Clone, Default)]
 pub(crate) struct WaitingPlay(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
@@ -16,7 +16,8 @@ impl WaitingPlay {
         self.0.lock().take();
     }
 
-    /// Searches a place, and starts there unless that is cancelled. Must be called on a tokio runtime.
+    /// Locates a position, and starts playing there unless the request is cancelled. Must be called on a
+    /// tokio runtime.
     pub(crate) fn start_at<T: Send>(
         &self,
         search: impl Future<Output = Result<T, PlayError>> + Send + 'static,
@@ -31,7 +32,7 @@ impl WaitingPlay {
                 _ = &mut cancelled => return start(Err(PlayError::Superseded)),
                 place = search => place,
             };
-            // A PAUSE cancels before the start, or comes behind it: the start is under the lock.
+            // A PAUSE cancels before the start, or follows it, because the start holds the lock.
             let latest = latest.lock();
             let is_cancelled = matches!(cancelled.try_recv(), Err(oneshot::error::TryRecvError::Closed));
             match place {

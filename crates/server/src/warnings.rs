@@ -1,13 +1,13 @@
-//! Warnings for operators, concluded from the rest of the status.
+//! Warnings for operators, derived from the rest of the status.
 
 use serde_json::{Value as Json, json};
 
 use crate::admission::LATE;
 
-/// Share of a limit from which its use is a warning.
+/// Share of a limit in use from which a warning is given.
 const NEAR: f64 = 0.8;
 
-/// Share of packets that a client reports as lost from which it is named.
+/// Share of packets lost, as reported by a client, from which the client is named.
 const LOSS: f64 = 0.005;
 
 /// Most names in one warning.

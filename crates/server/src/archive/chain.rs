@@ -1,4 +1,4 @@
-//! Recordings that follow each other in a session since its last seek, with numbers that go on.
+//! Recordings that a session plays one after another since its last seek, with continuing numbers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use super::opener::Opened;
 use crate::images::Image;
 use crate::joined::Joined;
 
-/// Longest gap that is none, in microseconds: names of recordings have whole seconds.
+/// Longest time between recordings that is not a gap, in microseconds: names of recordings have whole
+/// seconds.
 const LEAST_GAP_US: i64 = 1_500_000;
 
-/// Recordings that are kept at least: a playback that rests reads the segment at its place again, while the next
-/// recording was begun already.
+/// Least number of recordings to keep: a playback requests its segment again after a pause, when the next
+/// recording may have begun already.
 const KEPT: usize = 3;
 
 /// Recordings in the order in which they are played.
@@ -27,7 +28,7 @@ pub(super) struct Chain {
     pub(super) following: Following,
 }
 
-/// The recording behind the last one.
+/// The recording after the last one.
 pub(super) enum Following {
     /// It is not opened yet.
     Unknown,
@@ -42,7 +43,7 @@ pub(super) struct Piece {
     pub(super) image: DropOnPool<Arc<Image>>,
     /// Time of its beginning, in microseconds since 1970.
     pub(super) start_us: i64,
-    /// Number of its first segment in the chain.
+    /// Number of its first segment within the chain.
     pub(super) first_segment: u32,
     pub(super) joined: Joined,
 }
@@ -60,7 +61,7 @@ impl Chain {
         Chain { epoch, pieces: VecDeque::from([piece]), following: Following::Unknown }
     }
 
-    /// The recording that has a segment, and whether it is the last one.
+    /// The recording that contains a segment, and whether it is the last one.
     pub(super) fn piece(&mut self, segment: u32) -> Option<(&mut Piece, bool)> {
         let index = self.pieces.iter().rposition(|piece| piece.first_segment <= segment)?;
         let is_last = index + 1 == self.pieces.len();
@@ -72,8 +73,8 @@ impl Chain {
         self.pieces.iter().rfind(|piece| piece.joined.begin_us <= source_us).or(self.pieces.front())
     }
 
-    /// Puts a recording behind the last one, whose segments end before this one: where that ends, or behind its last
-    /// packet if the rest cannot be had.
+    /// Appends a recording after the last one, whose segments end before this number. The recording begins
+    /// where the last one ends, or after its last packet if the rest cannot be read.
     pub(super) fn push(&mut self, next: Opened, segment: u32, gaps: Gaps, pool: &BlockingPool) {
         let Some(last) = self.pieces.back() else { return };
         let length_us = last.joined.length_us(&last.image);
@@ -90,8 +91,8 @@ impl Chain {
     }
 }
 
-/// Number of recordings in front that a playback which asks for a segment has behind it: it is at that segment, or at the
-/// one before.
+/// Number of leading recordings that a playback which requests a segment no longer needs: it is at that
+/// segment, or at the one before.
 fn unread(first_segments: impl Iterator<Item = u32>, segment: u32) -> usize {
     first_segments.skip(1).take_while(|first| *first < segment).count()
 }
@@ -102,7 +103,7 @@ impl Piece {
         Piece { image: DropOnPool::new(image, pool), start_us, first_segment, joined }
     }
 
-    /// A segment of the recording, in its place.
+    /// A segment of the recording, at its position in the chain.
     pub(super) fn give(&mut self, segment: &Segment, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
         self.joined.give(&self.image, segment, local, streams)
     }
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn recordings_stay_while_a_playback_may_be_in_them() {
-        // Recordings of a segment each, then of none.
+        // Recordings of one segment each, then of none.
         assert_eq!(unread([0, 1, 2, 3].into_iter(), 3), 2);
         assert_eq!(unread([0, 5, 5, 5].into_iter(), 5), 0);
         assert_eq!(unread([0, 2, 5, 5].into_iter(), 5), 1);

@@ -1,5 +1,5 @@
-//! Folder of an archive: its recordings, read again when the folder changes, and their durations, examined when
-//! they are asked for.
+//! Folder of an archive. Its recordings are read again when the folder changes; their durations are read on
+//! request.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use super::recordings::{Recording, Recordings};
 use crate::images::{Store, StoreError};
 use crate::library::{Asset, FindError, Library, Version};
 
-/// Most names that are read of a folder.
+/// Most names that are read from a folder.
 const MOST_NAMES: usize = 1_000_000;
 
 /// Time after the last change of the newest recording, in seconds, from which it is complete.
 const COMPLETE_AFTER_S: i64 = 10;
 
-/// Age of a folder's version, in seconds, from which another change is another version.
+/// Age in seconds from which a folder's version is certain to change with the next change.
 const DISTINCT_AFTER_S: i64 = 2;
 
 /// Most pages of recordings that are made at a time: each examines up to a thousand files.
 pub(super) const LISTINGS: usize = 4;
 
-/// Most log lines a second about recordings that cannot be examined: clients cause them.
+/// Most log lines a second about recordings that cannot be examined, since clients cause them.
 const LINES_PER_SECOND: u32 = 1;
 
 /// Most recordings that are listed as left out.
@@ -44,9 +44,9 @@ pub(crate) struct ArchiveFolder {
     library: Arc<Library>,
     store: Arc<Store>,
     known: Mutex<Option<Known>>,
-    /// Durations of recordings that were examined, by their names; none of those that cannot be played.
+    /// Durations of examined recordings, by name; none for recordings that cannot be played.
     durations: Mutex<HashMap<Box<[u8]>, Duration>>,
-    /// Recordings that could not be played with the others, and why.
+    /// Recordings that cannot be played with the others, and the reasons.
     left_out: Mutex<HashMap<Box<[u8]>, String>>,
     /// Permits of pages that are being made.
     listings: Semaphore,
@@ -60,13 +60,13 @@ type Duration = (Identity, Option<u64>);
 #[derive(Clone)]
 struct Known {
     version: Version,
-    /// True if the folder may change without getting another version.
+    /// True if the folder may change without a change of its version.
     is_fresh: bool,
     recordings: Arc<Recordings>,
 }
 
 impl ArchiveFolder {
-    /// An archive in a library; none if its path cannot be one.
+    /// An archive in a library; none if its path is not a valid path of an archive.
     pub(crate) fn new(
         options: ArchiveOptions,
         library: Arc<Library>,
@@ -119,7 +119,7 @@ impl ArchiveFolder {
         Ok(recordings)
     }
 
-    /// Opens a recording. The newest one counts as missing while it is written. Waits for storage.
+    /// Opens a recording. The newest one counts as missing while it is being written. Waits for storage.
     pub(crate) fn open(&self, recording: &Recording, recordings: &Recordings) -> Result<Asset, FindError> {
         let path = match self.path.is_empty() {
             true => recording.name.to_vec(),
@@ -167,12 +167,12 @@ impl ArchiveFolder {
         Ok(duration_us)
     }
 
-    /// Permits one page of recordings to be made; none if too many are.
+    /// Permits one page of recordings to be made; none if too many are being made.
     pub(crate) fn permit_listing(&self) -> Option<SemaphorePermit<'_>> {
         self.listings.try_acquire().ok()
     }
 
-    /// Notes, and logs once, that a recording is not played.
+    /// Notes that a recording is not played, and logs it once.
     pub(crate) fn leave_out(&self, recording: &Recording, why: &str) {
         let mut left_out = self.left_out.lock();
         if left_out.len() < MOST_LEFT_OUT && left_out.insert(recording.name.clone(), why.to_owned()).is_none()
@@ -202,7 +202,7 @@ impl ArchiveFolder {
         })
     }
 
-    /// Forgets what was noted of recordings that are gone.
+    /// Drops notes about recordings that no longer exist.
     fn forget_gone(&self, recordings: &Recordings) {
         let (mut durations, mut left_out) = (self.durations.lock(), self.left_out.lock());
         if durations.is_empty() && left_out.is_empty() {

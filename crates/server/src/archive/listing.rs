@@ -9,11 +9,12 @@ use wirepath_media::rtsp::ClockTime;
 use super::folder::ArchiveFolder;
 use super::recordings::{Recording, Recordings};
 
-/// Recordings of a page, and the most that can be asked for: durations of a page are read from the files.
+/// Default and largest number of recordings on a page. It is limited because their durations are read from
+/// the files.
 const USUAL_PAGE: usize = 100;
 const MOST_PAGE: usize = 1000;
 
-/// Part of the recordings that is asked for.
+/// Requested part of the recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Query {
     /// Times in microseconds since 1970.
@@ -23,7 +24,7 @@ struct Query {
 }
 
 impl Query {
-    /// Reads a query, if it is for recordings: `recordings&from=TIME&to=TIME&limit=NUMBER`.
+    /// Parses a query if it requests recordings: `recordings&from=TIME&to=TIME&limit=NUMBER`.
     fn parse(query: &str) -> Option<Result<Query, String>> {
         let parts = || query.split('&').map(|part| part.split_once('=').unwrap_or((part, "")));
         parts().any(|(name, _)| name == "recordings").then(|| {
@@ -45,7 +46,7 @@ impl Query {
     }
 }
 
-/// Time in a query: RFC 3339, or as in `Range: clock=`.
+/// Parses a time in a query: RFC 3339, or as in `Range: clock=`.
 fn time_us(value: &str) -> Result<i64, String> {
     let text = value.replace("%3A", ":").replace("%3a", ":").replace("%2B", "+").replace("%2b", "+");
     let time = ClockTime::parse(&text).map(|time| time.0);
@@ -53,7 +54,7 @@ fn time_us(value: &str) -> Result<i64, String> {
     time.ok_or_else(|| format!("{value}: expected a time such as 2026-11-23T10:00:00Z"))
 }
 
-/// The answer to GET of an archive's folder, if its query is for recordings. Waits for storage.
+/// Response to GET of an archive's folder, if its query requests recordings. Waits for storage.
 pub(crate) fn respond(folder: &ArchiveFolder, query: &str) -> Option<Response> {
     let query = match Query::parse(query)? {
         Ok(query) => query,
@@ -74,7 +75,7 @@ pub(crate) fn respond(folder: &ArchiveFolder, query: &str) -> Option<Response> {
     Some(response.header(header::CACHE_CONTROL, "no-cache"))
 }
 
-/// A page of recordings; those that are gone, or cannot be played, have no duration.
+/// A page of recordings. Recordings that are gone or cannot be played have no duration.
 fn page(folder: &ArchiveFolder, recordings: &Recordings, query: Query) -> Json {
     let found = recordings.between(query.from_us, query.to_us);
     let listed = found.get(..query.limit).unwrap_or(found);

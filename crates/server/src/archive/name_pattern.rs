@@ -8,7 +8,7 @@ use chrono::{Local, MappedLocalTime, NaiveDateTime, Offset as _, TimeDelta};
 /// Extensions of recordings.
 const EXTENSIONS: [&str; 9] = ["ts", "m2ts", "mts", "mp4", "m4a", "mov", "mkv", "mka", "webm"];
 
-/// Zone of times in names that do not say theirs.
+/// Time zone of names that do not contain one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeZone {
     /// UTC.
@@ -18,7 +18,7 @@ pub enum TimeZone {
     Local,
 }
 
-/// Pattern of the names of recordings, without their extensions: text, and places of a time.
+/// Pattern of the names of recordings, without their extensions: text and the fields of a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern {
     text: String,
@@ -32,7 +32,7 @@ pub enum PatternError {
     /// A place is not known.
     #[error("{0}: unknown conversion: expected a pattern such as %Y-%m-%dT%H-%M-%S")]
     Unknown(String),
-    /// Names of this pattern say no time.
+    /// Names of this pattern contain no time.
     #[error("{0}: names would have no time: expected at least %Y, %m, %d, %H and %M, or %s")]
     Incomplete(String),
     /// Recordings of subfolders are not found.
@@ -44,8 +44,8 @@ impl NamePattern {
     /// Pattern where none is given.
     pub const USUAL: &'static str = "%Y-%m-%dT%H-%M-%S";
 
-    /// Reads a pattern of strftime(3): `cam-%Y%m%d-%H%M%S`. A place `%z` has the offset from UTC, else times are of
-    /// `zone`.
+    /// Parses a pattern of strftime(3): `cam-%Y%m%d-%H%M%S`. The field `%z` is the offset from UTC; without
+    /// it times are of `zone`.
     pub fn parse(text: &str, zone: TimeZone) -> Result<NamePattern, PatternError> {
         if text.contains('/') {
             return Err(PatternError::Slash(text.to_owned()));
@@ -53,7 +53,7 @@ impl NamePattern {
         let items = StrftimeItems::new(text).parse_to_owned();
         let items = items.map_err(|_| PatternError::Unknown(text.to_owned()))?;
         let pattern = NamePattern { text: text.to_owned(), items, zone };
-        // A time that the pattern writes is one that it reads.
+        // Checks that the pattern can parse the time that it writes.
         let name = format!("{}.ts", chrono::DateTime::UNIX_EPOCH.format_with_items(pattern.items.iter()));
         match pattern.time_us(name.as_bytes()) {
             Some(_) => Ok(pattern),
@@ -61,17 +61,18 @@ impl NamePattern {
         }
     }
 
-    /// The same pattern with times of another zone.
+    /// The same pattern for another time zone.
     pub fn in_zone(self, zone: TimeZone) -> NamePattern {
         NamePattern { zone, ..self }
     }
 
-    /// Zone of times in names that do not say theirs.
+    /// Time zone of names that do not contain one.
     pub fn zone(&self) -> TimeZone {
         self.zone
     }
 
-    /// Time of a name, in microseconds since 1970; none of a name that does not match, or is before 1970.
+    /// Time in a name, in microseconds since 1970; none if the name does not match or the time is before
+    /// 1970.
     pub(crate) fn time_us(&self, name: &[u8]) -> Option<i64> {
         let (stem, extension) = std::str::from_utf8(name).ok()?.rsplit_once('.')?;
         if !EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)) {
@@ -92,10 +93,11 @@ impl NamePattern {
     }
 }
 
-/// Time on a local clock, in microseconds since 1970. A time that the clock has twice, when it is set back, is the first
-/// one. A time that it leaves out, when it is set forward, is one of a clock that was not set: it has the offset of before.
+/// Converts a time on a local clock to microseconds since 1970. A time that occurs twice, because the clock
+/// is set back, is the first one. A time that is skipped, because the clock is set forward, has the offset
+/// from before.
 fn utc_us<Zone: chrono::TimeZone>(zone: &Zone, local: NaiveDateTime) -> Option<i64> {
-    // Not in any order, and not all of them right where clocks are changed.
+    // The candidates are unordered, and some are wrong near clock changes.
     let offsets = match zone.offset_from_local_datetime(&local) {
         MappedLocalTime::None => [None, None],
         MappedLocalTime::Single(offset) => [Some(offset.fix()), None],
@@ -105,7 +107,7 @@ fn utc_us<Zone: chrono::TimeZone>(zone: &Zone, local: NaiveDateTime) -> Option<i
         |utc: &NaiveDateTime| utc.checked_add_offset(zone.offset_from_utc_datetime(utc).fix()) == Some(local);
     let times = offsets.into_iter().flatten().filter_map(|offset| local.checked_sub_offset(offset));
     let utc = times.filter(shows_it).min().or_else(|| {
-        // Clocks leave out an hour or two; a whole day where a country crossed the date line.
+        // Clocks skip an hour or two, or a whole day where a country crossed the date line.
         let before = [3, 27].into_iter().find_map(|hours| {
             let earlier = local.checked_sub_signed(TimeDelta::hours(hours))?;
             zone.offset_from_local_datetime(&earlier).latest()

@@ -1,4 +1,4 @@
-//! Opens recordings of an archive, each like the first that a session plays.
+//! Opens recordings of an archive that have the formats of the first recording of the session.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use super::recordings::{Recording, Recordings};
 use crate::images::Image;
 use crate::library::FindError;
 
-/// Most recordings that are tried at a time.
+/// Most concurrent attempts to open recordings.
 const TRIES: usize = 64;
 
-/// Most recordings before a time of which one may have it, since those behind cannot be played.
+/// Most recordings before a time that are tried: the time may be in any of them, if the recordings after it
+/// cannot be played.
 const TRIES_BEFORE: usize = 8;
 
 /// Opens recordings for a client.
@@ -32,7 +33,7 @@ pub(super) struct Opened {
     pub(super) start_us: i64,
 }
 
-/// Formats of the tracks of a recording, with their parameters: clients know those of the first.
+/// Formats of the tracks of a recording, with their parameters. Clients know those of the first recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Formats(Vec<(String, Option<String>)>);
 
@@ -41,7 +42,7 @@ pub(super) enum Search {
     Found(Opened),
     /// There is none.
     End,
-    /// Those up to one that begins at this time cannot be played.
+    /// The recordings up to the one that begins at this time cannot be played.
     NotYet(i64),
 }
 
@@ -52,7 +53,7 @@ impl Opener {
         Ok(self.search(recordings.all(), &recordings, None))
     }
 
-    /// The first recording after a time that can be played like others. Waits for storage.
+    /// The first recording after a time that can be played like the others. Waits for storage.
     pub(super) fn after(&self, time_us: i64, like: &Formats) -> Result<Search, FindError> {
         let recordings = self.folder.recordings()?;
         let behind = recordings.between(time_us.saturating_add(1), i64::MAX);
@@ -61,8 +62,8 @@ impl Opener {
         Ok(self.search(&behind[skipped..], &recordings, Some(like)))
     }
 
-    /// The last recording before a time, which may have it, or the first one after it that can be played. Waits for
-    /// storage.
+    /// The last recording that begins before a time and may contain it, or the first one after it that can be
+    /// played. Waits for storage.
     pub(super) fn at(&self, time_us: i64, like: &Formats) -> Result<Search, FindError> {
         let recordings = self.folder.recordings()?;
         let before = recordings.up_to(time_us).iter().rev().take(TRIES_BEFORE);

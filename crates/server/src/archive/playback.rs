@@ -1,4 +1,4 @@
-//! A session's playback of an archive: ranges in the archive's time, played from its source.
+//! A session's playback of an archive: it converts ranges to the archive's time, and plays its source.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::waiting_play::WaitingPlay;
 
 /// Playback of one session.
 pub(super) struct ArchivePlayback {
-    /// The first recording, whose tracks and numbers all have.
+    /// The first recording, whose tracks and numbers all recordings have.
     pub(super) first: Arc<Image>,
     /// Time 0 of the archive, in microseconds since 1970.
     pub(super) origin_us: i64,
@@ -35,7 +35,7 @@ pub(super) struct ArchivePlayback {
 }
 
 impl ArchivePlayback {
-    /// A reply with its position in the time of the archive.
+    /// Converts the position in a reply to the time of the archive.
     fn translated(&self, reply: Reply<Position>) -> Reply<Position> {
         let source = Arc::clone(&self.source);
         Box::new(move |result| {
@@ -44,7 +44,7 @@ impl ArchivePlayback {
     }
 }
 
-/// Finds a time, in microseconds since 1970: its recording, and the place in that.
+/// Locates a time in microseconds since 1970: finds its recording, and the position in it.
 async fn seek(
     opener: &Opener,
     like: &Formats,
@@ -103,7 +103,7 @@ impl SessionPlayback for ArchivePlayback {
         self.playbacks.add(&self.playback, sink).map_err(socket_error)
     }
 
-    /// Pictures are played alone in one recording only.
+    /// Pictures alone can be played within one recording only.
     fn scanned_track(&self) -> Option<u8> {
         None
     }

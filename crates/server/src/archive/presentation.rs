@@ -20,10 +20,10 @@ use crate::rtsp::player::{
 };
 use crate::waiting_play::WaitingPlay;
 
-/// Most recordings that are examined for the end of an archive.
+/// Most recordings that are examined to find the end of an archive.
 const EXAMINED: usize = 16;
 
-/// Archive that was opened for a client.
+/// An archive that a client opened.
 pub(crate) struct ArchivePresentation {
     player: AssetPlayer,
     opener: Opener,
@@ -51,7 +51,7 @@ impl ArchivePresentation {
         Ok(ArchivePresentation { player, opener, gaps, first, end_us })
     }
 
-    /// An opener of recordings whose packets fit the path of a socket, and the first recording.
+    /// An opener for recordings whose packets fit the path of a socket, and the first recording.
     async fn fitting(&self, socket: &UdpSocket, trailer: u32) -> Result<(Opener, Opened), OpenError> {
         let limits = self.player.store.limits_of(socket, trailer).map_err(limits_error)?;
         let opener = Opener { limits, ..self.opener.clone() };

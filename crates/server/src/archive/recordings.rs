@@ -1,4 +1,4 @@
-//! Recordings of an archive in the order of their times, by their names.
+//! Recordings of an archive, ordered by the times in their names.
 
 use super::name_pattern::NamePattern;
 
@@ -16,8 +16,8 @@ pub(crate) struct Recording {
 pub(crate) struct Recordings(Vec<Recording>);
 
 impl Recordings {
-    /// The recordings among names; those that do not match the pattern are left out. Of several with one time, the
-    /// first name is taken.
+    /// Finds the recordings among names. Names that do not match the pattern are left out. Of several with
+    /// one time, the first name is taken.
     pub(crate) fn of(names: Vec<Vec<u8>>, pattern: &NamePattern) -> Recordings {
         let recording = |name: Vec<u8>| {
             Some(Recording { start_us: pattern.time_us(&name)?, name: name.into_boxed_slice() })
@@ -33,18 +33,19 @@ impl Recordings {
         &self.0
     }
 
-    /// Those that begin at or before a time.
+    /// Recordings that begin at or before a time.
     pub(crate) fn up_to(&self, time_us: i64) -> &[Recording] {
         let behind = self.0.partition_point(|recording| recording.start_us <= time_us);
         self.0.get(..behind).unwrap_or_default()
     }
 
-    /// The first one that begins after a time.
+    /// The first recording that begins after a time.
     pub(crate) fn after(&self, time_us: i64) -> Option<&Recording> {
         self.0.get(self.0.partition_point(|recording| recording.start_us <= time_us))
     }
 
-    /// Those that may have something of a time, which begin before `to_us`; the first may end before `from_us`.
+    /// Recordings that may overlap a range of time. All begin before `to_us`; the first may end before
+    /// `from_us`.
     pub(crate) fn between(&self, from_us: i64, to_us: i64) -> &[Recording] {
         let first = self.0.partition_point(|recording| recording.start_us <= from_us).saturating_sub(1);
         let end = self.0.partition_point(|recording| recording.start_us < to_us);

@@ -1,7 +1,7 @@
 //! The recordings of an archive as the source of one session's playback.
 //!
-//! Each seek begins another chain, whose segments have numbers of their own: the playback still asks for those of
-//! the chain that it leaves until it is told to.
+//! Each seek begins a new chain, whose segments have their own numbers: the playback still requests segments
+//! of the old chain until it is told to switch.
 
 use std::sync::{Arc, Weak};
 
@@ -15,7 +15,8 @@ use super::Gaps;
 use super::chain::{Chain, Following};
 use super::opener::{Formats, Opened, Opener, Search};
 
-/// Bits of a segment's number in its chain; those above are the chain's, of which a playback knows the last ones only.
+/// Bits of a segment number that hold the number within its chain. The bits above hold the chain's number,
+/// modulo a power of two; a playback knows only the last chains.
 const SEGMENT_BITS: u32 = 28;
 /// Most segments of a chain: some years, if each is a second.
 const SEGMENTS: u32 = (1 << SEGMENT_BITS) - 1;
@@ -28,14 +29,14 @@ pub(super) struct ArchiveSource {
     /// Time 0 of the archive, in microseconds since 1970.
     origin_us: i64,
     state: Mutex<State>,
-    /// Notified when the recording behind the last one is to be opened.
+    /// Notified when the recording after the last one should be opened.
     wanted: Arc<Notify>,
     pool: BlockingPool,
 }
 
 struct State {
     chain: Chain,
-    /// The chain that a playback leaves.
+    /// The old chain, which the playback is leaving.
     left: Option<Chain>,
     /// Wakers of the playback while it waits for the next recording.
     waiters: Vec<Waker>,
@@ -54,7 +55,7 @@ impl ArchiveSource {
         Arc::new(ArchiveSource { streams, gaps, origin_us, state, wanted, pool: pool.clone() })
     }
 
-    /// Goes on at a place in a recording, up to the end of a range. Returns the place in this source.
+    /// Continues at a position in a recording, up to the end of a range. Returns the position in this source.
     pub(super) fn begin(&self, opened: Opened, place: Cursor, until_us: Option<i64>) -> Cursor {
         let begin_us = opened.start_us.saturating_sub(self.origin_us).max(0).unsigned_abs();
         let mut state = self.state.lock();
@@ -70,12 +71,12 @@ impl ArchiveSource {
         Cursor { segment: epoch << SEGMENT_BITS | place.segment & SEGMENTS, at }
     }
 
-    /// Goes on where the playback is, up to the end of another range.
+    /// Continues at the playback's position, up to the end of another range.
     pub(super) fn go_on(&self, until_us: Option<i64>) {
         let mut state = self.state.lock();
         state.until_us = until_us;
         if matches!(state.chain.following, Following::End) {
-            // There may be more recordings by now.
+            // New recordings may exist by now.
             state.chain.following = Following::Unknown;
             self.wanted.notify_one();
         }
@@ -89,14 +90,14 @@ impl ArchiveSource {
         at_us + source_us.saturating_sub(piece.joined.begin_us)
     }
 
-    /// Time of the last recording's beginning, if the one behind it is to be opened, and its chain.
+    /// Start of the last recording, if the recording after it should be opened, and its chain.
     fn wanted(&self) -> Option<(u32, i64)> {
         let state = self.state.lock();
         let last = state.chain.pieces.back()?;
         matches!(state.chain.following, Following::Unknown).then_some((state.chain.epoch, last.start_us))
     }
 
-    /// Sets the recording behind the last one of a chain, unless the playback was told to leave that.
+    /// Sets the recording after the last one of a chain, unless the playback was told to leave that chain.
     fn follow(&self, epoch: u32, following: Following) {
         let mut state = self.state.lock();
         if state.chain.epoch == epoch && matches!(state.chain.following, Following::Unknown) {
@@ -108,7 +109,7 @@ impl ArchiveSource {
     }
 }
 
-/// Opens each recording when the one before it begins, for as long as there is the source.
+/// Opens each recording when the previous one begins. Ends with the source.
 pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Formats) {
     let Some(wanted) = source.upgrade().map(|source| Arc::clone(&source.wanted)) else { return };
     loop {
@@ -154,7 +155,7 @@ impl TrainSource for ArchiveSource {
             None => chain,
         };
         if number == SEGMENTS {
-            // The next number would be that of another chain.
+            // The next number would belong to another chain.
             return Load::Failed(
                 "an archive was played for too long without a seek: PLAY from a time".into(),
             );
