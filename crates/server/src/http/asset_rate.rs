@@ -12,11 +12,11 @@ use crate::images::{RatePlot, Store};
 /// Bit rates of the assets that are open.
 pub(crate) struct AssetRates {
     store: Arc<Store>,
-    /// Permits of one answer at a time: those who watch are not to disturb sessions.
+    /// Permit for one response at a time, so that viewers of the page do not disturb sessions.
     answering: Arc<Semaphore>,
 }
 
-/// Name of the asset whose rates a path names.
+/// Name of the asset whose rates a path requests.
 pub(super) fn asset_of(path: &AssetPath) -> Option<&[u8]> {
     let name = path.as_bytes().strip_prefix(b"api/assets/")?.strip_suffix(b"/rate")?;
     Some(name).filter(|name| !name.is_empty() && !path.names_folder())
@@ -28,7 +28,7 @@ impl AssetRates {
         AssetRates { store, answering: Arc::new(Semaphore::new(1)) }
     }
 
-    /// The answer about the asset of this name.
+    /// The response about the asset of this name.
     pub(super) async fn answer(&self, name: &[u8]) -> Response {
         let (store, name) = (Arc::clone(&self.store), String::from_utf8_lossy(name).into_owned());
         let _permit = self.answering.acquire().await;

@@ -1,8 +1,8 @@
 //! Small files that stay open for a while after a request.
 //!
-//! To open a file within its folder, to look at its metadata and to close it takes 2.9 µs of the kernel; to look
-//! up the metadata of its name, 0.9 µs (AMD EPYC, Linux 6.18). The heads of those of up to 32 KiB are written once, and
-//! their bodies are sent from a mapping: what the page cache has then.
+//! Opening a file within its folder, reading its metadata and closing it takes 2.9 µs in the kernel; looking
+//! up the metadata of its name takes 0.9 µs (AMD EPYC, Linux 6.18). The heads of files of up to 32 KiB are
+//! written once, and their bodies are sent from a mapping, with the current content of the page cache.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -17,15 +17,15 @@ use wirepath_net::http::Prepared;
 
 use crate::library::{Asset, Library, Version};
 
-/// Largest file that stays open: closing one that was deleted meanwhile frees its blocks.
+/// Largest file that stays open: if a file was deleted, closing it frees its blocks, which takes time.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Time for which a file stays open after its last request; the space of one that was deleted is in use as long. Files
-/// are closed up to half of this time later.
+/// Time for which a file stays open after its last request. The space of a deleted file stays in use as long.
+/// Files are closed up to half of this time later.
 const KEEP: Duration = Duration::from_secs(2);
 
-/// Least age of a file's last change: one that follows within the resolution of its file system's timestamps, which
-/// is a second at most, could not be seen.
+/// Least age of a file's last change. A further change within the resolution of its file system's timestamps,
+/// at most a second, could not be detected.
 const SETTLED_S: i64 = 2;
 
 /// Most files that stay open, and the share of the limit of open files that they may take.
@@ -45,7 +45,7 @@ pub(super) struct KeptFiles {
 #[derive(Debug, Default)]
 struct Kept {
     files: HashMap<AssetPath, KeptFile>,
-    /// A task closes unused files, until there are none.
+    /// True while a task closes unused files; the task ends when there are none.
     is_closing: bool,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct OpenFile {
 #[derive(Debug)]
 struct KeptFile {
     open: OpenFile,
-    /// Response to GET, made for the second request; none if there cannot be one.
+    /// Response to GET, made at the second request; none if there cannot be one.
     prepared: OnceCell<Option<Prepared>>,
     /// When the page cache had it.
     in_memory: Instant,
@@ -73,7 +73,7 @@ impl KeptFile {
         Self { open, prepared: OnceCell::new(), in_memory: now, used: now }
     }
 
-    /// The response to GET at this time in seconds since 1970, if to send it does not wait for storage.
+    /// The response to GET at this time in seconds since 1970, if sending it does not wait for storage.
     fn prepared(&mut self, now_s: u64) -> Option<Prepared> {
         let OpenFile { file, representation, .. } = &self.open;
         if !representation.is_settled(now_s) {
@@ -102,9 +102,9 @@ impl KeptFiles {
     /// Finds a file of this library without waiting for storage, and keeps it open if it is small. `now_s` is the
     /// time in seconds since 1970. Must be called on a tokio runtime.
     ///
-    /// The name is looked up each time, so a file that was replaced, changed or removed, or may not be read any more,
-    /// is opened anew. That look-up follows symbolic links also out of the served folder; if they lead to another
-    /// file, it is opened anew, too, and so refused.
+    /// The name is looked up each time, so a file that was replaced, changed or removed, or may not be read
+    /// any more, is opened again. The lookup also follows symbolic links out of the served folder. If a link
+    /// leads to another file, that file is opened again, too, which refuses it.
     pub(super) fn find(
         self: &Arc<Self>,
         library: &Library,
@@ -126,8 +126,8 @@ impl KeptFiles {
         Some(open)
     }
 
-    /// The response to GET for a small file that is kept open, if its name still stands for it as it was. Never waits for
-    /// storage, as [`find`](Self::find) does not.
+    /// The response to GET for a small file that is kept open, if its name still refers to the unchanged
+    /// file. Never waits for storage, like [`find`](Self::find).
     pub(super) fn prepared(&self, library: &Library, path: &AssetPath, now_s: u64) -> Option<Prepared> {
         let (prepared, version) = {
             let mut kept = self.kept.lock();
@@ -155,7 +155,7 @@ impl KeptFiles {
         kept.files.insert(path.clone(), KeptFile::new(open.clone()));
     }
 
-    /// Closes files that are not used, until there are none.
+    /// Closes unused files, until there are none.
     async fn close_unused(self: Arc<Self>) {
         loop {
             sleep(KEEP / 2).await;
@@ -167,7 +167,7 @@ impl KeptFiles {
         }
     }
 
-    /// Takes the files that were not used for a while, and tells whether others are left to close.
+    /// Takes the files that were not used for a while, and returns whether others are left to close.
     fn take_unused(&self, now: Instant) -> (Vec<KeptFile>, bool) {
         let mut kept = self.kept.lock();
         let is_unused = |file: &KeptFile| now.saturating_duration_since(file.used) >= KEEP;

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use std::net::SocketAddr;
 use wirepath_http::{AssetPath, BodyPart, Listing, Response, content_type, encode_segment, http_date};
 
-/// The page needs nothing from elsewhere and runs nothing.
+/// The page loads nothing from elsewhere and runs no script.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// URL of the RTSP listener, with the host name of this request, or the local address of its connection.
@@ -26,7 +26,7 @@ fn played(rtsp: &str, folder: &AssetPath, entry: &Entry) -> Option<String> {
     is_played.then(|| format!("{rtsp}/{}{slash}{}", folder.encoded(), encode_segment(&entry.name)))
 }
 
-/// Returns whether a file is named as one that can be played: a transport stream or a movie.
+/// Returns whether a file's name is that of a playable file: a transport stream or a movie.
 pub(super) fn is_named_as_stream(entry: &Entry) -> bool {
     const PLAYED: [&str; 7] = [
         "audio/mp4",

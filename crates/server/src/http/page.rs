@@ -1,8 +1,8 @@
-//! The status page: one document that needs nothing else, made of the files in `web`.
+//! The status page: one self-contained document, made of the files in `web`.
 //!
-//! Its policy admits its own script and style by a number that is drawn for each answer, and no other: not
-//! even a script among the files that are served. The script cannot turn text into elements
-//! (`require-trusted-types-for`), so names of files and clients stay text.
+//! Its policy allows only its own script and style, by a nonce that is drawn for each response, and so no
+//! script among the served files. The script cannot turn text into elements (`require-trusted-types-for`), so
+//! names of files and clients stay text.
 
 use http::{StatusCode, header};
 use wirepath_http::{BodyPart, Response};
@@ -11,7 +11,7 @@ use wirepath_net::http::boundary;
 const PAGE: &str = include_str!("../../web/page.html");
 const STYLE: &str = include_str!("../../web/page.css");
 
-/// Parts of the script, a module, in order.
+/// Parts of the script, which is a module, in order.
 const SCRIPT: &[&str] = &[
     include_str!("../../web/dom.js"),
     include_str!("../../web/format.js"),

@@ -1,4 +1,4 @@
-//! Fields of responses that the operator asks for: CORS, `Cache-Control` by folder; and `Content-Disposition`.
+//! Response fields set by the operator: CORS, `Cache-Control` by folder; and `Content-Disposition`.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use http::{HeaderMap, HeaderValue, Method};
 use parking_lot::RwLock;
 use wirepath_http::{AssetPath, Request, Response};
 
-/// Seconds for which a browser may keep the answer to a preflight.
+/// Seconds for which a browser may cache the response to a preflight.
 const PREFLIGHT_AGE_S: &str = "86400";
 
 /// Request fields that pages of other origins may send: ranges, conditions, passwords.
 const ALLOWED_FIELDS: &str =
     "Authorization, If-Match, If-Modified-Since, If-None-Match, If-Range, If-Unmodified-Since, Range";
 
-/// Response fields that pages of other origins may read, beside those that they always may.
+/// Response fields that pages of other origins may read, in addition to those that are always allowed.
 const EXPOSED_FIELDS: &str = "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag";
 
 /// `Cache-Control` of the files in a folder.
@@ -26,7 +26,7 @@ pub struct FolderCacheControl {
     pub value: HeaderValue,
 }
 
-/// Fields of responses that the operator asks for.
+/// Response fields set by the operator.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseFields {
     /// Origins whose pages may read responses (WHATWG Fetch, section 3.3); `*` for all.
@@ -35,7 +35,7 @@ pub struct ResponseFields {
     pub cache_control: Vec<FolderCacheControl>,
 }
 
-/// The fields of now: they may be replaced while the server runs.
+/// The current fields, which may be replaced while the server runs.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentFields(RwLock<Arc<ResponseFields>>);
 
@@ -48,14 +48,14 @@ impl CurrentFields {
         Arc::clone(&self.0.read())
     }
 
-    /// Replaces the fields, for the requests from now on.
+    /// Replaces the fields for later requests.
     pub(crate) fn replace(&self, fields: ResponseFields) {
         *self.0.write() = Arc::new(fields);
     }
 }
 
 impl ResponseFields {
-    /// Fields of any response to a request.
+    /// Fields of every response to a request.
     pub(crate) fn of_request(&self, request: &Request) -> HeaderMap {
         let mut fields = HeaderMap::new();
         if self.origins.is_empty() {
@@ -86,7 +86,7 @@ impl ResponseFields {
         fields
     }
 
-    /// A response about a file, with the fields that are for files.
+    /// Adds the fields for files to a response about a file.
     pub(crate) fn of_file(&self, response: Response, path: &AssetPath, request: &Request) -> Response {
         let mut response = response;
         if let Some(value) = self.cache_control(path.as_bytes()) {
@@ -110,12 +110,13 @@ impl ResponseFields {
     }
 }
 
-/// Returns whether a query asks for a file to be stored, not shown: `?download` or `?download=1`.
+/// Returns whether a query requests that the file is stored instead of shown: `?download` or `?download=1`.
 pub(super) fn is_download(query: &str) -> bool {
     query.split('&').any(|part| matches!(part, "download" | "download=1"))
 }
 
-/// Value of `Content-Disposition` (RFC 6266 section 4): the name in ASCII for old clients, and as it is.
+/// Value of `Content-Disposition` (RFC 6266 section 4): the name in ASCII for old clients, and the exact
+/// name.
 fn attachment(name: &[u8]) -> String {
     let is_plain = |byte: u8| byte == b' ' || byte.is_ascii_graphic() && !b"\"\\%".contains(&byte);
     let plain: String = String::from_utf8_lossy(name)
@@ -131,7 +132,7 @@ fn attachment(name: &[u8]) -> String {
     }
 }
 
-/// A byte as RFC 8187 section 3.2.1 writes it.
+/// A byte in the encoding of RFC 8187 section 3.2.1.
 fn escaped(byte: u8) -> String {
     match byte.is_ascii_alphanumeric() || b"!#$&+-.^_`|~".contains(&byte) {
         true => char::from(byte).to_string(),

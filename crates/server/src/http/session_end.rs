@@ -1,7 +1,8 @@
 //! `DELETE /api/sessions/ID`: administrators end sessions.
 //!
-//! A browser sends the credentials that it has with requests of any page. So a page of another origin is refused by
-//! what the browser says of it, beside the preflight that DELETE needs, which is answered without leave (CORS).
+//! A browser sends its stored credentials with requests of any page. So a request from a page of another
+//! origin is refused, by the fields in which the browser names the origin. In addition DELETE needs a
+//! preflight, whose response does not allow it (CORS).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) struct SessionEnd {
     access: Option<Arc<AccessControl>>,
 }
 
-/// Number of the session that a path names, if it is one of `api/sessions`.
+/// Number of the session in a path, if it is a path in `api/sessions`.
 pub(super) fn session_of(path: &AssetPath) -> Option<u64> {
     let number = path.as_bytes().strip_prefix(b"api/sessions/").filter(|_| !path.names_folder())?;
     std::str::from_utf8(number)
@@ -36,7 +37,7 @@ impl SessionEnd {
         SessionEnd { sessions, access }
     }
 
-    /// Admits administrators, unless a page of another origin asks.
+    /// Admits administrators, unless the request comes from a page of another origin.
     pub(super) async fn admit(
         &self,
         path: &AssetPath,
@@ -58,7 +59,7 @@ impl SessionEnd {
         }
     }
 
-    /// Begins to end a session, and logs who asked.
+    /// Begins to end a session, and logs who requested it.
     pub(super) fn end(&self, number: u64, (peer, user): (SocketAddr, Option<&str>)) -> Response {
         if !self.sessions.end(number) {
             return Response::error(StatusCode::NOT_FOUND, "no such session; /api/status has their numbers");

@@ -1,4 +1,4 @@
-//! Answers of the library: files, and folders as listings.
+//! Responses of the library: files, and folders as listings.
 
 use super::asset_rate::{AssetRates, asset_of};
 use super::kept_files::KeptFiles;
@@ -24,11 +24,11 @@ use wirepath_net::Addresses;
 use wirepath_net::auth::AccessControl;
 use wirepath_net::http::{Answer, Endpoint, Prepared, Site, TakenOver, boundary, now_s};
 
-/// Most files of a folder whose heads are read for its listing, and bytes of each head.
+/// Most files of a folder whose beginnings are read for its listing, and bytes that are read of each.
 const SNIFFED: usize = 256;
 const SNIFFED_BYTES: usize = 4096;
 
-/// The files of a library, beside the status page, metrics and status.
+/// The files of a library, together with the status page, metrics and status.
 pub struct LibrarySite {
     library: Arc<Library>,
     kept_files: Arc<KeptFiles>,
@@ -45,7 +45,8 @@ pub struct LibrarySite {
 }
 
 impl LibrarySite {
-    /// A site of these files, which are played from this port, in a process that may have `open_files`.
+    /// A site of these files, which are played at this RTSP port, in a process that may have `open_files`
+    /// open files.
     pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16, open_files: u64) -> LibrarySite {
         let kept_files = KeptFiles::new(open_files);
         LibrarySite {
@@ -68,7 +69,7 @@ impl LibrarySite {
         LibrarySite { admission: Some(admission), ..self }
     }
 
-    /// The site whose responses have these fields too, which may be replaced while it serves.
+    /// The site with additional response fields, which may be replaced while it serves.
     pub(crate) fn with_fields(self, fields: Arc<CurrentFields>) -> LibrarySite {
         LibrarySite { fields, ..self }
     }
@@ -78,22 +79,23 @@ impl LibrarySite {
         LibrarySite { archives: Some(archives), ..self }
     }
 
-    /// The site by which RTSP is also served, through tunnels.
+    /// The site with RTSP through tunnels.
     pub(crate) fn with_tunnels(self, entrance: TunnelEntrance) -> LibrarySite {
         LibrarySite { tunnels: Some(entrance), ..self }
     }
 
-    /// The site by which administrators end sessions.
+    /// The site on which administrators can end sessions.
     pub(crate) fn with_session_end(self, session_end: SessionEnd) -> LibrarySite {
         LibrarySite { session_end: Some(session_end), ..self }
     }
 
-    /// The site that tells the bit rates of assets.
+    /// The site with the bit rates of assets.
     pub(crate) fn with_asset_rates(self, asset_rates: AssetRates) -> LibrarySite {
         LibrarySite { asset_rates: Some(asset_rates), ..self }
     }
 
-    /// Returns whether a path is that of the status page, status, metrics, a session or rates of an asset.
+    /// Returns whether a path is that of the status page, the status, the metrics, a session or an asset's
+    /// rates.
     fn is_status(&self, path: &AssetPath) -> bool {
         self.endpoint.has(path) || is_page(path) || session_of(path).is_some() || asset_of(path).is_some()
     }
@@ -139,7 +141,7 @@ impl Site for LibrarySite {
         Some(prepared)
     }
 
-    /// Who watches what is nothing for pages of other origins: only files and folders get fields.
+    /// Pages of other origins must not see who watches what: only files and folders get these fields.
     fn fields(&self, request: &Request) -> HeaderMap {
         match &request.target {
             Target::Path(path) if self.is_status(path) => HeaderMap::new(),
@@ -167,7 +169,7 @@ impl Site for LibrarySite {
         self.tunnels.as_ref().is_some_and(|tunnels| tunnels.takes(request))
     }
 
-    /// RTSP authenticates each request in the tunnel.
+    /// RTSP authenticates each request inside the tunnel.
     async fn take_over(&self, request: Request, client: TakenOver) -> io::Result<StatusCode> {
         match &self.tunnels {
             Some(tunnels) => tunnels.serve(request, client).await,
@@ -201,7 +203,7 @@ impl Site for LibrarySite {
         let fields = self.fields.get();
         let archives = self.archives.clone();
         let looked_up = tokio::task::spawn_blocking(move || {
-            // Links of a folder's answers are relative to its URL, which ends in a slash.
+            // Links in a folder's listing are relative to its URL, which ends in a slash.
             let archive = archives.as_ref().filter(|_| path.names_folder());
             let archive = archive.and_then(|archives| archives.find(path.as_bytes()));
             if let Some(response) = archive.and_then(|folder| respond_with_recordings(folder, &request.query))
@@ -257,7 +259,7 @@ fn respond_with(request: &Request, file: &Representation) -> Response {
     respond(request, file, &ResponseContext { now_s: now_s(), boundary })
 }
 
-/// Notes which files of a folder can be played, by their heads.
+/// Marks the files of a folder that can be played, by their beginnings.
 fn note_streams(library: &Library, path: &AssetPath, folder: &mut FolderListing) {
     let named = folder.entries.iter_mut().filter(|entry| listing::is_named_as_stream(entry));
     for entry in named.take(SNIFFED) {
@@ -283,8 +285,9 @@ fn not_found(error: FindError, path: &AssetPath) -> Answer {
     if busy { response.header(header::RETRY_AFTER, "5") } else { response }.into()
 }
 
-/// Redirects to the folder's URL, which ends in a slash, or the links in its listing would be wrong. A
-/// relative URL keeps a prefix that a proxy added. The query may be what admits the client.
+/// Redirects to the folder's URL, which ends in a slash; otherwise the links in its listing would be wrong. A
+/// relative URL keeps a prefix that a proxy added. The query is kept, since it may contain the client's
+/// signature.
 fn with_slash(path: &AssetPath, query: &str) -> Answer {
     let name = encode_segment(path.segments().last().unwrap_or_default());
     let query = if query.is_empty() { String::new() } else { format!("?{query}") };

@@ -1,4 +1,5 @@
-//! Reads an asset for packing: small extents out of larger parts, since what is wanted next is near.
+//! Reads an asset for packing: small extents are taken from larger parts, since the next extent is usually
+//! near.
 
 use std::fs::File;
 use std::io;
@@ -9,24 +10,25 @@ use wirepath_media::image::{MAX_STREAMS, PayloadRun};
 use wirepath_media::payload::Piece;
 use wirepath_media::track::Extent;
 
-/// Bytes that are read at a time, and where so many places are read in turn that most of each part would be
-/// in vain if they are not read on.
+/// Bytes of a part, and bytes of a short part. Short parts are for assets in which many places are read in
+/// turn: most of a long part might never be used.
 const PART_LENGTH: usize = 1 << 18;
 const SHORT_PART_LENGTH: usize = 1 << 16;
 
-/// Most places that are read in parts of full length.
+/// Most places that are read in long parts.
 const FULL_PARTS: usize = 4;
 
-/// Length of an extent that is read as it is: what is behind it may have to wait for storage.
+/// Length from which an extent is read by itself: bytes after it might have to wait for storage.
 const LONG_LENGTH: usize = 1 << 16;
 
-/// Parts that are kept: tracks that are not interleaved in the file are read in turn, and boxes.
+/// Number of parts that are kept: one for each track, since tracks that are not interleaved in the file are
+/// read in turn, and one for boxes.
 const PARTS: usize = MAX_STREAMS + 1;
 
 /// Parts of one asset at a time.
 #[derive(Debug, Default)]
 pub(super) struct AssetReader {
-    /// Those that were read last are in front.
+    /// Ordered by their last use, the latest first.
     parts: Vec<Part>,
     /// Bytes read into parts.
     #[cfg(test)]
@@ -52,12 +54,12 @@ impl AssetReader {
         Ok(bytes)
     }
 
-    /// Forgets what was read: another asset is next, or this one may have changed.
+    /// Drops what was read, because another asset is next or this one may have changed.
     pub(super) fn clear(&mut self) {
         self.parts.iter_mut().for_each(|part| part.bytes.clear());
     }
 
-    /// Reads an extent of `asset`. An asset that ends before it is an error.
+    /// Reads an extent of `asset`. Returns an error if the asset ends before the extent.
     pub(super) fn read(&mut self, asset: &File, extent: Extent) -> io::Result<&[u8]> {
         let index = match self.parts.iter().position(|part| part.has(extent)) {
             Some(index) => index,
@@ -102,7 +104,7 @@ impl AssetReader {
         Ok(())
     }
 
-    /// Reads a part that begins with an extent; returns its index.
+    /// Reads a part from the beginning of an extent; returns the index of the part.
     fn fill(&mut self, asset: &File, extent: Extent) -> io::Result<usize> {
         let index = self.part_for(extent);
         let others = self.parts.iter().enumerate();
@@ -130,7 +132,7 @@ impl AssetReader {
         {
             self.read_bytes += length as u64;
         }
-        // While this is packed, storage reads on.
+        // Storage reads ahead while this part is packed.
         let end = extent.offset + length as u64;
         advise(asset, end..end + PART_LENGTH as u64);
         if length < wanted {
@@ -139,8 +141,8 @@ impl AssetReader {
         Ok(index)
     }
 
-    /// Index of the part to replace: the one that is read on with this extent, one that is empty, or the one
-    /// that was not read for longest.
+    /// Index of the part to replace: the part that this extent continues, an empty part, or the least
+    /// recently used part.
     fn part_for(&mut self, extent: Extent) -> usize {
         let parts = self.parts.iter().enumerate();
         let before = parts.filter(|(_, part)| part.is_read_on(extent)).max_by_key(|(_, part)| part.offset);
@@ -156,7 +158,7 @@ impl AssetReader {
 }
 
 impl Part {
-    /// Returns whether an extent begins in this part, or a little behind it.
+    /// Returns whether an extent begins in this part or shortly after it.
     fn is_read_on(&self, extent: Extent) -> bool {
         let end = self.offset + self.bytes.len() as u64;
         !self.bytes.is_empty() && (self.offset..=end + SHORT_PART_LENGTH as u64).contains(&extent.offset)

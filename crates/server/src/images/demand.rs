@@ -1,11 +1,11 @@
-//! Demand for an image: sessions that play it, and those that began lately.
+//! Demand for an image: sessions that play it, and recent starts of sessions.
 
 use std::time::{Duration, Instant};
 
-/// Time after which a session that began counts half.
+/// Half-life of a start of a session.
 const HALF_LIFE: Duration = Duration::from_secs(300);
 
-/// Factor by which an image has to be more popular than one that is played, to take its place.
+/// Factor by which an image must be more popular than an image that is played, to replace it.
 const HYSTERESIS: f64 = 2.0;
 
 /// Sessions of an image.
@@ -13,13 +13,13 @@ const HYSTERESIS: f64 = 2.0;
 pub(super) struct Demand {
     /// Sessions that play it.
     pub(super) sessions: usize,
-    /// Sessions that began, each the less the longer ago.
+    /// Starts of sessions, decayed by their age.
     recent: f64,
     at: Instant,
 }
 
 impl Demand {
-    /// Of an image that nobody has played.
+    /// Demand of an image that nobody has played.
     pub(super) fn new(now: Instant) -> Demand {
         Demand { sessions: 0, recent: 0.0, at: now }
     }
@@ -35,13 +35,13 @@ impl Demand {
         self.sessions = self.sessions.saturating_sub(1);
     }
 
-    /// Score: sessions that play, and those that began lately.
+    /// Score: sessions that play the image, plus recent starts.
     pub(super) fn score(&self, now: Instant) -> f64 {
         self.sessions as f64 + self.recent(now)
     }
 
-    /// Returns whether an image of this score takes the place of this one, whose own score is given: if it is
-    /// more popular, and much more if this one is played.
+    /// Returns whether an image of this score replaces this image, whose own score is given: if it is more
+    /// popular, and much more popular if this image is played.
     pub(super) fn yields_to(&self, score: f64, own: f64) -> bool {
         if self.sessions == 0 { score > own } else { score >= HYSTERESIS * own }
     }

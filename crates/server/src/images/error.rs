@@ -22,10 +22,10 @@ pub enum StoreError {
     /// It is not a transport stream with a clock.
     #[error("{0}")]
     NotPlayable(String),
-    /// Too many assets are waiting to be packed.
+    /// Too many assets wait to be packed.
     #[error("too many assets are waiting to be packed; try again later")]
     Busy,
-    /// The client's address has as many assets packed as it may.
+    /// The client's address has the maximum number of packings.
     #[error("too many files are being prepared for your address; try again when some of them are ready")]
     AddressBusy,
     /// `Store::stop_packing` was called, or nobody needs the image any more.
@@ -40,7 +40,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Text for clients: names no folder of this machine.
+    /// Text for clients, without names of folders of this machine.
     pub fn public(&self) -> String {
         match self {
             StoreError::Folder(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
@@ -58,7 +58,7 @@ impl StoreError {
         }
     }
 
-    /// The failure of an image that cannot be packed.
+    /// The failure of an image whose asset cannot be packed.
     pub(super) fn failure(&self) -> Failure {
         let is_asset = matches!(self, StoreError::NotPlayable(_));
         Failure { reason: self.to_string().into(), public: self.public().into(), is_asset }
@@ -75,10 +75,10 @@ pub(super) fn io_error(what: &'static str, source: io::Error) -> StoreError {
     StoreError::Io(what, source.into())
 }
 
-/// The limits of a path cannot be determined.
+/// The packet limits of a path cannot be determined.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LimitsError {
-    /// The kernel does not tell the path MTU.
+    /// The kernel does not report the path MTU.
     #[error("cannot determine the path MTU: {0}")]
     Mtu(#[from] io::Error),
     /// The path MTU is too small.

@@ -1,12 +1,12 @@
-//! Hot memory: copies of the images that sessions play, for engine threads to send from, within a budget.
+//! Hot memory: copies of images that sessions play, from which engine threads send, within a budget.
 //!
-//! A background thread copies an image that is complete, and checks it as a segment is before it is sent.
-//! Sessions go on from the file meanwhile. The most popular images are held; one without sessions stays until
-//! its memory is needed for a more popular one, and one with sessions goes for one that is played much more.
-//! An image is held whole or not at all.
+//! A background thread copies a complete image and verifies its segments, as they are verified before they
+//! are sent from a file. Meanwhile sessions continue from the file. The most popular images are held. An
+//! image without sessions stays until its memory is needed for a more popular image; an image with sessions
+//! is replaced by one that is played much more. An image is held as a whole or not at all.
 //!
-//! Sends that the kernel copies, for receivers on this host, save nothing: memory that nobody asked for is given
-//! up for a time then.
+//! If the kernel copies the sent packets, as it does for receivers on this host, hot memory saves nothing.
+//! Automatic hot memory is then freed for some time.
 
 use std::cmp::Ordering;
 use std::io;
@@ -34,14 +34,14 @@ pub(crate) use options::HotOptions;
 /// Interval of checks for completed images and free memory; a wake-up leads to a check at once.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Most images that are looked at for one that fits, in an update.
+/// Most images that are tried in an update, to find one that fits.
 const LOOKS: usize = 16;
 
-/// Trains sent from hot memory after which the share of those that the kernel copied is judged.
-/// As many as eight sessions send before they stop.
+/// Trains sent from hot memory before the share that the kernel copied is checked: about as many as eight
+/// sessions send before they stop using it.
 const JUDGED_TRAINS: u64 = 64;
 
-/// Time for which automatic hot memory is not used where it saves nothing, or memory is short.
+/// Time for which automatic hot memory is not used when it saves nothing or memory is short.
 const REST: Duration = Duration::from_secs(600);
 
 /// Reasons for that.
@@ -49,7 +49,7 @@ const COPIED: &str = "not used for ten minutes: the kernel copied what was sent 
                       host or in its containers (--hot-memory SIZE uses it in any case)";
 const SHORT: &str = "not used for ten minutes: too little memory is free";
 
-/// Images that are hot, and images that could be.
+/// Images that are hot, and candidates.
 pub(crate) struct HotMemory {
     this: Weak<HotMemory>,
     options: HotOptions,
@@ -86,15 +86,15 @@ pub(crate) struct HotSession {
 
 #[derive(Default)]
 struct State {
-    /// Number of sessions so far, which orders requests.
+    /// Number of sessions so far, used to order requests.
     requests: u64,
     entries: Vec<Entry>,
-    /// Regions that engine threads may still send from. They are dropped here, when nobody else holds them:
-    /// freeing gigabytes takes time, which engine threads do not have.
+    /// Regions that engine threads may still send from. They are dropped here once nobody else holds them:
+    /// freeing gigabytes takes too long for an engine thread.
     releasing: Vec<Arc<Region>>,
-    /// Reason for which nothing more is copied.
+    /// Reason for which no more images are copied.
     disabled_reason: Option<String>,
-    /// Trains sent from hot memory until the last judgement, and those of them that the kernel copied.
+    /// Trains sent from hot memory since the last check, and how many of them the kernel copied.
     judged: (u64, u64),
     /// End of a rest.
     rests_until: Option<Instant>,
@@ -109,14 +109,14 @@ struct Entry {
 
 enum Copy {
     None,
-    /// So many bytes are set aside for it.
+    /// This many bytes are reserved for the image.
     Copying(u64),
     Resident {
         mapped_file: Arc<MappedFile>,
         region: Arc<Region>,
         since: Instant,
     },
-    /// Copying failed; it is not tried again.
+    /// Copying failed and is not tried again.
     Failed,
 }
 
@@ -195,7 +195,7 @@ impl HotMemory {
         })
     }
 
-    /// Releases copies of no use, and has the next image copied if it fits. Never waits.
+    /// Releases copies that are no longer useful, and starts copying the next image if it fits. Never waits.
     fn update(&self) {
         let mut state = self.state.lock();
         for failed in self.playbacks.registration_failures() {
@@ -227,7 +227,8 @@ impl HotMemory {
         }
     }
 
-    /// Ends a rest whose time is over. Begins one if the kernel copies half of what is sent from here.
+    /// Ends a pause whose time is over. Begins a pause if the kernel copies half of the trains sent from hot
+    /// memory.
     fn judge_copies(&self, state: &mut State) {
         if state.rests_until.is_some_and(|until| Instant::now() >= until) {
             (state.rests_until, state.disabled_reason) = (None, None);
@@ -247,7 +248,7 @@ impl HotMemory {
         }
     }
 
-    /// Releases copies of images that are closed, or started over.
+    /// Releases copies of images that were closed or started over.
     fn release_stale(&self, state: &mut State) {
         for index in (0..state.entries.len()).rev() {
             let entry = &state.entries[index];
@@ -268,12 +269,12 @@ impl HotMemory {
         }
     }
 
-    /// Takes an entry's copy away from the engine threads.
+    /// Withdraws an entry's copy from the engine threads.
     fn release(&self, state: &mut State, index: usize, instead: Copy) {
         let before = std::mem::replace(&mut state.entries[index].copy, instead);
         if let Copy::Resident { mapped_file, region, .. } = before {
             mapped_file.set_hot(None);
-            // This may be its last reference, and this is the control thread.
+            // This may be the last reference; this code runs on the control thread.
             self.copier.discard(mapped_file);
             self.playbacks.unregister(&region);
             state.releasing.push(region);
@@ -289,8 +290,8 @@ impl HotMemory {
         }
     }
 
-    /// Has the most popular image copied, of those that are played and fit; of equally popular ones the last
-    /// one requested.
+    /// Starts copying the most popular image that is played and fits; of equally popular images, the one
+    /// requested last.
     fn copy_next(&self, state: &mut State) {
         let now = Instant::now();
         let scores: Vec<f64> = state.entries.iter().map(|entry| entry.demand.score(now)).collect();
@@ -330,17 +331,17 @@ impl HotMemory {
         }
     }
 
-    /// Returns whether an entry's copy, whose own score is given, goes for an image of this score.
+    /// Returns whether an entry's copy, whose own score is given, is replaced by an image of this score.
     fn is_replaceable(&self, entry: &Entry, own: f64, score: f64, now: Instant) -> bool {
         let Copy::Resident { since, .. } = entry.copy else { return false };
         let has_stayed = entry.demand.sessions == 0 || now.duration_since(since) >= self.options.least_stay;
         has_stayed && entry.demand.yields_to(score, own)
     }
 
-    /// Releases images that go for the one of this index, the least popular first, until there is room.
-    /// Returns whether there is now.
+    /// Releases images that the image of this index replaces, the least popular first, until there is room.
+    /// Returns whether there is room now.
     fn make_room(&self, state: &mut State, needed: u64, image: usize, scores: &[f64], now: Instant) -> bool {
-        // Regions being released are as good as gone: nothing more goes for their sake.
+        // Regions that are being released count as free, so that no further images are released for them.
         while state.held_bytes() + needed > self.options.budget {
             let is_replaceable = |index: &usize| {
                 self.is_replaceable(&state.entries[*index], scores[*index], scores[image], now)
@@ -388,11 +389,11 @@ impl HotMemory {
     }
 }
 
-/// Updates the memory for as long as anybody else has it.
+/// Updates the memory until all other references to it are dropped.
 async fn maintain(memory: Weak<HotMemory>) {
     while let Some(memory) = memory.upgrade() {
         memory.update();
-        // Either is a reason for an update.
+        // Each of these events causes an update.
         let _ = tokio::time::timeout(POLL_INTERVAL, memory.wakeup.notified()).await;
     }
 }
@@ -428,7 +429,7 @@ impl State {
         self.entries.iter().map(|entry| entry.copy.bytes()).sum()
     }
 
-    /// The same, and of regions being released.
+    /// Bytes of images that are resident, being copied or being released.
     fn used_bytes(&self) -> u64 {
         self.held_bytes() + self.releasing.iter().map(|region| region.length() as u64).sum::<u64>()
     }
@@ -437,7 +438,7 @@ impl State {
         self.entries.iter().any(|entry| matches!(entry.copy, Copy::Copying(_)))
     }
 
-    /// Order of two entries by popularity, and then by their last request.
+    /// Order of two entries: by popularity, then by their last request.
     fn order(&self, one: usize, other: usize, scores: &[f64]) -> Ordering {
         let last_request = |index: usize| self.entries[index].last_request;
         scores[one].total_cmp(&scores[other]).then(last_request(one).cmp(&last_request(other)))
@@ -456,7 +457,7 @@ impl Copy {
 
 /// A complete image, to be copied.
 struct CompleteImage {
-    /// Dropped before the image, which has its file closed elsewhere.
+    /// Dropped before the image, whose file is closed on another thread.
     mapped_file: Arc<MappedFile>,
     image: Arc<Image>,
     length: u64,
@@ -469,8 +470,8 @@ impl CompleteImage {
         Some(CompleteImage { mapped_file, image, length })
     }
 
-    /// Copies all segments, each checked as it is before it is sent from the file. Should the image start
-    /// over meanwhile, this is a copy of its past, and is released.
+    /// Copies all segments, each verified as before it is sent from the file. If the image starts over
+    /// meanwhile, the copy belongs to an older generation and is released.
     fn copy(&self) -> Result<Region, ReadImageError> {
         self.mapped_file.copy(self.length, |bytes| {
             let segments = self.image.segments();

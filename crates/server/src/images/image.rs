@@ -1,4 +1,4 @@
-//! A wire image that is open: a source of trains, complete or still being packed.
+//! An open wire image: a source of trains, complete or still being packed.
 
 mod growth;
 mod index;
@@ -35,13 +35,13 @@ pub struct Image {
     on_damage: Box<dyn Fn(Arc<Image>, Damage) + Send + Sync>,
     state: Mutex<State>,
     packing: Mutex<PackingState>,
-    /// Notified when a playback needs more sooner, while the image is packed.
+    /// Notified when a playback needs more of the image sooner, while it is being packed.
     urgency_signal: OnceLock<Arc<UrgencySignal>>,
     progress: watch::Sender<Progress>,
     /// Seeks that wait for the image to grow.
     waiting_seeks: AtomicUsize,
     asset_bytes_packed: AtomicU64,
-    /// Bytes of packets that playbacks were given to be sent from the asset.
+    /// Bytes of packets that playbacks got to send from the asset.
     asset_bytes_played: Arc<AtomicU64>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Damage {
     pub(super) generation: u32,
     /// Layout of the file.
     pub(super) layout: Layout,
-    /// True if the index has what is damaged, so that playbacks go on from the asset.
+    /// True if the index records the damage of the asset, so that playbacks can continue from the asset.
     pub(super) is_replaced: bool,
     /// The damage.
     pub(super) error: String,
@@ -67,8 +67,9 @@ struct PackingState {
 }
 
 impl Image {
-    /// An empty image, which counts in `played` what playbacks are given of the asset. `on_damage` is called
-    /// on a thread of the pool when a segment turns out damaged; the image is empty then, and grows again.
+    /// An empty image, which counts in `played` the bytes that playbacks send from the asset. `on_damage` is
+    /// called on a thread of the pool when a segment is found damaged; the image is then empty and grows
+    /// again.
     pub(super) fn new(
         name: &str,
         path: PathBuf,
@@ -115,17 +116,17 @@ impl Image {
         self.state.lock().summary.clone()
     }
 
-    /// Duration in microseconds, if that is known.
+    /// Duration in microseconds, if known.
     pub fn duration_us(&self) -> Option<u64> {
         self.state.lock().summary.duration_us
     }
 
-    /// Progress of packing, to be watched.
+    /// Progress of packing, for watching.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
     }
 
-    /// Bytes of the asset that were packed since packing last began; 0 for an image from the cache.
+    /// Bytes of the asset packed since the last start of packing; 0 for an image from the cache.
     pub fn asset_bytes_packed(&self) -> u64 {
         self.asset_bytes_packed.load(Relaxed)
     }
@@ -149,7 +150,7 @@ impl Image {
         matches!(*self.progress.borrow(), Progress::Failed(_))
     }
 
-    /// The file of the image and where its segments end, once all of them are there. None for an index.
+    /// The file of the image and the ends of its segments, once it is complete. None for an index.
     pub(super) fn whole(&self) -> Option<(Arc<MappedFile>, u64)> {
         let state = self.state.lock();
         let complete = *self.progress.borrow() == Progress::Complete;
@@ -163,7 +164,7 @@ impl Image {
         self.state.lock().files.as_ref().is_some_and(|files| files.asset.is_some())
     }
 
-    /// Bytes of packets that playbacks were given to be sent from the asset, since it was first played.
+    /// Bytes of packets that playbacks got to send from the asset, since it was first played.
     pub(super) fn asset_bytes_played(&self) -> u64 {
         self.asset_bytes_played.load(Relaxed)
     }
@@ -178,14 +179,14 @@ impl Image {
         self.state.lock().slots.iter().map(|slot| slot.entry).collect()
     }
 
-    /// The generation: 0, and one more each time that the image turned out damaged.
+    /// The generation: 0, plus one for each time that the image was found damaged.
     pub(super) fn generation(&self) -> u32 {
         self.state.lock().generation
     }
 }
 
 impl Drop for Image {
-    /// The last reference to an image may be dropped by a thread that must not wait until the file is closed.
+    /// A thread that must not wait for closing the file may drop the last reference to an image.
     fn drop(&mut self) {
         let mut state = self.state.lock();
         let gone = (state.empty(), state.index.take());

@@ -1,9 +1,10 @@
-//! The folder of wire images: within a budget, the least recently used go first, never one in use.
+//! The folder of wire images, with a budget: the least recently used images are removed first, never one in
+//! use.
 //!
 //! Several processes may share a folder. A user of an image holds a shared `flock` on it, a writer an
-//! exclusive lock on a file with another name, so a file that nobody has locked may go: images when space is
-//! needed, unfinished files when a process was killed. The modification time of an image is the time of its
-//! last use.
+//! exclusive lock on a file with another name. So a file without a lock may be removed: an image when space
+//! is needed, an unfinished file when its process was killed. The modification time of an image is the time
+//! of its last use.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -23,10 +24,10 @@ use super::read::is_lost;
 
 /// Ending of finished images.
 const IMAGE: &str = "wpi";
-/// Ending of images that are being written.
+/// File extension of images that are being written.
 const PART: &str = "part";
 
-/// Room that an unfinished file is given at a time when it takes more than was expected.
+/// Additional space reserved at a time for an unfinished file that becomes longer than expected.
 const EXTENSION: u64 = 4 << 20;
 
 /// The folder cannot be used, or an image does not fit.
@@ -65,22 +66,22 @@ pub enum FolderError {
 pub struct ImageFolder {
     path: PathBuf,
     budget: u64,
-    /// Held while room is made, so that two images do not both count on the same room.
+    /// Lock held while room is made, so that two images do not both count on the same room.
     making_room: Mutex<()>,
     used: Arc<UsedBytes>,
 }
 
-/// Bytes that the images take, for readers that must not ask the storage.
+/// Bytes that the images take, for readers that must not access storage.
 #[derive(Debug, Default)]
 struct UsedBytes {
     bytes: AtomicU64,
-    /// Held while the folder is read, so that the latest sum is kept.
+    /// Lock held while the folder is read, so that the latest sum is stored.
     refreshing: Mutex<()>,
 }
 
 impl ImageFolder {
-    /// Makes the folder if need be, and removes unfinished files of killed processes. The images in it may take
-    /// `budget` bytes.
+    /// Creates the folder if it does not exist, and removes unfinished files of killed processes. The images
+    /// in it may take `budget` bytes.
     pub fn open(folder: &Path, budget: u64) -> Result<ImageFolder, FolderError> {
         let (making_room, used) = (Mutex::default(), Arc::<UsedBytes>::default());
         let images = ImageFolder { path: folder.to_owned(), budget, making_room, used };
@@ -116,8 +117,8 @@ impl ImageFolder {
         self.budget
     }
 
-    /// Bytes that the images take, unfinished ones included; those of other processes as of the last change by
-    /// this one. Never asks the storage, which may hang.
+    /// Bytes that the images take, including unfinished ones. Images of other processes count as of the last
+    /// change by this process. Never accesses storage, which may hang.
     pub fn used(&self) -> u64 {
         self.used.bytes.load(Relaxed)
     }
@@ -138,7 +139,8 @@ impl ImageFolder {
             if file.metadata()?.nlink() == 0 {
                 return Ok(None); // it was removed between being opened and locked
             }
-            // A folder that may only be read from still serves; then the least recently used is the oldest.
+            // Images in a folder without write permission are still served; then the oldest file counts as
+            // the least recently used.
             if let Err(error) = file.set_modified(SystemTime::now()) {
                 tracing::debug!(%error, image = name, "setting the modification time failed");
             }
@@ -158,9 +160,9 @@ impl ImageFolder {
         self.begin_with(name, length, reserve)
     }
 
-    /// Begins an index of about `length` bytes, which may be [extended](ImageFolder::extend). It takes so
-    /// little that room is made for it only when the budget is used up, and the folder is not read for it: many
-    /// are begun at once.
+    /// Begins an index of about `length` bytes, which may be [extended](ImageFolder::extend). Indexes are
+    /// small and many are begun at once: so room is made only when the budget is used up, and the folder is
+    /// not read.
     pub fn begin_index(&self, name: &str, length: u64) -> Result<Draft, FolderError> {
         if self.used() + length > self.budget {
             return self.begin(name, length);
@@ -172,7 +174,7 @@ impl ImageFolder {
         Ok(draft)
     }
 
-    /// Makes room for an unfinished file that needs `length` bytes, which may be more than when it was begun.
+    /// Makes room for an unfinished file that needs `length` bytes, possibly more than when it was begun.
     pub fn extend(&self, draft: &mut Draft, length: u64) -> Result<(), FolderError> {
         if length <= draft.reserved {
             return Ok(());
@@ -192,8 +194,8 @@ impl ImageFolder {
         Ok(())
     }
 
-    /// Removes an image whose file is `damaged`. Another file that has its name by now stays. Users of the
-    /// image keep their file.
+    /// Removes an image whose file is `damaged`. If another file has its name by now, that file stays. Users
+    /// of the image keep their file.
     pub fn remove(&self, name: &str, damaged: &File) -> Result<(), FolderError> {
         let path = self.path_of(name);
         let remove = || -> io::Result<()> {
@@ -211,7 +213,8 @@ impl ImageFolder {
         }
     }
 
-    /// Begins an image; a disk that is full before the budget is used up is treated as the budget is.
+    /// Begins an image. If the disk is full before the budget is used up, images are removed as for the
+    /// budget.
     fn begin_with(
         &self,
         name: &str,
@@ -234,7 +237,8 @@ impl ImageFolder {
         Ok(draft)
     }
 
-    /// The error for an image of `needed` bytes for which the disk has no space, before or while it is written.
+    /// The error for an image of `needed` bytes for which the disk has no space, at the start or during
+    /// writing.
     pub fn disk_full(&self, needed: u64) -> FolderError {
         FolderError::DiskFull(self.path.clone(), needed)
     }
@@ -254,7 +258,7 @@ impl ImageFolder {
         let image = self.path_of(name);
         let draft = Draft { file, part, image, published: false, used, counted: None, reserved: 0 };
         if geteuid().is_root() {
-            // Root packs ahead of time for a server that runs as the user whose folder this is.
+            // Root may pack ahead of time for a server that runs as the owner of this folder.
             let owner = fs::metadata(&self.path)?;
             fchown(&draft.file, Some(owner.uid()), Some(owner.gid()))?;
         }
@@ -283,7 +287,7 @@ impl ImageFolder {
         Ok(())
     }
 
-    /// Removes the least recently used image that nobody uses; returns whether there was one.
+    /// Removes the least recently used image without users; returns whether there was one.
     fn remove_least_recently_used(&self) -> Result<bool, FolderError> {
         let entries = self.entries()?;
         let removed = entries.iter().find(|entry| entry.finished && remove_unused(&entry.path));
@@ -332,7 +336,7 @@ fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
 }
 
 /// Returns whether a file of this name is a finished image; none if it is not an image. Only images are ever
-/// removed: in a folder that others use too, `film.mkv.part` is somebody's download.
+/// removed: in a shared folder, `film.mkv.part` may be somebody's download.
 fn is_finished(name: &str) -> Option<bool> {
     let (stem, ending) = name.rsplit_once('.')?;
     if ending == IMAGE {
@@ -351,9 +355,9 @@ impl UsedBytes {
         Ok(())
     }
 
-    /// Counts `after` bytes where `before` were counted.
+    /// Replaces `before` bytes by `after` bytes in the sum.
     fn count(&self, before: u64, after: u64) {
-        // Should the folder have been read meanwhile, the sum is right again when it is read next.
+        // If the folder was read meanwhile, the next reading corrects the sum.
         let count = |bytes: u64| Some(bytes.saturating_sub(before).saturating_add(after));
         let _ = self.bytes.fetch_update(Relaxed, Relaxed, count);
     }
@@ -376,7 +380,7 @@ fn taken_by(entries: &[Entry]) -> u64 {
     entries.iter().map(|entry| entry.length).sum()
 }
 
-/// An image that is being written. Dropped unfinished, it is removed.
+/// An image that is being written. It is removed if dropped unfinished.
 #[derive(Debug)]
 pub struct Draft {
     file: Arc<File>,
@@ -384,7 +388,7 @@ pub struct Draft {
     image: PathBuf,
     published: bool,
     used: Arc<UsedBytes>,
-    /// Bytes that count for it without the folder having been read.
+    /// Bytes counted for it, except in sums from reading the folder.
     counted: Option<u64>,
     /// Bytes that there is room for.
     reserved: u64,
@@ -396,11 +400,12 @@ impl Draft {
         &self.file
     }
 
-    /// Cuts the file to `length` bytes, has all of it reach the disk, and gives it its final name, in place
-    /// of an older image. The lock becomes that of a user.
+    /// Cuts the file to `length` bytes, syncs it to the disk, and gives it its final name, replacing an older
+    /// image. The lock becomes the shared lock of a user.
     ///
     /// # Errors
-    /// Errors of the calls; then there is no image, or the older one.
+    ///
+    /// Errors of the calls. Then there is no image, or the older one.
     pub fn publish(mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
         self.file.sync_all()?;
@@ -435,15 +440,15 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Opens a file whose time of access is not updated by reading, where that is allowed.
+/// Opens a file so that reading does not update its access time, if permitted.
 fn open_without_atime(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     skip_access_times(&file);
     Ok(file)
 }
 
-/// Has reading not update the time of access, which the kernel looks at with each `sendfile`. Only the owner of
-/// a file may ask for that; others go on without.
+/// Turns off updates of the access time by reading, which the kernel would check at each `sendfile`. Only the
+/// owner of a file may do that; for others the updates stay on.
 fn skip_access_times(file: &File) {
     let set = fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags | OFlags::NOATIME));
     if let Err(error) = set {
@@ -451,8 +456,8 @@ fn skip_access_times(file: &File) {
     }
 }
 
-/// Reserves disk space, so that a full disk is known before anything is written. Where the file system cannot,
-/// sets the length only.
+/// Reserves disk space, so that a full disk is noticed before anything is written. If the file system cannot
+/// reserve, only sets the length.
 fn reserve(file: &File, length: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, length) {
         Ok(()) => Ok(()),
@@ -461,7 +466,7 @@ fn reserve(file: &File, length: u64) -> io::Result<()> {
     }
 }
 
-/// Removes a file that nobody has locked; returns whether it did.
+/// Removes a file that has no lock; returns whether it did.
 fn remove_unused(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     file.try_lock().is_ok() && fs::remove_file(path).is_ok()

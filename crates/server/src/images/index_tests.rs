@@ -1,4 +1,4 @@
-//! Indexes through the store: assets that are played from their own bytes, and images that are made of them.
+//! Indexes through the store: assets that are played from the file itself, and images made of them.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -60,7 +60,7 @@ impl Fixture {
         image
     }
 
-    /// Writes all files to storage, and has the kernel release their pages.
+    /// Writes all files to storage, and drops their pages from the page cache.
     fn leave_page_cache(&self) {
         for path in self.cached_paths().into_iter().chain([self.folder.path().join("clip.ts")]) {
             let file = File::open(path).unwrap();
@@ -69,7 +69,7 @@ impl Fixture {
         }
     }
 
-    /// Endings of the names of finished files in the cache, in order.
+    /// Extensions of the finished files in the cache, in order.
     fn cached(&self) -> Vec<&'static str> {
         let names = self.cached_paths().into_iter().map(|path| path.to_string_lossy().into_owned());
         let mut endings: Vec<_> =
@@ -165,8 +165,8 @@ fn a_damaged_index_is_made_again() {
     let fixture = fixture();
     let sent = all_packets(&fixture.complete(&fixture.store(ImagePolicy::None)));
     let path = fixture.cached_paths().remove(0);
-    // In the header, which is read when the index is opened, and in a segment, which is read when it is
-    // played.
+    // Damage in the header, which is read when the index is opened, and in a segment, which is read when it
+    // is played.
     for (at, keeps_plan) in [(100, false), (4100, true)] {
         let whole = fs::read(&path).unwrap();
         let mut file = File::options().write(true).open(&path).unwrap();
@@ -203,7 +203,7 @@ fn an_image_that_is_made_takes_the_place_of_the_asset() {
     assert_eq!((fixture.cached(), store.counts().indexes_found), (vec!["image", "index"], 1));
     assert!(image.whole().is_some());
 
-    // A damaged image is left for the asset again.
+    // The image is damaged, and the asset is played again.
     let path = store.path_of(&image);
     File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
     let numbers = (0..).map_while(|number| segment(&image, number).unwrap());
@@ -384,7 +384,7 @@ fn a_replaced_asset_is_played_on() {
     assert!(payload == fixture.sample.payload);
 }
 
-/// An asset whose packets are not back to back has an image whatever the policy.
+/// An asset whose packets are not contiguous gets an image under every policy.
 #[test]
 fn packets_with_gaps_between_them_need_an_image() {
     let fixture = of(Sample { packets: 5000, framing: Framing::Timestamped, ..Sample::default() });
@@ -454,7 +454,7 @@ fn what_was_sent_makes_room_for_what_is_next() {
         for number in 4..9 {
             playing = segment(&image, number).unwrap().unwrap();
         }
-        // The first was taken twice, so it stays when it is looked at for the first time.
+        // The first segment was taken twice, so it stays at its first check.
         wait_until("a release", || released(&store) > packed + (3 << 20));
         let (file, range) = first;
         let is_memory = rustix::fs::fstatfs(file.file()).unwrap().f_type == 0x0102_1994; // tmpfs

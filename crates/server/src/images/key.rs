@@ -5,7 +5,7 @@ use wirepath_media::image::{Identity, Layout, PayloadRecipe, Recipe};
 /// End of the name of an index.
 const INDEX: &str = ".index";
 
-/// Key of an image: one version of a file has the same.
+/// Key of an image; one version of a file always has the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) device: u64,
@@ -44,7 +44,7 @@ impl Key {
         }
     }
 
-    /// Returns whether `name` is such a name.
+    /// Returns whether `name` is a name of this form.
     pub(super) fn is_name(name: &str) -> bool {
         let name = name.strip_suffix(INDEX).unwrap_or(name);
         let numbers = || {
@@ -61,7 +61,7 @@ impl Key {
             let hex = |digits| u64::from_str_radix(digits, 16).ok();
             Some(Key { device: hex(device)?, inode: hex(inode)?, recipe })
         };
-        // A number may be written in other ways (`+7`, `07`); only ours is.
+        // A number could be written in other ways (`+7`, `07`); only our form is accepted.
         numbers().is_some_and(|key| key.name() == name)
     }
 }

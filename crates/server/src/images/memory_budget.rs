@@ -1,8 +1,8 @@
-//! Memory that is lent to as many as fit.
+//! A memory budget, reserved by waiting tasks as far as it suffices.
 
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes of memory, lent to those who wait for them.
+/// A number of bytes that tasks may reserve and wait for.
 #[derive(Debug)]
 pub(super) struct MemoryBudget {
     bytes: u64,
@@ -10,7 +10,7 @@ pub(super) struct MemoryBudget {
     freed: Condvar,
 }
 
-/// Bytes lent, until this is dropped.
+/// Reserved bytes; returned when this is dropped.
 #[derive(Debug)]
 pub(super) struct Reserved<'a> {
     budget: &'a MemoryBudget,
@@ -22,8 +22,8 @@ impl MemoryBudget {
         MemoryBudget { bytes, free: Mutex::new(bytes), freed: Condvar::new() }
     }
 
-    /// Waits until so many bytes are free, or all if these are fewer. Reserve again only after what was
-    /// reserved before is dropped: two that wait for each other would wait for ever.
+    /// Waits until so many bytes are free, or all bytes if the budget is smaller. A caller must drop its
+    /// reservation before it reserves again: two callers that wait for each other would never end.
     pub(super) fn reserve(&self, bytes: u64) -> Reserved<'_> {
         let bytes = bytes.min(self.bytes);
         let mut free = self.free.lock();

@@ -1,4 +1,4 @@
-//! Movies through the store: packed from MP4 and Matroska files, played from, found again, or refused.
+//! Movies through the store: packed from MP4 and Matroska files, played, found again, or refused.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -45,7 +45,7 @@ fn movie(layout: Layout) -> synthetic::File {
 /// The bytes of the file, in which each picture is one NAL unit.
 fn bytes(movie: &synthetic::File) -> Vec<u8> {
     let mut bytes = movie.bytes();
-    // A picture's bytes are all its number.
+    // All bytes of a picture are its number.
     let mut at = 0;
     while let Some(rest) = bytes.get(at..at + PICTURE as usize) {
         let first = rest[0];
@@ -72,7 +72,7 @@ fn write(folder: &tempfile::TempDir, bytes: &[u8]) -> Arc<File> {
     Arc::new(File::open(path).unwrap())
 }
 
-/// A segment, once it is there; `None` behind the last.
+/// Waits for a segment; `None` after the last.
 fn segment(image: &Image, number: u32) -> Option<Arc<Segment>> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {

@@ -1,4 +1,4 @@
-//! Open, idle and failed images: bookkeeping that never waits for storage.
+//! Open, idle and failed images: bookkeeping without waiting for storage.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -11,24 +11,24 @@ use super::error::StoreError;
 use super::image::Image;
 use super::key::Key;
 
-/// Most idle images, which are kept open so that they need not be checked again.
+/// Most idle images, which are kept open so that they need not be verified again.
 const MAX_IDLE: usize = 32;
 
-/// Time after the last request for which an idle image is kept: then the space of deleted assets is freed.
+/// Time after the last request for which an idle image is kept, before the space of a deleted asset is freed.
 pub(super) const IDLE_TTL: Duration = Duration::from_secs(60);
 
-/// Time for which a failure is remembered instead of trying again.
+/// Time for which a failure is remembered and not retried.
 const FAILURE_TTL: Duration = Duration::from_secs(10);
 
-/// Time after the last request for which an image is packed though nobody holds it: between DESCRIBE and
-/// SETUP nobody does.
+/// Time after the last request for which packing continues though nobody holds the image, as between DESCRIBE
+/// and SETUP.
 const ABANDON_DELAY: Duration = Duration::from_secs(10);
 
-/// Open images. Methods return the images that they remove, to be dropped where files may be closed.
+/// Open images. Methods return removed images, which the caller drops where files may be closed.
 pub(super) struct OpenImages {
     idle_ttl: Duration,
     images: HashMap<Key, Weak<Image>>,
-    /// Held while the image of a key is opened, so that concurrent requests share it.
+    /// Lock held while the image of a key is opened, so that concurrent requests share it.
     open_locks: HashMap<Key, Weak<Mutex<()>>>,
     idle: VecDeque<Idle>,
     failures: HashMap<Key, Failure>,
@@ -95,7 +95,7 @@ impl OpenImages {
         self.images.insert(key, Arc::downgrade(image));
     }
 
-    /// Keeps an image open for a while, whether anybody plays it or not; returns expired ones.
+    /// Keeps an image open for a while, whether or not anybody plays it; returns expired images.
     #[must_use]
     pub(super) fn keep_idle(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> Vec<Arc<Image>> {
         self.idle.retain(|idle| !Arc::ptr_eq(&idle.image, image));
@@ -107,7 +107,7 @@ impl OpenImages {
         self.expire(now)
     }
 
-    /// Removes images that were not requested in a while. The longest unused are in front.
+    /// Removes images without a request in this time. The least recently used ones are first.
     #[must_use]
     pub(super) fn expire(&mut self, now: Instant) -> Vec<Arc<Image>> {
         let over = self.idle.iter().take_while(|idle| now.duration_since(idle.used) >= self.idle_ttl).count();
@@ -127,14 +127,14 @@ impl OpenImages {
         self.idle.drain(..).map(|idle| idle.image).collect()
     }
 
-    /// Remembers the failure of an image, which is idle no longer.
+    /// Remembers the failure of an image, which no longer counts as idle.
     pub(super) fn fail(&mut self, key: Key, image: &Image, error: StoreError, now: Instant) {
         self.failures.insert(key, Failure { identity: image.plan().identity, error, at: now });
         self.remove_idle(image);
     }
 
-    /// Returns whether only the packer holds this image, and it was not requested lately. Then it is
-    /// forgotten, so that the next request opens another.
+    /// Returns whether only the packer holds this image and it was not requested recently. If so, the image
+    /// is forgotten, and the next request opens another.
     pub(super) fn abandon(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> bool {
         let idle = self.idle.iter().find(|idle| Arc::ptr_eq(&idle.image, image));
         let lately = idle.is_some_and(|idle| now.duration_since(idle.used) < ABANDON_DELAY);
@@ -154,7 +154,7 @@ impl OpenImages {
         self.images.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Removes an image that the caller holds: it is not dropped here.
+    /// Removes an image that the caller holds, so it is not dropped here.
     fn remove_idle(&mut self, image: &Image) {
         self.idle.retain(|idle| !std::ptr::eq(Arc::as_ptr(&idle.image), image));
     }

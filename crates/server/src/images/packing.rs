@@ -24,21 +24,22 @@ use super::memory_budget::MemoryBudget;
 use super::segment::Files;
 use super::summary::Summary;
 
-/// Bytes at both ends of an asset for an estimate: the more are read only if the fewer do not suffice.
+/// Bytes at both ends of an asset for an estimate. The larger number is read only if the smaller one does not
+/// suffice.
 const ESTIMATE_LENGTHS: [usize; 2] = [1 << 17, 1 << 20];
 
-/// Memory that an estimate takes for each byte at an end of an asset: both ends, and what is found in them.
+/// Memory of an estimate for each byte at an end of an asset: for both ends, and for the results.
 const ESTIMATE_FACTOR: u64 = 4;
 
-/// Time that an asset is packed before others have their turn.
+/// Duration of a turn of packing; then other assets have their turn.
 const TURN: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// Bytes of an asset, for the turns of a thread.
+    /// Buffer for bytes of an asset, for the turns of a thread.
     static READER: RefCell<AssetReader> = RefCell::default();
 }
 
-/// Reason why an asset is not packed to its end.
+/// Reason why packing ended before the end of the asset.
 const CHANGED: &str = "the asset was changed while it was being packed";
 
 /// Longest asset: an image of it could not be mapped.
@@ -53,7 +54,7 @@ pub(super) fn recipe(asset: &File, limits: PathLimits) -> Result<Recipe, StoreEr
     Ok(if is_movie(&head) { limits.tracks() } else { limits.transport_stream() })
 }
 
-/// Description and streams of an asset that is not packed yet. Waits until there is memory for it.
+/// Description and streams of an asset that is not packed yet. Waits until memory for the estimate is free.
 pub(super) fn examine(
     asset: &File,
     size: u64,
@@ -92,7 +93,7 @@ fn random_numbers() -> Result<(u32, u16, u32), StoreError> {
     Ok((ssrc, sequence, getrandom::u32().map_err(random)?))
 }
 
-/// Estimate from both ends of an asset of `size` bytes. Waits until there is memory for it.
+/// Estimate from both ends of an asset of `size` bytes. Waits until memory for it is free.
 fn estimate(asset: &File, size: u64, memory: &MemoryBudget) -> Result<Summary, StoreError> {
     if size == 0 {
         return Err(StoreError::NotPlayable("the file is empty".to_owned()));
@@ -112,8 +113,8 @@ fn estimate(asset: &File, size: u64, memory: &MemoryBudget) -> Result<Summary, S
     Ok(summary)
 }
 
-/// The layout that an asset is played from at first: an index if its payload lies without gaps, as far as an
-/// estimate says.
+/// The layout for the first play of an asset: an index if the payload is contiguous, according to the
+/// estimate.
 pub(super) fn first_layout(estimate: &Summary) -> Layout {
     match estimate.description.transport_stream() {
         Some(description) if usize::from(description.stride) == PACKET_LENGTH => Layout::Index,
@@ -121,7 +122,7 @@ pub(super) fn first_layout(estimate: &Summary) -> Layout {
     }
 }
 
-/// Bytes that an image by `plan` takes at first; of a transport stream the most that it can take.
+/// Bytes of an image by `plan` to reserve at first; for a transport stream the maximum.
 pub(super) fn first_length(plan: &Plan) -> u64 {
     match plan.recipe.is_transport_stream() {
         true => length_bound(plan),
@@ -129,8 +130,8 @@ pub(super) fn first_length(plan: &Plan) -> u64 {
     }
 }
 
-/// The most bytes that an image by `plan` may take. Of a transport stream: every packet full, and in a train of
-/// its own. Samples of tracks may be so short that headers and records are longer.
+/// Maximum bytes of an image by `plan`. For a transport stream: every packet is full and in its own train.
+/// For tracks, samples may be so short that headers and records take more.
 pub(super) fn length_bound(plan: &Plan) -> u64 {
     if !plan.recipe.is_transport_stream() {
         return plan.identity.size.saturating_add(MAX_SEGMENT_DATA.into()).saturating_mul(4);
@@ -142,14 +143,14 @@ pub(super) fn length_bound(plan: &Plan) -> u64 {
     PAGE + data + packets * TRAIN_RECORD_LENGTH as u64 + segments * PAGE
 }
 
-/// The most bytes that an index by `plan` takes whose asset has no gaps.
+/// Maximum bytes of an index by `plan` for an asset without gaps.
 pub(super) fn index_length_bound(plan: &Plan) -> u64 {
     let segments = plan.identity.size / u64::from(MAX_SEGMENT_DATA) + 1;
     let packets = plan.identity.size / plan.recipe.payload_length() as u64 + 1;
     2 * PAGE + packets * TRAIN_RECORD_LENGTH as u64 + segments * PAGE
 }
 
-/// The store that an asset is packed for.
+/// The store that requested the packing.
 pub(super) trait PackingStore {
     /// Returns whether packing stops.
     fn stops(&self) -> bool;
@@ -158,7 +159,7 @@ pub(super) trait PackingStore {
     fn extend(&self, draft: &mut Draft, length: u64) -> Result<(), StoreError>;
 }
 
-/// An asset's packing that has begun.
+/// A packing in progress.
 pub(super) struct Packing {
     draft: Draft,
     packer: Box<dyn Pack>,
@@ -187,9 +188,9 @@ impl Packing {
         Ok(Box::new(Packing { draft, packer, writer, length_bound: length_bound(plan) }))
     }
 
-    /// Packs until a turn's time is over, or there is another segment, and has the image grow as segments are
-    /// written; ends early when the store stops it, or the image started over meanwhile. Returns a summary
-    /// when all is packed, and to be published.
+    /// Packs until a turn's time is over or another segment is ready. The image grows as segments are
+    /// written. Ends early if the store stops it or the image started over meanwhile. Returns a summary when
+    /// everything is packed and can be published.
     pub(super) fn turn(
         &mut self,
         asset: &File,
@@ -244,7 +245,7 @@ impl Packing {
         }
     }
 
-    /// Writes the segments that are ready; returns whether there were some.
+    /// Writes the segments that are ready; returns whether there were any.
     fn write_segments(
         &mut self,
         reader: &mut AssetReader,
@@ -259,7 +260,7 @@ impl Packing {
             wrote = true;
             let written = writer.add(&segment, |runs, payload| reader.read_payload(asset, runs, payload));
             let written = written.map_err(reading_on)?;
-            // Of a damaged asset, an index has packets itself: it may take as much as an image.
+            // The index of a damaged asset contains packets itself, so it may become as long as an image.
             let end = written.entry.offset + written.bytes.len() as u64;
             if end > self.length_bound {
                 return Err(not_playable("its samples are so short that its wire image is too long"));
@@ -284,8 +285,8 @@ impl Packing {
     }
 }
 
-/// Writes table and header, in this order, and gives the image its name. Takes as long as the disk needs for
-/// all of it. On errors the draft is removed.
+/// Writes the table, then the header, and gives the image its name. Takes as long as syncing to the disk. On
+/// errors the draft is removed.
 pub(super) fn publish(draft: Draft, summary: image::Summary) -> Result<Summary, StoreError> {
     let table = summary.header.table;
     draft.file().write_all_at(&summary.table_bytes, table.offset).map_err(writing)?;
@@ -294,7 +295,7 @@ pub(super) fn publish(draft: Draft, summary: image::Summary) -> Result<Summary, 
     Ok(Summary::of(&summary.header, summary.table.description))
 }
 
-/// The files to play from by an image or an index that may still grow to `length` bytes.
+/// The files from which an image or an index is played that may still grow to `length` bytes.
 pub(super) fn files(
     stored: Arc<File>,
     layout: Layout,
@@ -329,7 +330,7 @@ fn not_playable(error: impl std::fmt::Display) -> StoreError {
     StoreError::NotPlayable(error.to_string())
 }
 
-/// Error of reading an asset that was as long as it has to be.
+/// Error for an asset that became shorter than it was.
 fn reading_on(source: io::Error) -> StoreError {
     match source.kind() {
         io::ErrorKind::UnexpectedEof => not_playable(CHANGED),

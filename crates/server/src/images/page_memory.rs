@@ -1,9 +1,9 @@
-//! Page memory: segments that were read for sessions, and which of them leave the page cache.
+//! Page memory: segments that were read for sessions, and the choice of segments to drop from the page cache.
 //!
-//! The kernel takes pages that were sent for more useful than pages that were read ahead, and under pressure
-//! evicts the latter: an engine thread would then wait for storage. So the pages that sessions need next are
-//! kept within a budget by releasing those that were sent: first those that one playback had and none is
-//! about to need, later those that several had.
+//! The kernel considers sent pages more useful than pages that were read ahead, and under pressure evicts the
+//! latter: an engine thread would then wait for storage. So the pages that sessions need next are kept within
+//! a budget by releasing sent pages: first segments that one playback had and that no playback will need
+//! soon, later segments that several playbacks had.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,20 +20,20 @@ use wirepath_playback::Segment;
 
 use crate::memory_limit::memory_limit;
 
-/// Time before a segment is needed at which it is read.
+/// Time for reading a segment before it is needed.
 const READ_AHEAD_US: u64 = 2_000_000;
 
-/// The same while what sessions need exceeds the budget.
+/// The same time while sessions need more than the budget.
 const SHORT_READ_AHEAD_US: u64 = 500_000;
 
-/// Time after which a segment that was read and that no playback took is not waited for.
+/// Time after reading from which a segment that no playback took is no longer waited for.
 const UNTAKEN: Duration = Duration::from_secs(10);
 
-/// Most segments that are looked at for each that is read.
+/// Most segments that are checked for each segment that is read.
 const LOOKS: usize = 64;
 
-/// Bytes that the page cache may hold in one folio across the border of two segments: it is released with the
-/// second.
+/// Largest folio of the page cache that may cross the border of two segments; it is released with the second
+/// one.
 const LARGEST_FOLIO: u64 = 512 << 10;
 
 counters! {
@@ -50,7 +50,7 @@ counters! {
     released_bytes: Counter,
 }
 
-/// Threads that read segments, and the memory that they read to.
+/// Threads that read segments, and the page memory that they fill.
 #[derive(Clone)]
 pub(super) struct Readers {
     pub(super) pool: BlockingPool,
@@ -61,9 +61,9 @@ pub(super) struct Readers {
 pub(super) struct PageMemory {
     budget: u64,
     held: AtomicU64,
-    /// In order of reading, those that were looked at and kept behind the others.
+    /// In order of reading; segments that were checked and kept are at the end.
     segments: Mutex<VecDeque<HeldSegment>>,
-    /// Parts of assets that were read to pack them.
+    /// Parts of assets that were read for packing.
     packed: Mutex<VecDeque<PackedRange>>,
     counters: PageCounters,
 }
@@ -77,21 +77,21 @@ pub(super) enum SegmentUse {
     Popular,
     /// One playback had it, or none.
     Unused {
-        /// Nobody has the segment before it, either.
+        /// True if the segment before it is not in use, either.
         is_behind_unused: bool,
     },
 }
 
-/// A part of an asset that was read to pack it.
+/// A part of an asset that was read for packing.
 struct PackedRange {
     file: Weak<MappedFile>,
     range: Range<u64>,
 }
 
-/// Image that knows who needs its segments.
+/// An image, which knows the use of its segments.
 pub(super) trait SegmentHolder: Send + Sync {
-    /// Use of a segment that was read for an edition. One that is unused is not held any longer, nor one that
-    /// no playback took where `is_untaken`.
+    /// Use of a segment that was read for an edition. If it is unused, or no playback took it and
+    /// `is_untaken` is set, the image stops holding it.
     fn segment_use(&self, number: u32, edition: u64, is_untaken: bool) -> SegmentUse;
 }
 
@@ -99,7 +99,7 @@ pub(super) trait SegmentHolder: Send + Sync {
 pub(super) struct HeldSegment {
     pub(super) image: Weak<dyn SegmentHolder>,
     pub(super) number: u32,
-    /// Edition of the image that it was read for.
+    /// Edition of the image for which the segment was read.
     pub(super) edition: u64,
     pub(super) segment: Weak<Segment>,
     pub(super) file: Weak<MappedFile>,
@@ -108,7 +108,7 @@ pub(super) struct HeldSegment {
 }
 
 impl PageMemory {
-    /// Memory of this many bytes; none for half of what the process may use.
+    /// Page memory of this many bytes; none for half of the memory that the process may use.
     pub(super) fn new(budget: Option<u64>) -> Arc<PageMemory> {
         let budget = budget.unwrap_or_else(|| memory_limit() / 2);
         let counters = PageCounters::default();
@@ -122,15 +122,15 @@ impl PageMemory {
         })
     }
 
-    /// Notes a segment that was read, and releases others if there is too much. May block.
+    /// Notes a segment that was read, and releases others if the budget is exceeded. May block.
     pub(super) fn note_read(&self, segment: HeldSegment) {
         self.held.fetch_add(segment.length(), Relaxed);
         self.segments.lock().push_back(segment);
         self.make_room();
     }
 
-    /// Notes a part of an asset that was read to pack it, which goes before all segments if there is too
-    /// much. May block.
+    /// Notes a part of an asset that was read for packing; such parts are released before all segments if the
+    /// budget is exceeded. May block.
     pub(super) fn note_packed(&self, file: &Arc<MappedFile>, range: Range<u64>) {
         self.held.fetch_add(range.end - range.start, Relaxed);
         self.packed.lock().push_back(PackedRange { file: Arc::downgrade(file), range });
@@ -173,7 +173,7 @@ impl PageMemory {
         }
     }
 
-    /// Releases a segment, and a little before it where nobody needs that.
+    /// Releases a segment, and a little before it if nobody needs that part.
     fn release(&self, segment: &HeldSegment, is_behind_unused: bool) {
         self.held.fetch_sub(segment.length(), Relaxed);
         let Some(file) = segment.file.upgrade() else { return };
@@ -202,7 +202,7 @@ impl HeldSegment {
         let image = self.image.upgrade();
         let gone = SegmentUse::Unused { is_behind_unused: false };
         match image.map_or(gone, |image| image.segment_use(self.number, self.edition, is_untaken)) {
-            // Playbacks keep the segments that they have of files that the image has left.
+            // Playbacks keep the segments that they have, of files that the image no longer uses.
             SegmentUse::Unused { .. } if self.segment.strong_count() > 0 => SegmentUse::Needed,
             of_use => of_use,
         }
@@ -213,7 +213,7 @@ impl HeldSegment {
 mod tests {
     use super::*;
 
-    /// An image that has left the files that its segments were read from.
+    /// An image that no longer uses the files from which its segments were read.
     struct Moved;
 
     impl SegmentHolder for Moved {

@@ -1,4 +1,4 @@
-//! Popularity of assets, kept in the cache folder over restarts.
+//! Popularity of assets, kept in the cache folder across restarts.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -20,10 +20,10 @@ const FILE: &str = "popularity.json";
 /// Version of the file's format.
 const VERSION: u32 = 1;
 
-/// Most assets that are counted; of more, those that were played least are forgotten.
+/// Most assets that are counted; beyond that, the least played ones are dropped.
 const MOST_ASSETS: usize = 4096;
 
-/// A file larger than this is not ours: 4,096 names of 4,096 bytes, each escaped, and numbers.
+/// A larger file was not written by us: it can have 4,096 names of 4,096 bytes, each escaped, and numbers.
 const MOST_BYTES: u64 = 32 << 20;
 
 /// Counts of what was played.
@@ -32,11 +32,11 @@ pub(super) struct Popularity {
     file: Option<PathBuf>,
     plays: Arc<Plays>,
     played: Mutex<HashMap<Key, Played>>,
-    /// Text of the file when it was last written or read; held while it is written.
+    /// Text of the file when it was last written or read; locked while it is written.
     kept: Mutex<Kept>,
 }
 
-/// Bytes of packets of one version of an asset that were sent without an image.
+/// Bytes of packets that were sent without an image, of one version of an asset.
 struct Played {
     identity: Identity,
     bytes: Arc<AtomicU64>,
@@ -52,7 +52,7 @@ struct Kept {
 #[derive(Default, Deserialize, Serialize)]
 struct Stored {
     version: u32,
-    /// Sessions that began to play, by names of assets.
+    /// Starts of sessions, by names of assets.
     plays: HashMap<String, u64>,
     played: Vec<StoredPlayed>,
 }
@@ -65,7 +65,7 @@ struct StoredPlayed {
     mtime_ns: i64,
     /// 0 for images of tracks.
     ts_per_packet: u16,
-    /// Of images of tracks: most bytes of a payload, and frames in it.
+    /// For images of tracks: largest payload in bytes, and number of frames in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tracks: Option<(u16, u8)>,
     burst_us: u32,
@@ -73,8 +73,7 @@ struct StoredPlayed {
 }
 
 impl Popularity {
-    /// Counts as they were kept in `folder`; of none where there is no file, or a damaged one, which is
-    /// logged.
+    /// Counts stored in `folder`; empty if there is no file or a damaged one, which is logged.
     pub(super) fn load(folder: &Path, plays: Arc<Plays>) -> Popularity {
         let file = folder.join(FILE);
         let read = read(&file).unwrap_or_else(|error| {
@@ -91,7 +90,7 @@ impl Popularity {
         Popularity { file: Some(file), plays, played: Mutex::new(played), kept }
     }
 
-    /// Counts that are neither read nor kept.
+    /// Counts that are neither read from nor written to a file.
     pub(super) fn not_kept(plays: Arc<Plays>) -> Popularity {
         Popularity { file: None, plays, played: Mutex::default(), kept: Mutex::default() }
     }
@@ -110,7 +109,7 @@ impl Popularity {
         bytes
     }
 
-    /// Writes the file, whole or not at all, if something was played since. Waits for the disk.
+    /// Writes the file atomically if something was played since the last time. Waits for the disk.
     pub(super) fn keep(&self) {
         let Some(file) = &self.file else { return };
         let mut kept = self.kept.lock();
@@ -124,7 +123,7 @@ impl Popularity {
             Ok(())
         });
         match &result {
-            // Said once: a folder that may only be read from still serves.
+            // Logged once: images in a folder without write permission are still served.
             Err(error) if !kept.has_failed => {
                 tracing::warn!(file = %file.display(), %error, "cannot store the popularity of assets");
             }
@@ -133,7 +132,7 @@ impl Popularity {
         kept.has_failed = result.is_err();
     }
 
-    /// Contents of the file; none if nothing was played.
+    /// Content of the file; none if nothing was played.
     fn text(&self) -> io::Result<Option<String>> {
         let of = |(key, played): (&Key, &Played)| StoredPlayed::new(key, played);
         let mut played: Vec<_> =
@@ -145,13 +144,13 @@ impl Popularity {
         if played.is_empty() && plays.is_empty() {
             return Ok(None);
         }
-        // A map of JSON's has its keys in order, so that equal counts are equal texts.
+        // A JSON map is ordered by keys, so equal counts give equal texts.
         let stored = serde_json::to_value(Stored { version: VERSION, plays, played })?;
         Ok(Some(stored.to_string() + "\n"))
     }
 }
 
-/// Writes the file, whole or not at all.
+/// Writes the file atomically.
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let draft = file.with_extension(format!("json.{:016x}", getrandom::u64()?));
     let written = File::create_new(&draft)
@@ -163,7 +162,7 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Reads the file, and its text; none if there is none.
+/// Reads the file and returns it with its text; none if there is no file.
 fn read(file: &Path) -> io::Result<Option<(Stored, String)>> {
     let opened = match File::open(file) {
         Ok(opened) => opened,
@@ -240,7 +239,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
 
         let again = load(&folder);
-        // What was read is not written again.
+        // Counts that were only read are not written again.
         fs::remove_file(folder.path().join(FILE)).unwrap();
         again.keep();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

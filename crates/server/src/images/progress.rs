@@ -11,28 +11,29 @@ pub struct Contents {
     pub packets: u64,
     /// Trains of packets.
     pub trains: u64,
-    /// Bytes that the image takes on the disk; while it is not complete, those reserved for it.
+    /// Bytes of the image on the disk; while it is not complete, the reserved bytes.
     pub stored_bytes: u64,
 }
 
 /// Progress of packing an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All that departs before this time, in microseconds from the start, can be played; more will come.
+    /// Everything that departs before this time, in microseconds from the start, can be played; the image
+    /// still grows.
     Growing {
         /// The time in microseconds.
         until_us: u64,
     },
     /// The whole image can be played.
     Complete,
-    /// The image will not be complete. Playbacks keep the segments that they have, and get no more.
+    /// The image will not be completed. Playbacks keep the segments that they have, and get no more.
     Failed(Failure),
 }
 
-/// Reason for which an image will not be complete.
+/// Reason for which an image will not be completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// For the log and the operator: may name folders of this machine.
+    /// Text for the log and the operator; it may name folders of this machine.
     pub reason: Arc<str>,
     /// For clients: names no folder.
     pub public: Arc<str>,

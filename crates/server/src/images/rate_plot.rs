@@ -1,4 +1,4 @@
-//! Bit rate of an asset over time, as its index knows it.
+//! Bit rate of an asset over time, from its index.
 
 use wirepath_media::image::SegmentEntry;
 
@@ -13,14 +13,14 @@ pub(crate) const MOST_POINTS: usize = 120;
 pub(crate) struct RatePlot {
     /// Length of an interval in microseconds.
     pub(crate) step_us: f64,
-    /// Mean rates of the payload in bits per second, in order.
+    /// Mean rates of the payload in bits per second, in order of time.
     pub(crate) bits_per_second: Vec<f64>,
     /// True if the index is complete; else the end of the asset is missing.
     pub(crate) is_complete: bool,
 }
 
 impl RatePlot {
-    /// Plot of an image or index as far as it has grown. Reads no storage.
+    /// Plot of an image or index as far as it has grown. Does not access storage.
     pub(crate) fn of(image: &Image) -> RatePlot {
         let progress = image.progress().borrow().clone();
         let segments = image.segments();
@@ -34,8 +34,8 @@ impl RatePlot {
     }
 }
 
-/// Length of intervals in microseconds, and mean rates of segments that end at `until_us`. Intervals are as long as the
-/// mean segment at least; a segment's bits are spread evenly over its time.
+/// Length of intervals in microseconds, and mean rates of segments up to `until_us`. An interval is at least
+/// as long as the mean segment. A segment's bits are spread evenly over its duration.
 fn rates(segments: &[SegmentEntry], until_us: u64) -> (f64, Vec<f64>) {
     let points = segments.len().min(MOST_POINTS);
     if points == 0 || until_us == 0 {
@@ -52,7 +52,7 @@ fn rates(segments: &[SegmentEntry], until_us: u64) -> (f64, Vec<f64>) {
     (step_us, bits.into_iter().map(|bits| bits * 1e6 / step_us).collect())
 }
 
-/// Adds an amount to the intervals between two places, which are counted in intervals.
+/// Distributes an amount over the intervals between two positions, which are measured in intervals.
 fn spread(intervals: &mut [f64], begin: f64, end: f64, amount: f64) {
     let last = intervals.len() - 1;
     if end <= begin {

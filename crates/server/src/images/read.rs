@@ -7,11 +7,11 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 use wirepath_media::image::{self, Header, Table};
 
-/// An image, or a part of one, cannot be read. Where `is_damage`, the file is at fault:
-/// packing its asset again makes a good one.
+/// An image, or a part of it, cannot be read. If `is_damage`, the file is at fault, and packing its asset
+/// again makes a good one.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadImageError {
-    /// The part at this byte of the file is not what it should be.
+    /// The part at this byte of the file is not as expected.
     #[error("at byte {0}: {1}")]
     Format(u64, image::Error),
     /// Reading failed.
@@ -20,7 +20,7 @@ pub enum ReadImageError {
     /// Reading the asset failed.
     #[error("the asset cannot be read: {0}")]
     Asset(io::Error),
-    /// The asset, which the payload is sent from, is not the one that was indexed.
+    /// The asset from which payload is sent is not the indexed one.
     #[error("the asset was changed or truncated since it was indexed; play it again")]
     AssetChanged,
     /// The reader panicked.
@@ -29,7 +29,8 @@ pub enum ReadImageError {
 }
 
 impl ReadImageError {
-    /// Returns whether the file has lost its contents. Else a limit of this process or machine is at fault.
+    /// Returns whether the file has lost its contents. If not, a limit of this process or machine is at
+    /// fault.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             ReadImageError::Format(..) => true,
@@ -40,8 +41,8 @@ impl ReadImageError {
 }
 
 /// Returns whether an error means that the written bytes are lost: the file is too short, the disk cannot
-/// read it, or the file system finds that it is damaged (ext4 and XFS: EUCLEAN, EBADMSG). Too little memory
-/// or too many descriptors say nothing about the file.
+/// read it, or the file system finds that it is damaged (ext4 and XFS: EUCLEAN, EBADMSG). Errors because of
+/// memory or descriptors say nothing about the file.
 pub(super) fn is_lost(error: &io::Error) -> bool {
     let lost = [Errno::IO, Errno::UCLEAN, Errno::BADMSG];
     error.kind() == io::ErrorKind::UnexpectedEof
@@ -55,7 +56,7 @@ pub fn read_image(file: &File) -> Result<(Header, Table), ReadImageError> {
     let mut page = vec![0; length.min(image::PAGE) as usize];
     file.read_exact_at(&mut page, 0)?;
     let header = Header::decode(&page, length).map_err(format(0))?;
-    // The header was checked: the table ends with the file, so this asks for no more than there is.
+    // The header was verified: the table ends with the file, so its size is limited by the file's.
     let mut bytes = vec![0; header.table.length as usize];
     file.read_exact_at(&mut bytes, header.table.offset)?;
     let table = Table::decode(&bytes, &header).map_err(format(header.table.offset))?;

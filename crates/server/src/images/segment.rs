@@ -15,17 +15,17 @@ use wirepath_playback::{Departure, Segment};
 use super::error::identity;
 use super::read::ReadImageError;
 
-/// The files that an image is sent from.
+/// The files from which an image is sent.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     /// The image or the index.
     pub(super) stored: Arc<MappedFile>,
-    /// The asset, for the payload that an index leaves there.
+    /// The asset, whose payload an index refers to.
     pub(super) asset: Option<Arc<MappedFile>>,
 }
 
-/// Reads a segment's trains, checks all of it unless that was done before, and leaves its pages in memory. A
-/// panic is an error too, since playbacks wait for an answer.
+/// Reads a segment's trains, verifies the whole segment unless that was done before, and leaves its pages in
+/// memory. A panic becomes an error, since playbacks wait for an answer.
 pub(super) fn read(
     files: &Files,
     plan: &Plan,
@@ -75,8 +75,8 @@ fn trains(
     trains.map_err(|error| ReadImageError::Format(entry.offset, error))
 }
 
-/// Brings payload of an asset into memory, unless it is not the asset that was indexed. Should it be
-/// truncated later, a send fails with `EFAULT`.
+/// Reads payload of an asset into memory, unless the asset is not the indexed one. If it is truncated later,
+/// a send fails with `EFAULT`.
 fn read_ahead(asset: &MappedFile, plan: &Plan, range: std::ops::Range<u64>) -> Result<(), ReadImageError> {
     if identity(asset.file()).ok() != Some(plan.identity) {
         return Err(ReadImageError::AssetChanged);
@@ -93,7 +93,7 @@ pub(super) fn bytes(file: &File, offset: u64, length: usize) -> io::Result<Vec<u
     Ok(bytes)
 }
 
-/// A train of stored packets as playbacks know it.
+/// A train of stored packets, in the form for playbacks.
 fn from_image(plan: &Plan, entry: &SegmentEntry, record: &TrainRecord) -> Departure {
     let train = Train {
         offset: entry.offset + u64::from(record.offset),
@@ -106,7 +106,7 @@ fn from_image(plan: &Plan, entry: &SegmentEntry, record: &TrainRecord) -> Depart
     Departure { at_us: record.departure_us, train }
 }
 
-/// The same train where the segment's payload begins at `offset` of the asset.
+/// The same train if the segment's payload begins at `offset` of the asset.
 fn from_asset(plan: &Plan, offset: u64, record: &TrainRecord) -> Departure {
     let payload_length = plan.recipe.payload_length() as u64;
     let packets_before = u64::from(record.offset / u32::from(record.packet_size));

@@ -1,4 +1,4 @@
-//! The segments of an open image: read when a playback requests them, and shared by all that play them.
+//! The segments of an open image: read when a playback requests them, and shared by all playbacks.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 use wirepath_media::image::SegmentEntry;
 use wirepath_playback::Segment;
 
-/// Time for which a failure to read a segment is remembered, so that all who wait for the segment get it.
+/// Time for which a failure to read a segment is remembered, so that all who wait for the segment see it.
 const READ_FAILURE: Duration = Duration::from_secs(1);
 
 /// Slot of a segment.
 pub(super) struct Slot {
     pub(super) entry: SegmentEntry,
-    /// True if the checksum was right at least once while the image was open.
+    /// True if the checksum was verified since the image was opened.
     pub(super) verified: bool,
-    /// True if a thread of the pool reads it.
+    /// True while a thread of the pool reads it.
     pub(super) loading: bool,
     pub(super) loaded: Loaded,
     /// True while page memory holds it.
     pub(super) held: bool,
-    /// Playbacks that took the segment since page memory last looked at it.
+    /// Number of playbacks that took the segment since page memory last checked it.
     taken: u32,
 }
 
-/// A segment that was read. It is kept here until a playback has it.
+/// A segment that was read. It is held here until a playback takes it.
 pub(super) enum Loaded {
     No,
     Fresh(Arc<Segment>),
@@ -36,7 +36,7 @@ impl Slot {
         Slot { entry, verified, loading: false, loaded: Loaded::No, held: false, taken: 0 }
     }
 
-    /// Takes the segment, if it is there, for a playback that keeps it from now on.
+    /// Takes the segment, if it is loaded, for a playback that holds it from now on.
     pub(super) fn take(&mut self) -> Option<Arc<Segment>> {
         let segment = match &self.loaded {
             Loaded::Fresh(segment) => Arc::clone(segment),
@@ -48,34 +48,35 @@ impl Slot {
         Some(segment)
     }
 
-    /// Returns whether the segment is there, for whoever takes it, or could not be read a moment ago.
+    /// Returns whether the segment is loaded, or recently failed to load.
     pub(super) fn is_there(&self) -> bool {
         matches!(self.loaded, Loaded::Fresh(_)) || self.is_shared() || self.failed().is_some()
     }
 
-    /// Returns whether a playback has the segment.
+    /// Returns whether a playback holds the segment.
     pub(super) fn is_shared(&self) -> bool {
         matches!(&self.loaded, Loaded::Shared(segment) if segment.strong_count() > 0)
     }
 
-    /// Returns whether a playback has the segment, or will take it.
+    /// Returns whether a playback holds the segment, or will take it.
     pub(super) fn is_needed(&self) -> bool {
         self.loading || matches!(self.loaded, Loaded::Fresh(_)) || self.is_shared()
     }
 
-    /// Returns whether the segment is to be held, though no playback has it: several had it lately.
+    /// Returns whether the segment should stay although no playback holds it, because several playbacks took
+    /// it recently. Resets the count.
     pub(super) fn is_popular(&mut self) -> bool {
         std::mem::take(&mut self.taken) > 1
     }
 
-    /// Forgets a segment that no playback took.
+    /// Drops a segment that no playback took.
     pub(super) fn forget_untaken(&mut self) {
         if matches!(self.loaded, Loaded::Fresh(_)) {
             self.loaded = Loaded::No;
         }
     }
 
-    /// Reason for which the segment could not be read, if that was a moment ago. Later it is tried again.
+    /// Reason of a recent failure to read the segment. After some time, reading is tried again.
     pub(super) fn failed(&self) -> Option<Arc<str>> {
         match &self.loaded {
             Loaded::Failed { at, reason } if at.elapsed() < READ_FAILURE => Some(Arc::clone(reason)),

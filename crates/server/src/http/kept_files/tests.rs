@@ -1,4 +1,4 @@
-//! Files that stay open while their names stand for others and are links, and what is closed.
+//! Kept files while their names are replaced or become links, and the rules for closing them.
 
 use std::fs;
 use std::io::read_to_string;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::library::FindError;
 
-/// Later than the last change of any file here.
+/// Later than the last change of any file in these tests.
 const LATER_S: u64 = 1 << 40;
 
 struct Bed {
@@ -37,7 +37,7 @@ impl Bed {
 
     fn find(&self, name: &str, now_s: u64) -> Option<Arc<File>> {
         let path = AssetPath::decode(name).expect("a path");
-        // The kernel has the name from now on.
+        // From now on the name is in the kernel's cache.
         drop(self.library.find_file(&path));
         self.kept.find(&self.library, &path, now_s).map(|open| open.file)
     }
@@ -107,7 +107,7 @@ fn a_name_that_comes_to_lead_out_of_the_folder_is_refused() {
     });
 }
 
-/// Change of what the name `clip.ts` in the folder `sub` stands for.
+/// Change of the file that the name `clip.ts` in the folder `sub` refers to.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// A new file, moved to the name.
@@ -118,11 +118,11 @@ enum Change {
     Rewrite,
     Remove,
     Permit,
-    /// The name becomes a link: to a file beside it, or out of the folder.
+    /// The name becomes a link to a file beside it, or out of the folder.
     Link {
         leads_out: bool,
     },
-    /// The folder becomes a link to another: within, or out of the served one.
+    /// The folder becomes a link to another folder, inside or outside the served one.
     LinkFolder {
         leads_out: bool,
     },
@@ -144,7 +144,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 impl Change {
-    /// Makes the change in this folder, with content of this number. One that cannot be made is none.
+    /// Makes the change in this folder, with content of this number. A change that cannot be made is skipped.
     fn make(self, root: &Path, number: usize) {
         let (sub, clip) = (root.join("media/sub"), root.join("media/sub/clip.ts"));
         let text = format!("{number:04}");
@@ -203,7 +203,8 @@ proptest! {
             for (number, change) in changes.iter().enumerate() {
                 change.make(root, number);
                 let expected = bed.library.find_file(&path).ok().map(|asset| content(&asset.file));
-                // A first request opens it, a second one finds it open, and so does one for what is prepared.
+                // The first request opens the file, the second one finds it open, and the lookup of its
+                // prepared response does, too.
                 for _ in 0..2 {
                     let prepared = bed.kept.prepared(&bed.library, &path, LATER_S).map(|found| body(&found));
                     assert!(prepared.is_none() || prepared == expected, "{changes:?}: {prepared:?}");
@@ -235,7 +236,7 @@ fn responses_are_prepared_for_the_second_request() {
     });
 }
 
-/// Files stay open within a limit, if their timestamps would show a change, and if closing them is fast.
+/// Files stay open only within a limit, if their timestamps would show a change, and if closing them is fast.
 #[test]
 fn few_small_settled_files_are_kept() {
     with_runtime(|| {
