@@ -24,7 +24,7 @@ counters! {
     policy_failures: LocalCounter,
     /// Tasks that exist.
     tasks: Gauge,
-    /// Units of load on the threads: tasks, and what was added to them.
+    /// Load on the threads in units: one for each task, plus units that tasks added.
     load: Gauge,
 }
 

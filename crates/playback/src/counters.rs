@@ -17,21 +17,21 @@ counters! {
     packets: LocalCounter,
     /// RTP payload bytes sent.
     payload_bytes: LocalCounter,
-    /// RTP packets that the network did not take: no route, a packet filter, a device that is down.
+    /// RTP packets that the network rejected: no route, a packet filter, a device that is down.
     packets_lost: LocalCounter,
     /// Times that a socket had no room for a train, which was then tried again.
     sockets_full: LocalCounter,
     /// Times that a client over TCP read so slowly that its playback skipped forward to a random access
     /// point.
     forward_skips: LocalCounter,
-    /// Times that a playback was so late that its timetable was moved instead of being caught up with.
+    /// Times that a playback was so late that it shifted its timetable instead of catching up.
     clock_resyncs: LocalCounter,
     /// Times that a playback had to wait until a segment was read or packed.
     io_stalls: LocalCounter,
     /// Bytes that storage had to read while a thread waited, since they were not in memory when they were
     /// sent.
     cold_bytes: LocalCounter,
-    /// Playbacks that were moved from a thread that was hot to another.
+    /// Playbacks moved from a busy thread to another.
     moves: LocalCounter,
     /// Kernel calls that sent the trains of many playbacks at once.
     batches: LocalCounter,

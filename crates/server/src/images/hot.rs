@@ -66,15 +66,15 @@ counters! {
     /// Snapshot of the counters of hot memory.
     pub(crate) struct HotCounts;
 
-    /// Memory that holds images to be sent from, being copied and leaving counted.
+    /// Hot memory in use, including images that are being copied or released.
     used_bytes: Gauge,
-    /// Memory that may hold images to be sent from.
+    /// Maximum size of hot memory.
     budget_bytes: Gauge,
-    /// Images held in memory to be sent from.
+    /// Images in hot memory.
     images: Gauge,
-    /// Images copied into memory to be sent from.
+    /// Images copied into hot memory.
     copied: Counter,
-    /// Images released from memory while they were played, for others that are played more.
+    /// Images released from hot memory while they were played, for images that are played more.
     demoted: Counter,
 }
 

@@ -44,7 +44,7 @@ counters! {
 
     /// Media in the page cache that was read for sessions and not released.
     held_bytes: Gauge,
-    /// Media that may be held before what was sent is released.
+    /// Media that may be held before sent media is released.
     budget_bytes: Gauge,
     /// Media that was sent or packed and then released from the page cache.
     released_bytes: Counter,

@@ -97,13 +97,13 @@ counters! {
     rejected: Counter,
     /// Wire images and indexes that are open.
     open: Gauge,
-    /// Room that wire images take, unfinished ones with what is reserved for them.
+    /// Space that wire images take, including space reserved for unfinished ones.
     cache_used_bytes: Gauge,
-    /// Room that wire images may take.
+    /// Maximum space for wire images.
     cache_budget_bytes: Gauge,
     /// Packings of images and indexes that wait or run.
     packings: Gauge,
-    /// Packings refused because the client's address had as many as it may.
+    /// Packings refused because the client's address had the maximum number.
     packings_refused: Counter,
     /// Memory that packings hold between their turns.
     packing_memory_bytes: Gauge,

@@ -89,14 +89,14 @@ counters! {
     sender_reports: Counter,
     /// RTCP BYE packets sent.
     rtcp_byes: Counter,
-    /// Interleaved frames of clients that were dropped: in no session's RTCP channel.
+    /// Interleaved frames of clients that were dropped because no session has their channel for RTCP.
     frames_dropped: Counter,
     /// RTCP packets received from clients.
     rtcp_received: Counter,
     /// Datagrams and frames received from clients that are not RTCP.
     rtcp_malformed: Counter,
-    /// RTCP packets received in SRTP sessions that are not authentic: forged, in the clear, repeated, or of a client that
-    /// told no key.
+    /// RTCP packets received in SRTP sessions that are not authentic: forged, in the clear, repeated, or of a
+    /// client that sent no key.
     rtcp_unauthenticated: Counter,
     /// Datagrams received on RTCP ports from addresses and ports that have no session.
     rtcp_strays: Counter,
