@@ -1,4 +1,4 @@
-//! Opens images of assets: from the image folder, or packed.
+//! Opens images of assets: from the image folder, or by packing.
 
 use std::fs::File;
 use std::io;
@@ -39,23 +39,23 @@ use job::Job;
 use making::Making;
 pub use options::{ImagePolicy, StoreOptions, usual_packing_memory};
 
-/// Most times that an image is packed again because of damage; then something else than the file is at fault.
+/// Most times that an image is packed again because of damage; beyond that, the file is not the cause.
 const REPAIRS: u32 = 2;
 
-/// Interval of keeping how much assets were played: as much is lost when the process is killed.
+/// Interval of storing the popularity of assets: a killed process loses at most this much of it.
 const KEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Part of the memory of packings that estimates may take: one over this.
+/// Part of the packing memory that estimates may take: one over this.
 const ESTIMATE_SHARE: u64 = 4;
 
-/// Most bytes of payload in an RTP packet: what Ethernet takes with headers of IPv6, and seven transport
-/// stream packets, as every receiver of RFC 2250 expects.
+/// Largest payload of an RTP packet in bytes: it fits Ethernet with IPv6 headers, and holds seven transport
+/// stream packets, which every receiver of RFC 2250 expects.
 const USUAL_PAYLOAD: u16 = 1440;
 
-/// Limits of packets where nothing is known of the path.
+/// Packet limits if nothing is known of the path.
 pub const USUAL_LIMITS: PathLimits = PathLimits { payload: USUAL_PAYLOAD, burst_us: USUAL_BURST_US };
 
-/// Opens images of assets. Calls may wait for storage: they belong on threads where that is allowed.
+/// Opens images of assets. Calls may wait for storage: use them on threads that may block.
 pub struct Store {
     this: Weak<Store>,
     folder: ImageFolder,
@@ -73,7 +73,7 @@ pub struct Store {
     making: Making,
     page_memory: Arc<PageMemory>,
     stop: AtomicBool,
-    /// Dropped with the store, which ends the thread that expires idle images.
+    /// Dropped with the store, which ends the thread that closes expired idle images.
     _alive: Sender<()>,
 }
 
@@ -112,8 +112,8 @@ counters! {
 }
 
 impl Store {
-    /// A store over `folder` that packs an image of each asset it is asked for; `readers` read the segments
-    /// that are played.
+    /// A store over `folder` that packs an image of each requested asset. `readers` read the segments that
+    /// are played.
     pub fn new(folder: ImageFolder, readers: BlockingPool, packers: usize) -> io::Result<Arc<Store>> {
         Store::start(folder, StoreOptions::new(readers, packers))
     }
@@ -122,7 +122,7 @@ impl Store {
     pub fn start(folder: ImageFolder, options: StoreOptions) -> io::Result<Arc<Store>> {
         let estimate_bytes = options.packing_memory_bytes / ESTIMATE_SHARE;
         let packing_bytes = options.packing_memory_bytes - estimate_bytes;
-        // Packing ahead of time, nobody waits.
+        // Nobody waits when images are packed ahead of time.
         let urgent_thread = match options.images {
             ImagePolicy::AtOnce => UrgentThread::None,
             _ => UrgentThread::One,
@@ -158,31 +158,31 @@ impl Store {
         Ok(store)
     }
 
-    /// The limits of a path of `mtu` bytes with IP headers of `ip_header` bytes.
+    /// The packet limits of a path of `mtu` bytes with IP headers of `ip_header` bytes.
     pub fn limits(&self, mtu: u32, ip_header: u16) -> Result<PathLimits, StoreError> {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
         let limits = PathLimits::for_mtu(capped, ip_header, USUAL_BURST_US).ok_or(StoreError::Mtu(mtu))?;
         Ok(PathLimits { payload: limits.payload.min(USUAL_PAYLOAD), ..limits })
     }
 
-    /// The limits of the path that a socket is connected over, for packets with a trailer of so many bytes.
+    /// The packet limits of the path of a connected socket, for packets with a trailer of so many bytes.
     pub(crate) fn limits_of(&self, socket: &UdpSocket, trailer: u32) -> Result<PathLimits, LimitsError> {
         let ip_header = if socket.local_addr()?.is_ipv4() { 20 } else { 40 };
         Ok(self.limits(path_mtu(socket)?.saturating_sub(trailer), ip_header)?)
     }
 
-    /// The limits where nothing is known of the path.
+    /// The packet limits if nothing is known of the path.
     pub fn usual_limits(&self) -> PathLimits {
         USUAL_LIMITS
     }
 
-    /// The image of `asset`, which people call `name`, within `limits`: one that is open, one from the folder, or
-    /// one that is being packed from now on. A failure of a few seconds ago is returned again.
+    /// The image of `asset`, whose name for people is `name`, within `limits`: an open image, one from the
+    /// folder, or one that is being packed from now on. A failure of the last few seconds is returned again.
     pub fn image(&self, asset: Arc<File>, name: &str, limits: PathLimits) -> Result<Arc<Image>, StoreError> {
         self.image_for(None, asset, name, limits)
     }
 
-    /// The same for a client at this address, which may have only so many assets packed at a time.
+    /// The same for a client at this address, whose concurrent packings are limited.
     pub fn image_for(
         &self,
         client: Option<IpAddr>,
@@ -213,7 +213,8 @@ impl Store {
         Ok(image)
     }
 
-    /// Duration of an asset in microseconds, as far as its ends or its index tell. Waits for storage.
+    /// Duration of an asset in microseconds, as far as its beginning and end or its index show it. Waits for
+    /// storage.
     pub(crate) fn duration_us(&self, asset: &File) -> Result<Option<u64>, StoreError> {
         let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS)?);
         packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.duration_us)
@@ -228,19 +229,19 @@ impl Store {
         known.map_or_else(|| Ok(Key::of(identity, packing::recipe(asset, limits)?)), Ok)
     }
 
-    /// Path of the finished file that an image is sent from, which is the index where it has no packets.
+    /// Path of the finished file from which an image is sent, or of the index if the image has no packets.
     pub fn path_of(&self, image: &Image) -> PathBuf {
         let layout = if image.is_sent_from_asset() { Layout::Index } else { Layout::Image };
         let Plan { identity, recipe, .. } = *image.plan();
         self.folder.path_of(&Key::of(identity, recipe).name_of(layout))
     }
 
-    /// Stops packing for good: images that are not complete fail, and nothing of them is left in the folder.
+    /// Stops packing permanently: incomplete images fail, and their files are removed from the folder.
     pub fn stop_packing(&self) {
         self.stop.store(true, Relaxed);
     }
 
-    /// Keeps how much assets were played for the next start. Waits for storage.
+    /// Stores the popularity of assets for the next start. Waits for storage.
     pub fn keep_popularity(&self) {
         self.popularity.keep();
     }
@@ -251,7 +252,7 @@ impl Store {
         self.open.lock().images()
     }
 
-    /// Counters, and the room that images take now. Never waits for storage.
+    /// Counters, and the current space of images. Never waits for storage.
     pub fn counts(&self) -> StoreCounts {
         self.counters.open.set(self.open_images().len() as u64);
         self.counters.cache_used_bytes.set(self.folder.used());
@@ -263,12 +264,12 @@ impl Store {
         self.counters.snapshot()
     }
 
-    /// Counters of the page cache's memory that holds what was read for playbacks.
+    /// Counters of the page memory of media that was read for playbacks.
     pub fn page_counts(&self) -> PageCounts {
         self.page_memory.counts()
     }
 
-    /// Has expired images closed by a reader.
+    /// Lets a reader close expired images.
     fn expire_idle(&self) {
         let expired = self.open.lock().expire(Instant::now());
         if !expired.is_empty() {
@@ -276,7 +277,7 @@ impl Store {
         }
     }
 
-    /// A good image or index from the folder, its segments not yet checked.
+    /// A good image or index from the folder, whose segments are not verified yet.
     fn stored(&self, request: &Request<'_>) -> Result<Option<Arc<Image>>, StoreError> {
         let packs_only = self.options.images == ImagePolicy::AtOnce;
         if let Some(stored) = self.stored_as(Layout::Image, request)? {
@@ -319,7 +320,7 @@ impl Store {
         image
     }
 
-    /// Header and table of a file that is not damaged, and not of another version of the asset.
+    /// Header and table of a file that is undamaged and of the current version of the asset.
     fn read_good(
         &self,
         file: &File,
@@ -347,7 +348,7 @@ impl Store {
         Ok(Some((header, table)))
     }
 
-    /// Removes a file that nothing can be played from. Should that fail, what else there is still serves.
+    /// Removes a file that cannot be played. If that fails, other files still serve.
     fn reject(&self, name: &str, file: &File) {
         self.counters.rejected.increment();
         if let Err(error) = self.folder.remove(name, file) {
@@ -356,7 +357,7 @@ impl Store {
         }
     }
 
-    /// An image or an index that is being packed from now on.
+    /// Begins to pack an image or an index.
     fn pack(&self, request: Request<'_>) -> Result<Arc<Image>, StoreError> {
         let permit = request.client.map(|client| self.admit_packing(client)).transpose()?;
         let (identity, recipe) = (request.identity, request.key.recipe);
@@ -376,7 +377,7 @@ impl Store {
         })
     }
 
-    /// Layout in which an asset is packed for playbacks that wait.
+    /// Layout in which an asset is packed while playbacks wait.
     fn first_layout(&self, summary: &Summary) -> Layout {
         match self.options.images {
             ImagePolicy::AtOnce => Layout::Image,
@@ -400,7 +401,8 @@ impl Store {
         })
     }
 
-    /// Packs a damaged image again, by the same plan, so that its bytes become the same: playbacks go on.
+    /// Packs a damaged image again, by the same plan, so that its bytes become the same and playbacks
+    /// continue.
     fn repair(
         &self,
         asset: Arc<File>,
@@ -436,7 +438,7 @@ impl Store {
         self.submit(asset, key, Arc::clone(image), layout, None)
     }
 
-    /// Ends an image that failed, unless it has started over meanwhile.
+    /// Ends an image that failed, unless it started over meanwhile.
     fn fail(&self, key: Key, image: &Image, generation: u32, error: StoreError) {
         if image.generation() != generation {
             return;
@@ -465,7 +467,7 @@ impl Store {
         }
     }
 
-    /// Calls a function that needs room in the folder. Closes idle images if that is necessary to make room.
+    /// Calls a function that needs space in the folder. Closes idle images if necessary to make space.
     fn with_room<T>(&self, mut call: impl FnMut() -> Result<T, FolderError>) -> Result<T, StoreError> {
         match call() {
             Err(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
@@ -478,7 +480,7 @@ impl Store {
         }
     }
 
-    /// The error of writing a file of `needed` bytes, which says what to do if the disk is full.
+    /// The error for writing a file of `needed` bytes, with advice if the disk is full.
     fn name_full_disk(&self, error: StoreError, needed: u64) -> StoreError {
         match error {
             StoreError::Io(_, source) if is_full(&source) => self.folder.disk_full(needed).into(),
@@ -487,7 +489,7 @@ impl Store {
     }
 }
 
-/// An image or an index that was found in the folder.
+/// An image or an index from the cache.
 struct StoredFile {
     header: Header,
     table: Table,
@@ -503,8 +505,7 @@ struct Request<'a> {
     identity: Identity,
 }
 
-/// Closes images that have expired, though nothing is requested, and keeps what is popular, until the store
-/// has ended.
+/// Closes expired images even without requests, and stores the popularity, until the store has ended.
 fn run_expiry(store: &Weak<Store>, ended: &Receiver<()>) {
     let mut kept = Instant::now();
     while let Some(there) = store.upgrade() {

@@ -2,10 +2,11 @@
 
 use wirepath_media::image::{Description, Header};
 
-/// Description of an asset: exact once its image is complete, before that estimated from its head and tail.
+/// Description of an asset: exact once its image is complete; until then estimated from its beginning and
+/// end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Duration in microseconds, if that is known.
+    /// Duration in microseconds, if known.
     pub duration_us: Option<u64>,
     /// Payload bytes.
     pub payload_bytes: u64,
@@ -19,7 +20,7 @@ impl Summary {
         Summary { duration_us: Some(header.duration_us), payload_bytes: header.payload_bytes, description }
     }
 
-    /// Logs that a movie is played in part, in one line, if it has more warnings than `logged`.
+    /// Logs in one line that a movie is played in part, if it has more warnings than `logged`.
     pub(super) fn warn(&self, asset: &str, logged: u64) {
         let warnings = self.warnings();
         let first = self.description.movie().and_then(|movie| movie.warnings.first.get(logged as usize));

@@ -1,4 +1,4 @@
-//! Images through the store: packed from files, played from, damaged, found again.
+//! Images through the store: packed from files, played, damaged, found again.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -55,7 +55,7 @@ impl Fixture {
     }
 }
 
-/// Asks until there is an answer, as an engine does.
+/// Repeats a request until there is an answer, like an engine.
 fn segment(image: &Image, number: u32) -> Result<Option<Arc<Segment>>, String> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -71,7 +71,7 @@ fn segment(image: &Image, number: u32) -> Result<Option<Arc<Segment>>, String> {
     }
 }
 
-/// The payloads of all packets from segment 0 on, read where the trains say they are.
+/// The payloads of all packets from segment 0 on, read from the positions in the trains.
 fn payload(image: &Image) -> Result<Vec<u8>, String> {
     let mut payload = Vec::new();
     let mut number = 0;
@@ -204,7 +204,7 @@ fn what_is_no_transport_stream_is_refused_and_leaves_nothing() {
     assert!(matches!(error, StoreError::NotPlayable(_)), "{error}");
     assert!(error.to_string().contains("0x47"), "{error}");
 
-    // A stream without a clock is only known as one when it has been read.
+    // Only a complete reading shows that a stream has no clock.
     let mut silent = Sample { packets: 5000, ..Sample::default() };
     silent.programmes[0].ticks = false;
     fs::write(&path, silent.stream().bytes).unwrap();
@@ -339,7 +339,7 @@ fn packing_that_is_stopped_leaves_nothing() {
     assert_eq!(fixture.cached(), Vec::<PathBuf>::new());
 }
 
-/// Somebody has the image at this path open.
+/// Another user holds the image at this path open.
 fn is_open(path: &Path) -> bool {
     File::open(path).unwrap().try_lock().is_err()
 }
@@ -390,7 +390,7 @@ fn the_file_of_an_image_is_closed_elsewhere() {
     let image = store.image(fixture.asset(), "clip.ts", store.usual_limits()).unwrap();
     complete(&image);
     let path = fixture.cached().remove(0);
-    // The packer, too, has it for a moment after it is complete.
+    // The packer also holds it for a moment after it is complete.
     while Arc::strong_count(&image) > 1 {
         std::thread::yield_now();
     }
@@ -408,7 +408,7 @@ fn the_file_of_an_image_is_closed_elsewhere() {
 fn a_long_asset_does_not_keep_others_waiting() {
     let fixture = fixture();
     let path = fixture.folder.path().join("long.ts");
-    // Longer than this thread may have to wait for a processor before it asks for the other.
+    // Longer than this thread may have to wait for a processor between its two requests.
     const TIMES: usize = 200;
     fs::write(&path, fixture.sample.bytes.repeat(TIMES)).unwrap();
     let recipe = fixture.store.usual_limits();

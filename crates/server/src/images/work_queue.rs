@@ -1,4 +1,4 @@
-//! Threads that do long work in turns, in the order in which it is needed.
+//! Threads that do long work in turns, in the order of need.
 
 use std::io;
 use std::sync::Arc;
@@ -13,77 +13,76 @@ mod signal;
 use queue::{Queue, Survey, Urgency, UrgentState};
 pub(super) use signal::UrgencySignal;
 
-/// Time before a playback needs it from which work is urgent: longer than a turn takes on a thread of low
-/// priority while the processors are busy.
+/// Time before a playback needs work from which the work is urgent: longer than a turn of a low-priority
+/// thread takes while the processors are busy.
 const URGENT: Duration = Duration::from_secs(1);
 
-/// Least interval of looking for urgent work among work that waits: each look asks all of it.
+/// Least interval of checking waiting work for urgency, since each check queries all of it.
 const URGENCY_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time after which a thread without work looks again whether urgent work is still urgent, and whether the
-/// urgent thread is late.
+/// Time after which an idle thread checks again whether urgent work is still urgent, and whether the urgent
+/// thread is late.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Work that is done in turns.
 pub(super) trait Work: Send + Sized + 'static {
-    /// Does some of it; returns the work if there is more to do. The first turn should be the shortest.
+    /// Does part of the work; returns the work if there is more to do. The first turn should be the shortest.
     fn turn(self) -> Option<Self>;
 
-    /// Time of the next turn; the earliest goes first. It may change while the work waits: whoever lets a
-    /// playback need it sooner notifies the queue's [`UrgencySignal`].
+    /// Time of the next turn; the earliest goes first. It may change while the work waits. If it becomes
+    /// earlier because a playback needs the work sooner, the cause of that notifies the queue's
+    /// [`UrgencySignal`].
     fn due(&self) -> Due;
 
-    /// Bytes of memory that it holds until its next turn; work without a turn yet holds nothing worth
-    /// counting.
+    /// Bytes of memory held until the next turn. Work without a turn yet holds almost nothing.
     fn held_bytes(&self) -> u64;
 }
 
 /// Time of the next turn of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// A playback waits for it, if the time is over, or will then.
+    /// A playback waits for it from this time on, which may be in the past.
     Playback(Instant),
-    /// Nobody waits: the time gives works their order.
+    /// Nobody waits; the time only orders the work.
     Nobody(Instant),
 }
 
 /// Threads for urgent work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UrgentThread {
-    /// None: nobody waits for any of the work.
+    /// None: no playback waits for any of the work.
     None,
-    /// One of normal priority, so that urgent work takes at most its share of one processor.
+    /// One thread of normal priority, so that urgent work takes at most its share of one processor.
     One,
 }
 
-/// Threads and the work that waits for them. They end when this is dropped, with that work.
+/// Threads and their waiting work. The threads end when this is dropped, together with that work.
 pub(super) struct WorkQueue<W: Work> {
     shared: Arc<Shared<W>>,
 }
 
 struct Shared<W> {
     queue: Mutex<Queue<W>>,
-    /// Changes for the threads at nice 10.
+    /// Notifies the threads of nice 10 of changes.
     changed: Condvar,
     urgent: Arc<UrgencySignal>,
 }
 
-/// Work that there is, and the memory that it holds.
+/// Existing work, and the memory that it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backlog {
-    /// Works that wait for a turn, or have one.
+    /// Number of works that wait for a turn, or have one.
     pub(super) works: usize,
     /// Bytes of memory that they hold.
     pub(super) held_bytes: u64,
 }
 
 impl<W: Work> WorkQueue<W> {
-    /// Starts `threads` threads (at least one) called `name` and a number, at nice 10, and perhaps one of
-    /// normal priority for urgent work. The others do urgent work only while that one is late: at their
-    /// priority a turn may take long.
-    /// While works hold `budget` bytes or more, those that hold the most have their turns, until they hold
-    /// less or are done; others wait. So the memory of all is bounded by the budget, and what one work for each
-    /// thread, the urgent one included, can hold.
+    /// Starts `threads` threads (at least one) called `name` and a number, at nice 10, and optionally one of
+    /// normal priority for urgent work. The other threads do urgent work only while that thread is late,
+    /// because a turn at their priority may take long. While works hold `budget` bytes or more, only those
+    /// that hold the most have turns, until they hold less or are done; others wait. So the memory of all
+    /// work is limited to the budget plus the memory of one work for each thread, including the urgent one.
     pub(super) fn start(
         name: &str,
         threads: usize,
@@ -130,7 +129,7 @@ impl<W: Work> WorkQueue<W> {
         Ok(())
     }
 
-    /// The signal to notify when waiting work is needed sooner than it said.
+    /// The signal to notify when waiting work is needed sooner than before.
     pub(super) fn urgency_signal(&self) -> Arc<UrgencySignal> {
         Arc::clone(&self.shared.urgent)
     }
@@ -172,15 +171,16 @@ impl<W: Work> Shared<W> {
         }
     }
 
-    /// Puts work back after a turn, and notifies the threads that may have work now. The thread of the turn
-    /// looks itself.
+    /// Requeues work after a turn, and notifies threads that may have work now. The thread of the turn checks
+    /// by itself.
     fn end_turn(&self, urgency: Urgency, held: u64, rest: Option<W>) {
         let holds = rest.as_ref().map_or(0, W::held_bytes);
         let mut queue = self.queue.lock();
         let had_room = queue.has_room();
         queue.held = queue.held - held + holds;
         let gives_room = queue.has_room() && !had_room;
-        // Asked with the queue locked: who needs the work sooner from now on notifies of that after this.
+        // Queried while the queue is locked. A playback that needs the work sooner after this notifies the
+        // signal.
         let due = rest.as_ref().map(W::due);
         let done = match rest {
             Some(work) if !queue.ended => {
@@ -205,7 +205,7 @@ impl<W: Work> Shared<W> {
         }
     }
 
-    /// Waits for the work that has the next turn; none when the queue has ended.
+    /// Waits for the work with the next turn; none when the queue has ended.
     fn next(&self, urgency: Urgency) -> Option<W> {
         let mut queue = self.queue.lock();
         while !queue.ended {
@@ -216,7 +216,7 @@ impl<W: Work> Shared<W> {
             };
             match urgency {
                 Urgency::Urgent => self.wait_for_urgent(&mut queue, &survey, now),
-                // Work that was urgent may have become ordinary without news: its session has ended.
+                // Urgent work may have become ordinary without a notification, because its session ended.
                 Urgency::Rest if queue.works() > 0 => {
                     self.changed.wait_for(&mut queue, RECHECK_INTERVAL);
                 }
@@ -226,10 +226,10 @@ impl<W: Work> Shared<W> {
         None
     }
 
-    /// Waits, on the urgent thread, until work may be urgent or have room.
+    /// Waits, on the urgent thread, until work may be urgent or may have room.
     fn wait_for_urgent(&self, queue: &mut MutexGuard<'_, Queue<W>>, survey: &Survey, now: Instant) {
         if survey.has_others {
-            // Work may have been urgent when the other threads looked.
+            // Work may have been urgent when the other threads checked.
             self.changed.notify_one();
         }
         let waits = !queue.new.is_empty() || !queue.begun.is_empty();

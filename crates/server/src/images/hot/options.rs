@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use crate::memory_limit::{lockable_memory, memory_limit};
 
-/// Share of the memory that hot memory takes by itself: one part of so many.
+/// Default share of the machine's memory for hot memory: one part of so many.
 const AUTOMATIC_PART: u64 = 8;
 
-/// Least hot memory that is taken by itself: less holds no image that is worth it.
+/// Least size of automatic hot memory: a smaller one has no room for a useful image.
 const LEAST_AUTOMATIC_BYTES: u64 = 64 << 20;
 
-/// Sessions of an image from which on it is held without being asked for. A copy costs as much processor time as
-/// about four of them save by playing it from there to its end.
+/// Number of sessions from which an image is copied to automatic hot memory. A copy costs as much processor
+/// time as about four sessions save by playing the whole image from hot memory.
 const AUTOMATIC_SESSIONS: usize = 8;
 
-/// Time for which an image that is played is held at least.
+/// Least time for which an image that is played is held.
 const LEAST_STAY: Duration = Duration::from_secs(30);
 
 /// Size of hot memory.
@@ -22,9 +22,10 @@ const LEAST_STAY: Duration = Duration::from_secs(30);
 pub enum HotMemorySize {
     /// None.
     Off,
-    /// At most an eighth of the memory, for images of eight sessions, where the kernel sends them without a copy.
+    /// At most an eighth of the memory, for images of eight sessions, where the kernel sends them without a
+    /// copy.
     Automatic,
-    /// So many bytes, for all images that are played.
+    /// This many bytes, for all images that are played.
     Bytes(u64),
 }
 
@@ -33,11 +34,12 @@ pub enum HotMemorySize {
 pub(crate) struct HotOptions {
     /// Most bytes of it.
     pub(crate) budget: u64,
-    /// Least sessions of an image that is copied there.
+    /// Least number of sessions of an image that is copied.
     pub(crate) least_sessions: usize,
-    /// Time for which an image that is played is held at least.
+    /// Least time for which an image that is played is held.
     pub(crate) least_stay: Duration,
-    /// True if nobody asked for it: then it is given up where it saves nothing, and nobody is warned.
+    /// True if the operator gave no size. Then hot memory is freed where it saves nothing, and there are no
+    /// warnings.
     pub(crate) is_automatic: bool,
 }
 
@@ -47,14 +49,15 @@ impl HotOptions {
         HotOptions { budget, least_sessions: 1, least_stay: LEAST_STAY, is_automatic: false }
     }
 
-    /// Of what this process may use and lock, for so many engine threads; none if that is too little.
+    /// Size within the memory that this process may use and lock, for so many engine threads; none if that is
+    /// too little.
     pub(crate) fn automatic(threads: usize) -> Option<HotOptions> {
         HotOptions::automatic_within(memory_limit(), lockable_memory(), threads)
     }
 
     /// Each engine thread locks all of it.
     fn automatic_within(memory: u64, lockable: u64, threads: usize) -> Option<HotOptions> {
-        // Registered pieces overlap a little, and the limit is the user's, not the process's.
+        // Registered pieces overlap a little, and the limit is for the user, not for the process.
         let budget = (memory / AUTOMATIC_PART).min(lockable / 8 * 7 / threads.max(1) as u64);
         let options = HotOptions::of_bytes(budget);
         (budget >= LEAST_AUTOMATIC_BYTES).then_some(HotOptions {

@@ -1,5 +1,5 @@
-//! Images that are held. It makes no difference whether the machine has io_uring: without it threads hold
-//! nothing, and copies are made all the same.
+//! Images that are held. The tests do not depend on io_uring: without it threads hold nothing, but copies are
+//! made.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -46,7 +46,7 @@ impl Fixture {
         image
     }
 
-    /// Hot memory with room for so many images and a half.
+    /// Hot memory with space for so many images and a half.
     fn memory(&self, images: u64) -> Arc<HotMemory> {
         self.memory_with_stay(images, HotOptions::of_bytes(0).least_stay)
     }
@@ -87,7 +87,7 @@ impl HotMemory {
         });
     }
 
-    /// Looks often enough that whatever is going to happen has happened.
+    /// Updates often enough that all pending changes have happened.
     fn settle(&self) {
         let copied = self.counts().copied;
         for _ in 0..20 {
@@ -129,19 +129,19 @@ fn the_least_popular_goes_and_never_one_that_is_played_as_much() {
     memory.wait_until_held(&["a.ts"]);
     let b = memory.session(&images[1]).unwrap();
     memory.wait_until_held(&["a.ts", "b.ts"]);
-    // Both are in use: nothing goes, and nothing is held in half.
+    // Both are in use: nothing is released, and no part of an image is held.
     let c = memory.session(&images[2]).unwrap();
     memory.settle();
     assert_eq!(memory.names(), ["a.ts", "b.ts"]);
-    // Nobody plays b any more, but nobody needs its room if c is gone, too.
+    // Nobody plays b any more, but its space is not needed if c is gone, too.
     drop((b, c));
     memory.settle();
     assert_eq!(memory.names(), ["a.ts", "b.ts"]);
-    // a was asked for before b, but is in use.
+    // a was requested before b, but is in use.
     let d = memory.session(&images[3]).unwrap();
     memory.wait_until_held(&["a.ts", "d.ts"]);
     drop((a, d));
-    // Now both could go, and a was asked for first.
+    // Now both could be released, and a was requested first.
     let _b = memory.session(&images[1]).unwrap();
     memory.wait_until_held(&["b.ts", "d.ts"]);
     wait_for("memory", || {
@@ -193,7 +193,7 @@ fn the_most_popular_image_is_held() {
     let mut b = sessions(1, 3);
     memory.settle();
     assert_eq!(memory.names(), ["a.ts"]);
-    // b is played twice as much; yet a was not held for long.
+    // b is played twice as much, but a was not held for long.
     b.extend(sessions(1, 1));
     memory.settle();
     assert_eq!(memory.names(), ["a.ts"]);

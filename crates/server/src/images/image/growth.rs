@@ -1,4 +1,4 @@
-//! Growth of an image: segments are added while it is packed.
+//! Growth of an image: segments are added during packing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use crate::images::slot::Slot;
 use crate::images::summary::Summary;
 use crate::images::work_queue::{Due, UrgencySignal};
 
-/// Time before a playback needs more of an asset, at which that is packed with urgency.
+/// Time before a playback needs more of an asset from which packing is urgent.
 const LEAD: Duration = Duration::from_millis(50);
 
 impl Image {
@@ -28,8 +28,8 @@ impl Image {
         }
     }
 
-    /// Time at which more of the asset has to be packed for a playback that waits, or will; else the time
-    /// that orders it among others.
+    /// Time at which more of the asset must be packed for a playback that waits or will wait; without one, a
+    /// time for ordering it among other assets.
     pub(in crate::images) fn packing_due(&self, last_turn: Instant, now: Instant) -> Due {
         let state = self.state.lock();
         let end = state.slots.len() as u32;
@@ -45,19 +45,19 @@ impl Image {
         Due::Nobody(begun + Duration::from_micros(until_us).saturating_sub(LEAD))
     }
 
-    /// Has playbacks notify this when they need more of the asset sooner.
+    /// Registers the signal that playbacks notify when they need more of the asset sooner.
     pub(in crate::images) fn signal_urgency(&self, signal: Arc<UrgencySignal>) {
         self.urgency_signal.get_or_init(|| signal);
     }
 
-    /// Notifies whoever packs the image that a playback needs it.
+    /// Notifies the packer that a playback needs the image.
     pub(super) fn notify_urgency(&self) {
         if let Some(signal) = self.urgency_signal.get() {
             signal.notify();
         }
     }
 
-    /// Notes the segment that a playback requests, while the image grows: in advance if it is not needed yet.
+    /// Notes the segment that a playback requests while the image grows: in advance if it is not needed yet.
     pub(super) fn note_request(&self, state: &mut State, number: u32, in_advance: bool) {
         if number as usize >= state.slots.len() {
             if !in_advance {
@@ -75,23 +75,24 @@ impl Image {
         }
     }
 
-    /// Requests that a generation be packed. Returns whether the caller has to do it: one packs the image at
-    /// a time, and goes on with this generation after its own.
+    /// Requests packing of a generation. Returns whether the caller has to pack it: only one packer works on
+    /// the image at a time, and continues with this generation after its own.
     pub(in crate::images) fn want_packed(&self, generation: u32) -> bool {
         let mut packing = self.packing.lock();
         packing.wanted = generation;
         !std::mem::replace(&mut packing.busy, true)
     }
 
-    /// Ends the packing of a generation. Returns the generation to go on with, if another is wanted by now.
+    /// Ends the packing of a generation. Returns the generation to continue with, if another one was
+    /// requested meanwhile.
     pub(in crate::images) fn packing_over(&self, generation: u32) -> Option<u32> {
         let mut packing = self.packing.lock();
         packing.busy = packing.wanted != generation;
         packing.busy.then_some(packing.wanted)
     }
 
-    /// Keeps the image in empty files from now on. Returns whether the image still is of this generation,
-    /// as do [`Image::grow`] and [`Image::end`], which otherwise change nothing.
+    /// From now on, stores the image in these empty files. Returns whether the image is still of this
+    /// generation. [`Image::grow`] and [`Image::end`] return the same. If it is not, they change nothing.
     pub(in crate::images) fn begin(&self, generation: u32, files: Files) -> bool {
         let mut state = self.state.lock();
         let current = state.generation == generation;
@@ -101,8 +102,8 @@ impl Image {
         current
     }
 
-    /// Adds segments that are in the file now. If their checksums were computed from the bytes that were
-    /// written, they count as verified.
+    /// Adds segments that were written to the file. If their checksums were computed from the written bytes,
+    /// the segments count as verified.
     pub(in crate::images) fn grow(
         &self,
         generation: u32,
@@ -127,8 +128,8 @@ impl Image {
         true
     }
 
-    /// Ends the growth: all segments are there, or packing failed. The file of a failed image is closed,
-    /// which frees its space.
+    /// Ends the growth: all segments exist, or packing failed. The file of a failed image is closed, which
+    /// frees its space.
     pub(in crate::images) fn end(&self, generation: u32, result: Result<Summary, Failure>) -> bool {
         let mut state = self.state.lock();
         if state.generation != generation {

@@ -1,4 +1,4 @@
-//! An index whose packets are sent from an image that was made by it.
+//! An index that was replaced by an image made from it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::images::progress::Progress;
 use crate::images::segment::Files;
 use crate::images::summary::Summary;
 
-/// A complete index, and what an image needs of it.
+/// A complete index, with the data for making an image.
 pub(in crate::images) struct WholeIndex {
     pub(in crate::images) generation: u32,
     pub(in crate::images) files: Files,
@@ -21,7 +21,7 @@ pub(in crate::images) struct WholeIndex {
 }
 
 impl Image {
-    /// The complete index, to make an image by.
+    /// The complete index, for making an image from it.
     pub(in crate::images) fn whole_index(&self) -> Option<WholeIndex> {
         let state = self.state.lock();
         let complete = *self.progress.borrow() == Progress::Complete;
@@ -35,8 +35,8 @@ impl Image {
         })
     }
 
-    /// Has packets sent from an image that was made by the index, each playback from its next segment on.
-    /// Returns whether the index still is of this generation.
+    /// Switches to an image that was made from the index: each playback continues from it at its next
+    /// segment. Returns whether the index is still of this generation.
     pub(in crate::images) fn adopt(
         &self,
         generation: u32,
@@ -56,7 +56,7 @@ impl Image {
         true
     }
 
-    /// Keeps an index by the same plan, for playbacks to go on from if the image turns out damaged. An index
+    /// Keeps an index of the same plan, from which playbacks continue if the image is found damaged. An index
     /// with other segments is ignored.
     pub(in crate::images) fn set_index(&self, files: Files, entries: &[SegmentEntry]) {
         let mut state = self.state.lock();

@@ -16,7 +16,7 @@ use crate::images::read::ReadImageError;
 use crate::images::segment::{self, Files};
 use crate::images::slot::{Loaded, Slot};
 
-/// A segment to be read, as it was when that was decided.
+/// A segment to be read, with the state at the time of that decision.
 struct LoadJob {
     edition: u64,
     files: Files,
@@ -32,7 +32,7 @@ impl Image {
         let Some(job) = self.to_load(index) else { return };
         let result = segment::read(&job.files, &self.plan, &job.entry, job.until_us, job.verified);
         let mut state = self.state.lock();
-        // The image may have started over or moved meanwhile; then this segment is not needed.
+        // The image may have started over or switched files meanwhile; then this segment is not needed.
         if state.edition != job.edition {
             return;
         }
@@ -74,7 +74,7 @@ impl Image {
         }
     }
 
-    /// A segment as page memory knows it.
+    /// A segment in the form for page memory.
     fn held_segment(&self, number: u32, job: &LoadJob, segment: &Arc<Segment>) -> HeldSegment {
         let entry = &job.entry;
         let range = match entry.asset_offset {
@@ -92,7 +92,8 @@ impl Image {
         }
     }
 
-    /// Has further segments read that are needed within a time after one that is requested in advance.
+    /// Starts reading further segments that are needed within a time after a segment that is requested in
+    /// advance.
     pub(super) fn load_further(&self, state: &mut State, number: u32, read_ahead_us: u64) {
         let start_us =
             |slots: &[Slot], index: usize| slots.get(index).map(|slot| slot.entry.first_departure_us);
@@ -113,7 +114,8 @@ impl Image {
         }
     }
 
-    /// Has a segment read unless it is there, or is being read. Returns false if readers have no room.
+    /// Starts reading a segment unless it is loaded or being read. Returns false if the readers' queue is
+    /// full.
     pub(super) fn has_loaded(&self, slot: &mut Slot, number: u32) -> bool {
         if slot.loading || slot.is_there() {
             return true;
@@ -124,8 +126,8 @@ impl Image {
         slot.loading
     }
 
-    /// Goes on without a damaged file: from the index if there is one; else the image is empty and is packed
-    /// again, and playbacks that wait for a segment are woken when it is there again.
+    /// Continues without a damaged file: from the index if there is one. Otherwise the image is emptied and
+    /// packed again, and playbacks that wait for a segment are woken when it exists again.
     fn leave_damaged(&self, mut state: MutexGuard<'_, State>, damaged: Files, error: String) {
         let index = state.index.take();
         let is_replaced = index.is_some();
@@ -147,8 +149,8 @@ impl Image {
         }
     }
 
-    /// Empties the image for the next generation. While `state` is locked nobody requests a segment: one that
-    /// is missing in an image that still called itself complete would be taken for its end.
+    /// Empties the image for the next generation. `state` stays locked meanwhile: if a playback requested a
+    /// segment that is missing in an image still marked complete, it would take that for the end.
     fn start_over(&self, state: &mut State) -> (Option<Files>, Vec<Slot>) {
         state.generation += 1;
         state.edition += 1;

@@ -1,4 +1,4 @@
-//! Places where a playback can begin.
+//! Positions at which a playback can begin.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,7 +7,7 @@ use wirepath_playback::{At, Cursor};
 use super::Image;
 use crate::images::progress::{Progress, SeekResult};
 
-/// Seek that waits for an image to grow.
+/// A seek that waits for an image to grow.
 pub(crate) struct WaitingSeek<'a>(&'a Image);
 
 impl Drop for WaitingSeek<'_> {
@@ -17,16 +17,16 @@ impl Drop for WaitingSeek<'_> {
 }
 
 impl Image {
-    /// Has packing hurry until the seek is dropped.
+    /// Makes packing urgent until the seek is dropped.
     pub(crate) fn wait_for_seek(&self) -> WaitingSeek<'_> {
         self.waiting_seeks.fetch_add(1, Relaxed);
         self.notify_urgency();
         WaitingSeek(self)
     }
 
-    /// Track whose random access points are places to begin and can be sent alone: the first video track of a
-    /// movie. Pictures of a transport stream are not divided from what is between their packets. While an image grows,
-    /// its random access points may still come.
+    /// Track whose random access points are start positions and can be sent alone: the first video track of a
+    /// movie. A transport stream has none, since the packets of its pictures are mixed with other packets.
+    /// While an image grows, random access points of the track may still follow.
     pub(crate) fn scanned_track(&self) -> Option<u8> {
         let state = self.state.lock();
         let tracks = &state.summary.description.movie()?.tracks;
@@ -35,8 +35,9 @@ impl Image {
         (is_growing || !state.starts.is_empty()).then_some(index as u8)
     }
 
-    /// Finds the place to begin for a time in microseconds from the start: the last random access point at or
-    /// before it, or that very time where there are none. The start of the image is always a place to begin.
+    /// Start position for a time in microseconds from the start: the last random access point at or before
+    /// it, or exactly that time if there are no such points. The start of the image is always a start
+    /// position.
     pub(crate) fn locate(&self, at_us: u64) -> SeekResult {
         if at_us == 0 {
             return SeekResult::At(Cursor::START);
@@ -68,8 +69,8 @@ impl Image {
         SeekResult::At(Cursor { segment, at: At::Time(at_us) })
     }
 
-    /// The first place at or after a time where a decoder can begin, and its departure, both in microseconds from the
-    /// start. None if there is none, or none yet.
+    /// The first position at or after a time at which a decoder can begin, and its departure, both in
+    /// microseconds from the start. None if there is none, or none yet.
     pub(crate) fn start_after(&self, at_us: u64) -> Option<(Cursor, u64)> {
         let state = self.state.lock();
         if state.starts.is_empty() {
@@ -82,8 +83,8 @@ impl Image {
         Some((Cursor { segment: start.segment, at }, start.departure_us))
     }
 
-    /// The packet that leaves last at or before a time, whether or not a decoder can begin there. None if the image
-    /// has ended then, or has not grown so far.
+    /// The last packet that leaves at or before a time, whether or not a decoder can begin there. None if the
+    /// image ends before, or has not grown so far.
     pub(crate) fn any_place(&self, at_us: u64) -> Option<(Cursor, u64)> {
         let state = self.state.lock();
         let end_us = match *self.progress.borrow() {

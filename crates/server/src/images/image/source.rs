@@ -1,4 +1,4 @@
-//! An image as playbacks and page memory see it.
+//! An image in the form for playbacks and page memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,8 @@ use crate::images::page_memory::{SegmentHolder, SegmentUse};
 use crate::images::progress::Progress;
 use crate::images::slot::Slot;
 
-/// Distance of a playback that follows another, within which it finds in memory what that was sent.
+/// Largest distance between two playbacks at which the second one finds the packets that the first one sent
+/// in memory.
 const FOLLOWING_US: u64 = 4_000_000;
 
 impl TrainSource for Image {
@@ -59,7 +60,7 @@ impl TrainSource for Image {
         self.load_further(&mut self.state.lock(), number, time_us);
     }
 
-    /// Where there are no random access points, any packet is a place to begin.
+    /// Without random access points, every packet is a start position.
     fn next_start(&self, at_us: u64) -> Option<Cursor> {
         let state = self.state.lock();
         let before = state.starts.partition_point(|start| start.departure_us < at_us);

@@ -1,4 +1,4 @@
-//! State of an image that changes, behind its lock.
+//! The changing state of an image, behind its lock.
 
 use std::collections::HashMap;
 use std::ops::RangeBounds;
@@ -13,24 +13,24 @@ use crate::images::summary::Summary;
 
 /// Contents of an image.
 pub(super) struct State {
-    /// Number of times that the image started over because it was damaged. Reading and packing name the
-    /// generation that they are for, so that results for an older one change nothing.
+    /// Number of times that the image started over because it was damaged. Readers and packers name their
+    /// generation, so that results for an older one change nothing.
     pub(super) generation: u32,
-    /// Number of times that other files took the place of those before. Segments name the one that they were
-    /// read for.
+    /// Number of times that the image switched to other files. Each segment stores the number with which it
+    /// was read.
     pub(super) edition: u64,
     pub(super) files: Option<Files>,
     pub(super) slots: Vec<Slot>,
-    /// The index, while packets are sent from an image that was made by it.
+    /// The index, while packets are sent from an image that was made from it.
     pub(super) index: Option<(Files, Vec<SegmentEntry>)>,
     /// Time at which a playback could begin.
     pub(super) begun: Option<Instant>,
-    /// Places of playbacks, the one first that needs the end of what is packed first. Those of about the same
-    /// time are one.
+    /// Positions of playbacks, ordered by the time at which they reach the end of the packed part, the
+    /// earliest first. Positions of about the same time are merged.
     pub(super) places: Vec<PlaybackPlace>,
     pub(super) starts: Vec<Start>,
     pub(super) summary: Summary,
-    /// Wakers of playbacks, each with the number of the segment that it waits for: one at a time.
+    /// Wakers of playbacks with the number of the segment that each waits for, at most one for each playback.
     pub(super) waiters: HashMap<Waker, u32>,
 }
 
@@ -38,29 +38,28 @@ pub(super) struct State {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlaybackPlace {
     segment: u32,
-    /// Time at which it plays the beginning of the segment.
+    /// Time at which the playback reaches the beginning of the segment.
     at: Instant,
 }
 
-/// Time after which a playback that has not come to the next segment is taken for paused or ended.
+/// Time after which a playback that has not reached the next segment is considered paused or ended.
 const LATEST: Duration = Duration::from_secs(1);
 
-/// Difference of times of one playback at different segments, at most.
+/// Largest difference between two estimates of one playback's times.
 const JITTER: Duration = Duration::from_millis(100);
 
-/// Most places that are kept. Where there are more playbacks, those that need the end later are noted when
-/// they come to another segment after the first have left.
+/// Most positions that are kept. If there are more playbacks, those that reach the end later are noted at a
+/// later segment, when the first ones have gone.
 const MOST_PLACES: usize = 32;
 
 impl State {
-    /// Time at which a playback will need more than is packed, as far as playbacks have come; none if none
-    /// plays.
+    /// Time at which the first playback will need more than is packed, as far as known; none if none plays.
     pub(super) fn played_until(&self, now: Instant) -> Option<Instant> {
         let first = self.places.iter().find(|place| self.is_playing(**place, now))?;
         self.end_of(*first)
     }
 
-    /// Notes that a playback comes to a segment at a time. Returns whether more is needed sooner now.
+    /// Notes the time at which a playback reaches a segment. Returns whether more is now needed sooner.
     pub(super) fn note_playback(&mut self, segment: u32, at: Instant, now: Instant) -> bool {
         let place = PlaybackPlace { segment, at };
         let (Some(new), before) = (self.end_of(place), self.played_until(now)) else { return false };
@@ -76,14 +75,14 @@ impl State {
         before.is_none_or(|before| new + JITTER < before)
     }
 
-    /// Returns whether a playback may still be at its place, or beyond it by now. At the last segment nobody
-    /// knows when the next one begins.
+    /// Returns whether a playback may still be at this position or after it. The end of the last segment is
+    /// unknown.
     fn is_playing(&self, place: PlaybackPlace, now: Instant) -> bool {
         let departures = self.departure(place.segment).zip(self.departure(place.segment + 1));
         departures.is_none_or(|(begin, end)| now <= place.at + end.saturating_sub(begin) + LATEST)
     }
 
-    /// Time at which a playback comes to the end of what is packed.
+    /// Time at which a playback reaches the end of the packed part.
     fn end_of(&self, place: PlaybackPlace) -> Option<Instant> {
         let last = self.slots.last()?.entry.first_departure_us;
         Some(place.at + Duration::from_micros(last).saturating_sub(self.departure(place.segment)?))
@@ -110,20 +109,20 @@ impl State {
         }
     }
 
-    /// Takes out the wakers of these segments, to be woken when no lock is held.
+    /// Takes out the wakers of these segments; the caller wakes them without holding a lock.
     #[must_use]
     pub(super) fn take_wakers(&mut self, segments: impl RangeBounds<u32>) -> Vec<Waker> {
         self.waiters.extract_if(|_, segment| segments.contains(segment)).map(|(waker, _)| waker).collect()
     }
 
-    /// Takes out all references to the files, to be dropped where that may block.
+    /// Takes out all references to the files; the caller drops them where that may block.
     pub(super) fn empty(&mut self) -> (Option<Files>, Vec<Slot>) {
         self.starts.clear();
         (self.files.take(), std::mem::take(&mut self.slots))
     }
 
-    /// Puts the same segments of other files in the place of those there are; answers what was there before.
-    /// Playbacks keep the segments that they have, and wakers are to be woken.
+    /// Replaces the files by others with the same segments; returns the old ones. Playbacks keep the segments
+    /// that they have; the caller wakes the wakers.
     pub(super) fn replace(
         &mut self,
         files: Files,

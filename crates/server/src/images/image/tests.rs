@@ -22,7 +22,7 @@ const ENTRY: SegmentEntry = SegmentEntry {
     asset_offset: None,
 };
 
-/// An image in a file of zeros, and where its damage is reported.
+/// An image in a file of zeros, with a record of reported damage.
 fn image() -> (Arc<Image>, Receiver<Damage>) {
     let plan = Plan {
         identity: Identity { size: 1, mtime_ns: 2, inode: 3, device: 4 },
@@ -72,7 +72,7 @@ fn wait_for(image: &Image, what: impl Fn(&Load) -> bool) -> Load {
 #[test]
 fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
     let (image, damaged) = image();
-    // An offset that `pread` refuses (EINVAL) stands for too little memory (ENOMEM).
+    // An offset that `pread` refuses (EINVAL) simulates too little memory (ENOMEM).
     assert!(image.grow(0, &[SegmentEntry { offset: 1 << 63, ..ENTRY }], &[], false));
     let Load::Failed(reason) = wait_for(&image, |load| !matches!(load, Load::Pending)) else { panic!() };
     assert!(reason.contains("cannot be read") && reason.contains("a.wpi"), "{reason}");
@@ -86,7 +86,7 @@ fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
 #[test]
 fn a_segment_that_is_read_with_a_panic_is_not_waited_for() {
     let (image, damaged) = image();
-    // A segment there ends beyond all numbers.
+    // A segment there ends beyond the largest offset.
     assert!(image.grow(0, &[SegmentEntry { offset: u64::MAX, ..ENTRY }], &[], false));
     let Load::Failed(reason) = wait_for(&image, |load| !matches!(load, Load::Pending)) else { panic!() };
     assert!(reason.contains("a.wpi"), "{reason}");
@@ -123,7 +123,7 @@ fn a_failed_image_lets_go_of_its_file_and_is_never_located_in() {
     assert!(matches!(image.segment(0, None), Load::Failed(_)));
 }
 
-/// Tells which of its wakers were woken.
+/// Records which of its wakers were woken.
 struct Woken(Sender<u64>);
 
 impl Task for Woken {

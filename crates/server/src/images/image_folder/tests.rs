@@ -1,4 +1,4 @@
-//! The cache folder: budget, full disks, and what is nobody's business.
+//! The cache folder: budget, full disks, and files of others.
 
 use super::*;
 use std::time::Duration;
@@ -9,7 +9,7 @@ fn cache(budget: u64) -> (tempfile::TempDir, ImageFolder) {
     (folder, cache)
 }
 
-/// The name of an image that is called so here.
+/// The name of a test image.
 fn named(label: &str) -> String {
     let inode = label.bytes().fold(0u64, |inode, byte| inode << 8 | u64::from(byte));
     format!("fd00-{inode:x}-7x20000")
@@ -56,7 +56,7 @@ fn the_least_recently_used_goes_first_and_never_one_in_use() {
     add(&cache, "older", 400);
     add(&cache, "new", 100);
     let in_use = cache.find(&named("older")).unwrap().unwrap();
-    // Now `older` is the most recently used, and in use; make that the only thing that keeps it.
+    // Now `older` is the most recently used and in use; keep it only for the second reason.
     in_use.set_modified(SystemTime::now() - Duration::from_secs(400)).unwrap();
     add(&cache, "another", 0);
     let there = ["old", "older", "new", "another"].map(|name| cache.find(&named(name)).unwrap().is_some());

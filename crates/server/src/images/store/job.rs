@@ -21,16 +21,16 @@ mod goal;
 
 use goal::Goal;
 
-/// Time after a request for an asset at which its first turn counts as needed: a session is about to wait
-/// for it, behind those that wait already.
+/// Time after a request for an asset from which its first turn counts as needed. A session is about to wait
+/// for it, after sessions that already wait.
 const FIRST_TURN: Duration = Duration::from_millis(500);
 
-/// An asset on its way into an image.
+/// An asset that is being packed.
 pub(super) struct Job {
     goal: Goal,
     asset: Arc<File>,
     layout: Layout,
-    /// Place among the packings of the client that asked for it.
+    /// Its permit among the packings of the client that requested it.
     _permit: Option<Permit>,
     begun: Option<Box<Packing>>,
     /// End of the last turn; before the first, the time of the request.
@@ -73,7 +73,7 @@ impl PackingStore for Turn<'_> {
 }
 
 impl Store {
-    /// Has a generation of an image packed, unless the packer of an older one goes on with it.
+    /// Starts packing a generation of an image, unless the packer of an older one continues with it.
     pub(super) fn submit(
         &self,
         asset: Arc<File>,
@@ -96,7 +96,7 @@ impl Store {
         })
     }
 
-    /// Packs some of an asset; returns the job if there is more to do.
+    /// Packs part of an asset; returns the job if there is more to do.
     fn pack_on(&self, mut job: Job) -> Option<Job> {
         let begun = job.begun.take();
         let Goal { key, ref image, generation, .. } = job.goal;
@@ -130,13 +130,14 @@ impl Store {
                 job.goal.fail(&StoreError::Busy);
             }
         };
-        // Without room there, the packer does it.
+        // If the readers' queue is full, the packer does it.
         if let Err(publish) = self.publisher.offer(Box::new(publish)) {
             publish();
         }
     }
 
-    /// Ends the packing of a generation; returns the job of the next one, if another is wanted by now.
+    /// Ends the packing of a generation; returns the job of the next one, if another one was requested
+    /// meanwhile.
     fn conclude(&self, job: Job, result: Result<Summary, StoreError>) -> Option<Job> {
         match result {
             Ok(summary) => {

@@ -1,4 +1,4 @@
-//! Making images in the background, of assets that are played from their index.
+//! Makes images in the background, of assets that are played from their index.
 
 use std::fs::File;
 use std::io;
@@ -28,22 +28,22 @@ use crate::thread_time::thread_time;
 /// Interval of looking for an asset to make an image of.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time after which an image that could not be made is tried again.
+/// Time after which a failed attempt to make an image is repeated.
 const RETRY: Duration = Duration::from_secs(600);
 
-/// Longest wait for assets that are packed for playbacks, before each segment of an image.
+/// Longest wait before each segment of an image for packings that playbacks need.
 const LONGEST_YIELD: Duration = Duration::from_secs(1);
 
-/// Interval of looking whether they are packed.
+/// Interval of checking for the end of these packings.
 const YIELD: Duration = Duration::from_millis(10);
 
-/// Processor time in nanoseconds that a packet of an image costs when it is made, until one was measured.
+/// Processor time in nanoseconds for making a packet of an image, until it was measured.
 const USUAL_COST_NS: f64 = 2000.0;
 
-/// Cost of writing to the disk, which no thread is charged with, and of the disk itself: as much again.
+/// Factor for the cost of the disk and of writing to it, which is not part of a thread's time: as much again.
 const COST_FACTOR: f64 = 2.0;
 
-/// Plays that pay for an image, where nothing was measured.
+/// Number of plays that pay for an image, without measurements.
 const USUAL_PLAYS: f64 = 20.0;
 
 /// Costs and failures so far.
@@ -51,7 +51,7 @@ const USUAL_PLAYS: f64 = 20.0;
 pub(super) struct Making {
     /// Measured cost of making a packet, in nanoseconds.
     cost_ns: Mutex<Option<f64>>,
-    /// Images that could not be made or turned out damaged, and when that was.
+    /// Images that could not be made or were found damaged, with the time.
     failed: Mutex<Vec<(Weak<Image>, Instant)>>,
 }
 
@@ -62,7 +62,7 @@ impl Making {
     }
 }
 
-/// Starts the thread that makes images, for as long as the store is there.
+/// Starts the thread that makes images; it ends with the store.
 pub(super) fn start(store: &Arc<Store>) -> io::Result<()> {
     let store = Arc::downgrade(store);
     thread::Builder::new().name("maker".to_owned()).spawn(move || run(&store)).map(drop)
@@ -70,7 +70,7 @@ pub(super) fn start(store: &Arc<Store>) -> io::Result<()> {
 
 fn run(store: &Weak<Store>) {
     if let Err(errno) = rustix::process::nice(10) {
-        // On Linux this concerns the calling thread only.
+        // On Linux, this affects the calling thread only.
         tracing::warn!(%errno, "nice(10) failed for a background thread");
     }
     while let Some(there) = store.upgrade() {
@@ -86,7 +86,7 @@ fn run(store: &Weak<Store>) {
 }
 
 impl Store {
-    /// Makes the image that is wanted most; returns whether there was one.
+    /// Makes the image with the most demand; returns whether there was one.
     fn make_next(&self) -> bool {
         let Some((image, index)) = self.next_to_make() else { return false };
         let begun = thread_time();
@@ -109,7 +109,8 @@ impl Store {
         true
     }
 
-    /// The open image that was played most of its own length without an image, if an image pays for itself.
+    /// The open image with the most plays from the asset itself, relative to its length, if an image of it
+    /// pays off.
     pub(in crate::images) fn next_to_make(&self) -> Option<(Arc<Image>, WholeIndex)> {
         let plays = self.plays_that_pay()?;
         let mut failed = self.making.failed.lock();
@@ -125,7 +126,8 @@ impl Store {
         most.whole_index().map(|index| (most, index))
     }
 
-    /// Plays of an asset that cost more without an image than making the image does; none if no number does.
+    /// Number of plays after which the cost of playing without an image exceeds the cost of making one; none
+    /// if no number does.
     fn plays_that_pay(&self) -> Option<f64> {
         match (self.options.images, (self.options.saved_ns_per_packet)()) {
             (ImagePolicy::All, _) => Some(0.0),
@@ -152,7 +154,7 @@ impl Store {
         self.write(draft, image, index).map_err(|error| self.name_full_disk(error, length))
     }
 
-    /// Writes an image into `draft`, publishes it, and has the index's playbacks move to it.
+    /// Writes an image into `draft`, publishes it, and moves the index's playbacks to it.
     fn write(&self, draft: Draft, image: &Arc<Image>, index: &WholeIndex) -> Result<(), StoreError> {
         let plan = image.plan();
         let mut writer = Writer::new(*plan, Layout::Image);
@@ -186,7 +188,7 @@ impl Store {
         Ok(())
     }
 
-    /// Waits while assets are packed that playbacks wait for.
+    /// Waits while assets are packed for playbacks.
     fn yield_to_playbacks(&self) {
         let begun = Instant::now();
         while !self.packers.is_idle() && begun.elapsed() < LONGEST_YIELD && !self.stop.load(Relaxed) {
@@ -195,10 +197,10 @@ impl Store {
     }
 }
 
-/// Pace of writing an image: time without a write is no credit for a burst later.
+/// Pace of writing an image. Time without writes is not saved up for a later burst.
 struct WritePace {
     bytes_per_second: u64,
-    /// Time from which the next write counts: the end of the last one's pause.
+    /// Time from which the next write counts: the end of the last write's pause.
     from: Instant,
 }
 
@@ -207,7 +209,7 @@ impl WritePace {
         WritePace { bytes_per_second: bytes_per_second.max(1), from: now }
     }
 
-    /// Notes a write that has ended; returns the pause after it.
+    /// Notes a finished write; returns the pause after it.
     fn note_written(&mut self, bytes: u64, now: Instant) -> Duration {
         let due = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
         let pause = due.saturating_sub(now.saturating_duration_since(self.from));
@@ -227,7 +229,7 @@ impl WholeIndex {
         End { duration_us, description: self.summary.description.clone() }
     }
 
-    /// Reads a segment, and its payload from the asset, as a segment of an image.
+    /// Reads a segment and its payload from the asset, in the form of a segment of an image.
     fn segment(
         &self,
         number: usize,
@@ -274,7 +276,7 @@ mod tests {
         let after = |ms| begun + Duration::from_millis(ms);
         let mut pace = WritePace::new(1000, begun);
         assert_eq!(pace.note_written(100, after(30)), Duration::from_millis(70));
-        // The pause lasted until 100 ms. The next segment comes after two seconds of waiting.
+        // The pause lasts until 100 ms. The next segment comes after a wait of two seconds.
         assert_eq!(pace.note_written(100, after(2100)), Duration::ZERO);
         assert_eq!(pace.note_written(100, after(2101)), Duration::from_millis(99));
     }

@@ -1,70 +1,70 @@
-//! Work that waits, and the choice of the work that has the next turn.
+//! Waiting work, and the choice of the work with the next turn.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::{Due, URGENT, Work};
 
-/// Most works that have begun; more wait for their first turn. Each holds some memory, and disk space.
+/// Most works that have begun; others wait for their first turn. Each holds some memory and disk space.
 pub(super) const MOST_BEGUN: usize = 2048;
 
-/// Part of those that only urgent work may begin.
+/// Number of these that are reserved for urgent work.
 pub(super) const KEPT_FOR_URGENT: usize = 256;
 
-/// Most works that wait for their first turn; more are refused.
+/// Most works that wait for their first turn; others are refused.
 const MOST_WAITING: usize = 4096;
 
-/// Lateness of the urgent thread from which other threads do urgent work too: some turns. They take what is needed last,
-/// since their own turns may take long.
+/// Lateness of the urgent thread from which other threads do urgent work, too: a few turns. They take the
+/// work that is needed last, since their own turns may take long.
 pub(super) const LATE: Duration = Duration::from_millis(20);
 
-/// Urgency of the work that a thread does.
+/// Urgency of a thread's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
     All,
     /// Work that a playback waits for, or needs soon.
     Urgent,
-    /// All other work: a thread of low priority may stand still for long in the middle of a turn. Urgent work
-    /// only while the urgent thread is late.
+    /// Other work, since a thread of low priority may be stopped for long in the middle of a turn. Urgent
+    /// work only while the urgent thread is late.
     Rest,
 }
 
 /// State of the urgent thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UrgentState {
-    /// It is about to look at the work, or there is none.
+    /// It is about to check the work, or there is no urgent thread.
     Looks,
-    /// It does a turn. The work has been due since this time, or the turn has lasted since then.
+    /// It has a turn. The work has been due since this time, or the turn has lasted since then.
     Works { since: Instant },
-    /// It waits for a notification, or for a time.
+    /// It waits for a notification, or until a time.
     Waits { until: Option<Instant> },
-    /// It waits until other threads end their turns: there is urgent work, and no room for it.
+    /// It waits until other threads end their turns, since there is no room for the urgent work.
     WaitsForRoom,
 }
 
 pub(super) struct Queue<W> {
-    /// Work without a turn yet, in the order in which it is needed, and work that had some.
+    /// Work without a turn yet, ordered by need, and work that has begun.
     pub(super) new: VecDeque<W>,
     pub(super) begun: Vec<W>,
-    /// Number of works that have begun, whether they wait or have their turn.
+    /// Number of works that have begun, waiting or in a turn.
     pub(super) begun_count: usize,
-    /// Most bytes that works may hold for another to begin.
+    /// Most bytes that works may hold before no other may begin.
     pub(super) budget: u64,
-    /// Bytes that works hold, as of the end of their last turns.
+    /// Bytes that works hold, as of the ends of their last turns.
     pub(super) held: u64,
     pub(super) urgent: UrgentState,
     pub(super) ended: bool,
 }
 
-/// Waiting work as a thread sees it.
+/// Waiting work from the view of a thread.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    /// Index of the first new work for the thread, and of the earliest that has begun, with their times.
+    /// Index of the first new work for the thread and of the earliest begun one, with their times.
     new: Option<(usize, Instant)>,
     begun: Option<(usize, Instant)>,
     /// True if there is other work.
     pub(super) has_others: bool,
-    /// Time at which a playback needs the first of the others.
+    /// Earliest time at which a playback needs other work.
     pub(super) others_needed_at: Option<Instant>,
 }
 
@@ -92,7 +92,7 @@ impl<W: Work> Queue<W> {
         Ok(())
     }
 
-    /// Takes the work that has the next turn on a thread.
+    /// Takes the work with the next turn on a thread.
     pub(super) fn next(&mut self, urgency: Urgency, now: Instant) -> Result<W, Survey> {
         if urgency == Urgency::Rest
             && self.is_urgent_thread_late(now)
@@ -108,8 +108,8 @@ impl<W: Work> Queue<W> {
         Ok(work)
     }
 
-    /// Returns whether the urgent thread has to be notified: it does not know of work of this time, or waits
-    /// for the end of a turn.
+    /// Returns whether the urgent thread has to be notified, because it does not know of work with this time,
+    /// or waits for the end of a turn.
     pub(super) fn concerns_urgent_thread(&self, due: Option<Due>) -> bool {
         match (self.urgent, due) {
             (UrgentState::WaitsForRoom, _) => true,
@@ -120,13 +120,13 @@ impl<W: Work> Queue<W> {
         }
     }
 
-    /// Returns whether the urgent thread is held by one turn, or has more to do than it can: on cold files it
-    /// waits for the disk, and a disk may not answer for long.
+    /// Returns whether the urgent thread is stuck in one turn, or has more work than it can do. With cold
+    /// files it waits for the disk, and a disk may not respond for long.
     fn is_urgent_thread_late(&self, now: Instant) -> bool {
         matches!(self.urgent, UrgentState::Works { since } if since + LATE <= now)
     }
 
-    /// Surveys the work that waits. Only urgent work needs a look at all new work, which is in its order.
+    /// Surveys the waiting work. Only the urgent thread has to check all new work, which is ordered.
     fn survey(&self, urgency: Urgency, now: Instant) -> Survey {
         let mut survey = Survey::default();
         for (index, due) in self.new.iter().map(W::due).enumerate() {
@@ -187,9 +187,9 @@ impl<W: Work> Queue<W> {
         }
     }
 
-    /// Takes the work of this urgency that holds the most, of those that wait for another turn. If none of it
-    /// has begun, urgent work needs the memory of others: they go on at its priority, never the other way
-    /// round.
+    /// Takes the waiting begun work of this urgency that holds the most memory. If no urgent work has begun,
+    /// urgent work needs the memory of other work, which then continues at the urgent thread's priority.
+    /// Ordinary threads never take urgent work for this reason.
     fn take_largest(&mut self, urgency: Urgency, now: Instant) -> Option<W> {
         let works = || self.begun.iter().enumerate();
         let held = |(_, work): &(usize, &W)| work.held_bytes();
@@ -243,7 +243,7 @@ impl Urgency {
         }
     }
 
-    /// Most works that have begun when a thread begins another.
+    /// Most works that may have begun before a thread begins another.
     fn most_begun(self) -> usize {
         match self {
             Urgency::All | Urgency::Urgent => MOST_BEGUN,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Signal to the thread for urgent work. Notifying never waits for a look at the work.
+/// Signal to the thread for urgent work. Notifying does not wait for a check of the work.
 #[derive(Default)]
 pub(in crate::images) struct UrgencySignal {
     state: Mutex<SignalState>,
@@ -18,7 +18,7 @@ struct SignalState {
 }
 
 impl UrgencySignal {
-    /// Has the thread look for urgent work.
+    /// Makes the thread check for urgent work.
     pub(in crate::images) fn notify(&self) {
         if !std::mem::replace(&mut self.state.lock().is_notified, true) {
             self.changed.notify_one();
@@ -35,7 +35,7 @@ impl UrgencySignal {
         self.changed.notify_one();
     }
 
-    /// Waits for a notification, or until a time, but for `pause` at least.
+    /// Waits for a notification or until a time, but at least for `pause`.
     pub(super) fn wait(&self, pause: Duration, until: Option<Instant>) {
         let paused = Instant::now() + pause;
         let mut state = self.state.lock();

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// A budget that nothing here uses up.
+/// A budget that these tests never use up.
 const ROOM: u64 = 1 << 40;
 
 /// Time after which work needs another turn.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Work of some turns; each is told, then waits for leave.
+/// Work of several turns; each turn is reported, then waits for permission.
 struct Told {
     name: usize,
     turns: usize,
@@ -80,7 +80,7 @@ impl Fixture {
         self.told.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
-    /// The next to have turns, after the one that has it now.
+    /// The works with the next turns, after the current one.
     fn order(&self, length: usize) -> Vec<usize> {
         (0..length)
             .map(|_| {
@@ -113,7 +113,7 @@ fn work_beyond_the_budget_waits_until_memory_is_given_back() {
     fixture.submit_holding(6, 1, 3, 1);
     fixture.submit_holding(1, 2, 1, 2);
     assert_eq!(fixture.order(1), [1], "4 bytes are held");
-    // 10 bytes are held: the work of 6 bytes goes on to its end, though others need their turns earlier.
+    // 10 bytes are held: the work of 6 bytes continues to its end, although other work is needed earlier.
     assert_eq!(fixture.order(2), [1, 1]);
     assert_eq!(fixture.turns.backlog(), Backlog { works: 3, held_bytes: 10 });
     assert_eq!(fixture.order(2), [2, 0]);
@@ -155,7 +155,7 @@ impl Work for Watched {
     }
 }
 
-/// A queue of watched work with a thread of each kind.
+/// A queue of watched work with one thread of each kind.
 struct Watch {
     queue: WorkQueue<Watched>,
     tell: Sender<(&'static str, i32)>,
@@ -182,7 +182,7 @@ impl Watch {
         assert!(self.queue.submit(work).is_ok());
     }
 
-    /// Submits work whose first turn is held until something is sent.
+    /// Submits work whose first turn waits for a message.
     fn submit_held(&self, work: Watched) -> Sender<()> {
         let (leave, leaves) = channel();
         self.submit(Watched { leave: Some(leaves), ..work });
@@ -193,7 +193,7 @@ impl Watch {
         self.told.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
-    /// Waits until the urgent thread does nothing before it is notified.
+    /// Waits until the urgent thread is idle before it is notified.
     fn wait_for_urgent_thread(&self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.queue.shared.queue.lock().urgent != (UrgentState::Waits { until: None }) {

@@ -8,8 +8,8 @@ use crate::images::image::Image;
 use crate::images::key::Key;
 use crate::images::store::Store;
 
-/// A generation of an image that is to be packed. Dropped before it is over, after a panic or with the store,
-/// it fails: sessions that wait for it end with an error.
+/// A generation of an image to be packed. If this is dropped before it is complete, after a panic or with the
+/// store, the generation fails: sessions that wait for it end with an error.
 pub(super) struct Goal {
     pub(super) store: Weak<Store>,
     pub(super) key: Key,
@@ -23,7 +23,7 @@ impl Goal {
         Goal { store, key, image, generation, is_over: false }
     }
 
-    /// Ends the packing of the generation; returns the next one, if another is wanted by now.
+    /// Ends the packing of the generation; returns the next one, if another one was requested meanwhile.
     pub(super) fn over(mut self) -> Option<Goal> {
         let next = self.image.packing_over(self.generation);
         self.is_over = next.is_none();
@@ -31,7 +31,7 @@ impl Goal {
         Some(self)
     }
 
-    /// Has the image fail, whichever generation is wanted by now.
+    /// Makes the image fail, whichever generation is requested by now.
     pub(super) fn fail(mut self, error: &StoreError) {
         self.fail_all(error);
     }

@@ -76,7 +76,7 @@ fn the_first_turn_is_urgent_and_no_other_before_a_playback() {
 #[test]
 fn an_image_whose_packing_panics_fails() {
     let fixture = fixture();
-    // No recipe has packets of nothing: dividing by their length panics.
+    // No recipe has packets of length 0: dividing by it panics.
     let limits = PathLimits { payload: 0, ..fixture.store.usual_limits() };
     let image = fixture.store.image(Arc::clone(&fixture.asset), "clip.ts", limits).unwrap();
     let failed = failure(&image);
@@ -110,7 +110,7 @@ fn an_image_fails_that_is_not_complete_when_its_store_ends() {
     let Fixture { store, .. } = fixture;
     let left = Arc::downgrade(&store);
     drop(store);
-    // A thread of its own may be at work with it.
+    // Another thread may be working on it.
     let deadline = Instant::now() + Duration::from_secs(20);
     while left.strong_count() > 0 {
         assert!(Instant::now() < deadline, "the store does not end");
