@@ -8,13 +8,13 @@ use wirepath_media::image::Identity;
 /// A stored media file, open for reading.
 #[derive(Debug)]
 pub(crate) struct Asset {
-    /// The open file. It is `O_NONBLOCK`, which means nothing for a regular file.
+    /// The open file. It is `O_NONBLOCK`, which has no effect on a regular file.
     pub(crate) file: File,
     /// Version when it was opened.
     pub(crate) version: Version,
 }
 
-/// Version of a file: another one whenever its content or who may read it has changed, or a name stands for
+/// Version of a file. It changes with the content or the permissions of the file, or when a name refers to
 /// another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
@@ -30,7 +30,7 @@ impl Version {
         Self { identity: identity(stat), changed_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec) }
     }
 
-    /// Seconds from the last change to this time, in seconds since 1970.
+    /// Seconds from the last change to this time, which is in seconds since 1970.
     pub(crate) fn age_s(&self, now_s: u64) -> i64 {
         i64::try_from(now_s).unwrap_or(i64::MAX) - self.changed_ns.div_euclid(NANOSECONDS)
     }

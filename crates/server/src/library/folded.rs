@@ -1,14 +1,14 @@
-//! Names that differ from a request's only in case.
+//! Names that differ from a requested name only in letter case.
 //!
-//! VLC as Debian and Ubuntu build it asks for RTSP URLs in lower case (its SAT>IP code), whatever its user
-//! typed or clicked.
+//! VLC as built by Debian and Ubuntu requests RTSP URLs in lower case (its SAT>IP code), whatever its user
+//! entered.
 
 use super::{FindError, LISTING_LIMIT, Library, is_hidden};
 use wirepath_http::AssetPath;
 
 impl Library {
-    /// The path whose names differ from those of `path` only in case, if each is the only such name in its
-    /// folder. A name that exists as it was asked for comes first.
+    /// The path whose names differ from those of `path` only in letter case, if each is the only such name in
+    /// its folder. An exact match is preferred.
     pub(super) fn unfold(&self, path: &AssetPath) -> Result<AssetPath, FindError> {
         let mut found = AssetPath::from_decoded(b"").map_err(|_| FindError::NotFound)?;
         for name in path.segments() {

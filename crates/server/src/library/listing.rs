@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// Entries in a listing at most; of a larger folder, as many as the file system names first.
+/// Most entries in a listing; for a larger folder, the first names that the file system returns.
 pub(crate) const LISTING_LIMIT: usize = 10_000;
 
 /// The folders and files in a folder, folders first, each sorted by name.
@@ -29,11 +29,11 @@ pub(crate) struct Entry {
     pub(crate) size: u64,
     /// When it was last modified, in seconds since 1970.
     pub(crate) modified_s: u64,
-    /// True if it begins as a transport stream does; none if unknown.
+    /// True if it begins like a transport stream; none if unknown.
     pub(crate) is_stream: Option<bool>,
 }
 
-/// Kinds of entries. Everything else is not shown.
+/// Kinds of listed entries. Everything else is hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EntryKind {
     Folder,
@@ -55,7 +55,7 @@ pub(super) fn read(
         if entries.len() == LISTING_LIMIT {
             return Ok(FolderListing::of(entries, true));
         }
-        // A file that is gone by now is left out.
+        // A file that was removed meanwhile is left out.
         let stat = statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok();
         let stat = stat.and_then(|stat| if is_link(&stat) { look(name) } else { Some(stat) });
         entries.extend(stat.and_then(|stat| Entry::of(name, &stat)));

@@ -8,19 +8,20 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Most tries of a resolution that met a rename elsewhere in the tree (openat2(2), EAGAIN).
+/// Most attempts at a resolution that conflicts with renames elsewhere in the tree (openat2(2), EAGAIN).
 const RENAME_RETRIES: usize = 16;
 
 /// No symbolic link leads out of the folder, nor into `/proc`'s links to open files.
 const CONFINED: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// To read; without waiting for the other end of a pipe, without becoming the terminal of this process.
+/// For reading; without waiting for the other end of a pipe, and without making a terminal the controlling
+/// one.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
 /// To look at only.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// A served folder, held open so that renaming it changes nothing.
+/// A served folder, held open so that renaming it has no effect.
 #[derive(Debug)]
 pub(super) struct ServedFolder {
     fd: OwnedFd,
@@ -84,7 +85,7 @@ impl ServedFolder {
         }
     }
 
-    /// Names in a folder, at most so many.
+    /// At most so many names in a folder.
     pub(super) fn names(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, FindError> {
         let (fd, stat) = self.open_shown(path)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -126,7 +127,7 @@ fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
 fn find_error(errno: Errno) -> FindError {
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => FindError::NotFound,
-        // A link that leaves the folder, links in a circle or too many, a socket, a device without a driver.
+        // A link that leaves the folder, a loop or too many links, a socket, a device without a driver.
         Errno::XDEV | Errno::LOOP | Errno::NXIO | Errno::NODEV => FindError::NotFound,
         Errno::ACCESS | Errno::PERM => FindError::Forbidden,
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => FindError::Exhausted,

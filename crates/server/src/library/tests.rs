@@ -1,4 +1,4 @@
-//! A tree of real files, links, pipes and sockets, asked by path.
+//! A tree of real files, links, pipes and sockets, requested by path.
 
 use super::listing::LISTING_LIMIT;
 use super::*;
@@ -91,7 +91,7 @@ fn several_have_their_own_names() {
     for missing in ["/clip.ts", "/secret.ts/more", "/secret.ts/", "/media"] {
         assert_eq!(content(&library, missing), Err(FindError::NotFound), "{missing}");
     }
-    // One file alone keeps its name too.
+    // A single file keeps its name, too.
     let library = open(&dir, &["secret.ts"]).unwrap();
     assert_eq!(content(&library, "/secret.ts").unwrap(), "secret");
     assert_eq!(names(&library.list(&path("/")).unwrap()), ["secret.ts"]);
@@ -134,7 +134,7 @@ fn names_differ_in_case_only_where_that_is_unambiguous() {
         })
     };
     let large = || Ok(("Filme/Größe Ä.TS".to_owned(), "Filme/Größe Ä.TS".to_owned()));
-    // As it is, in lower case, and as VLC changes it: only the letters of ASCII.
+    // The exact path, in lower case, and as VLC changes it: only ASCII letters.
     assert_eq!(content("Filme/Größe Ä.TS"), large());
     assert_eq!(content("filme/größe ä.ts"), large());
     assert_eq!(content("filme/größe Ä.ts"), large());
@@ -201,7 +201,7 @@ fn special_and_hidden_files_are_not_there() {
     fs::create_dir(media.join(".git")).unwrap();
     fs::write(media.join(".git/config"), "hidden").unwrap();
     let library = open(&dir, &["media"]).unwrap();
-    // Nobody writes to the pipe: to open it must not wait.
+    // Nobody writes to the pipe, so opening it must not wait.
     for missing in ["/pipe", "/socket", "/.hidden.ts", "/.git/config", "/.git"] {
         assert_eq!(content(&library, missing), Err(FindError::NotFound), "{missing}");
     }

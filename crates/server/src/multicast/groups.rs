@@ -1,4 +1,4 @@
-//! Senders that run, and the groups that they have.
+//! Running senders and their groups.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
@@ -15,10 +15,11 @@ use crate::plays::Plays;
 use crate::rtsp::player::{GroupAddress, OnEvent, OpenError};
 use crate::sending::Destination;
 
-/// Share of the groups whose senders the requests of one address may have made; of few groups it is one.
+/// Share of the groups that may be in use at the requests of one address, at least one group.
 const SHARE_PER_ADDRESS: u32 = 4;
 
-/// Descriptors for a stream: its socket, which reports its errors by a second one, and that of RTCP.
+/// Descriptors for a stream: its socket, a second socket on which its errors are reported, and the RTCP
+/// socket.
 const DESCRIPTORS_PER_STREAM: usize = 3;
 
 /// Groups of a server.
@@ -34,7 +35,7 @@ pub(crate) struct MulticastGroups {
 struct Running {
     /// Number of its group.
     group: u32,
-    /// Address of the client that asked first, or its network.
+    /// Address, or network, of the client that requested it first.
     asked_by: IpAddr,
     sender: Weak<GroupSender>,
 }
@@ -49,12 +50,12 @@ impl MulticastGroups {
         MulticastGroups { range, playbacks, plays, descriptors, senders: Mutex::default() }
     }
 
-    /// The first group, whose path is that of all.
+    /// The first group; the packet limits of its path apply to all groups.
     pub(crate) fn first(&self) -> Destination {
         self.range.group(0)
     }
 
-    /// Joins the sender of an image for a client, or makes one that rests until the first member plays.
+    /// Adds a client to the sender of an image, or makes a sender that rests until the first member plays.
     pub(crate) fn join(
         &self,
         image: &Arc<Image>,
@@ -68,7 +69,7 @@ impl MulticastGroups {
 
     fn sender(&self, image: &Arc<Image>, asked_by: IpAddr) -> Result<Arc<GroupSender>, OpenError> {
         let mut senders = self.senders.lock();
-        // Members of one that is over may stay for long; nothing is sent to their group any more.
+        // Members may stay long after their sender has ended; nothing is sent to its group any more.
         senders.retain(|running| running.sender.upgrade().is_some_and(|sender| !sender.is_over()));
         let running = senders.iter().filter_map(|running| running.sender.upgrade());
         if let Some(sender) = running.into_iter().find(|sender| sender.sends(image)) {

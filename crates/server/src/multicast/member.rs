@@ -1,4 +1,4 @@
-//! A session's part in a group: it starts the sender, or joins it where it is.
+//! A session's membership in a group: it starts the sender, or joins it at its current position.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl SessionPlayback for Member {
         self.sender.image().plan().streams.len() as u8 // 16 at most
     }
 
-    /// All tracks are sent, whoever asked for which.
+    /// All tracks are sent, whichever tracks the sessions set up.
     fn add(&self, _track: u8, _sink: MediaSink) -> Result<(), OpenError> {
         Ok(())
     }
@@ -52,7 +52,7 @@ impl SessionPlayback for Member {
         self.sender.source(track)
     }
 
-    /// Plays from where the sender is, whatever range was asked for.
+    /// Plays from the sender's position; the requested range has no effect.
     fn play(&self, _range: PlayRange, reply: Reply<Position>) {
         self.sender.play(self.number, reply);
     }

@@ -1,4 +1,4 @@
-//! Groups that a server may send to.
+//! Groups to which a server may send.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use crate::sending::{Destination, Form};
 /// Most groups.
 const MOST_GROUPS: u128 = 65_536;
 
-/// Groups that a server may send to: one for each asset that is being sent.
+/// Groups to which a server may send: one for each asset that is being sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MulticastRange {
-    /// The first group, and what all have in common: port of the first track, time to live, interface.
+    /// The first group, and the parameters of all groups: port of the first track, time to live, interface.
     first: Destination,
     count: u32,
 }

@@ -14,10 +14,11 @@ use crate::images::Image;
 use crate::rtsp::player::{GroupAddress, OnEvent, Reply, TrackSource};
 use crate::sending::{BYE_DELAY, Destination, End, Item, Output};
 
-/// Most time for which packets leave ahead of their departure: members have no say in it.
+/// Longest time for which packets leave ahead of their departure; members cannot change it.
 const MOST_BURST_US: u64 = 20_000;
 
-/// Sender of an asset to a group. It plays while a member does, from where it is; it is over at the end of the asset.
+/// Sender of an asset to a group. It plays from its position while any member plays, and ends at the end of
+/// the asset.
 pub(super) struct GroupSender {
     image: Arc<Image>,
     address: GroupAddress,
@@ -73,7 +74,7 @@ impl GroupSender {
         }))
     }
 
-    /// Returns whether it sends this image, and has not come to its end.
+    /// Returns whether it sends this image and has not reached its end.
     pub(super) fn sends(&self, image: &Arc<Image>) -> bool {
         Arc::ptr_eq(&self.image, image) && !self.is_over()
     }
@@ -104,7 +105,7 @@ impl GroupSender {
         self.state.lock().members.remove(&number);
     }
 
-    /// Begins to send if it rests. A member that comes later plays from where the sender is.
+    /// Starts sending if it rests. A later member plays from the sender's position.
     pub(super) fn play(&self, number: u64, reply: Reply<Position>) {
         let mut state = self.state.lock();
         if state.is_over {
@@ -115,7 +116,7 @@ impl GroupSender {
         if let Some(member) = state.members.get_mut(&number) {
             member.is_playing = true;
         }
-        // Under the lock: a PAUSE of another member must come before or after both.
+        // The lock orders this before or after a PAUSE of another member.
         match was_playing {
             true => reply(Ok(Position { at_us: self.output.progress().position_us, streams: Vec::new() })),
             false => self.output.play(reply),
@@ -157,7 +158,7 @@ impl GroupSender {
         self.state.lock().is_over = true;
     }
 
-    /// Tells the members that play how it ended.
+    /// Tells the playing members how sending ended.
     fn end(&self, end: &End) {
         let mut state = self.state.lock();
         for member in state.members.values_mut().filter(|member| member.is_playing) {
@@ -176,7 +177,7 @@ impl State {
     }
 }
 
-/// The last member has left, and the sender paused: BYE follows the last packet.
+/// The last member has left and the sender has paused: BYE follows the last packet.
 impl Drop for GroupSender {
     fn drop(&mut self) {
         self.reports.abort();

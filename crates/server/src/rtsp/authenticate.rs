@@ -1,5 +1,5 @@
-//! Authentication of requests (RFC 2326 section 16). With users each request is for itself, in a session too; a session
-//! that a signed URL or the callback admitted goes on without.
+//! Authentication of requests (RFC 2326 section 16). With users, each request is authenticated, also in a
+//! session. A session that a signed URL or the callback admitted continues without further checks.
 
 use super::handler::{Described, RequestHandler, refuse};
 use wirepath_auth::Area;
@@ -7,8 +7,8 @@ use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusC
 use wirepath_net::auth::{Admission, AuthRefusal, AuthRequest, RETRY_AFTER_S, RefusalKind};
 
 impl RequestHandler {
-    /// Response that denies a request; none if it is admitted. OPTIONS says nothing about files and is what some
-    /// clients keep alive with, so it is for everyone.
+    /// Response that denies a request; none if it is admitted. OPTIONS is for everyone: it reveals nothing
+    /// about files, and some clients use it to keep alive.
     pub(super) async fn authenticate(&mut self, request: &Request) -> Option<Response> {
         let access = self.shared.access.as_ref().filter(|_| request.method != Method::Options)?;
         if self.is_of_admitted_session(request) {
@@ -19,7 +19,7 @@ impl RequestHandler {
             Target::Server => None,
         };
         let path = resource.map_or(&b""[..], Resource::path);
-        // A track is described only to be told that it is one.
+        // A DESCRIBE of a track is only answered with the reason that it is a track.
         let track = resource.and_then(Resource::split_track);
         let presentation = track.as_ref().map(|(presentation, _)| presentation.path());
         let own_query = resource.map_or("", Resource::query);
@@ -54,15 +54,15 @@ impl RequestHandler {
         }
     }
 
-    /// Returns whether a request is about a session of this connection that was admitted without a user. Such a
-    /// session goes on when its URL has expired; SETUP adds a track to it.
+    /// Returns whether a request is for a session of this connection that was admitted without a user. Such a
+    /// session continues after its URL has expired; SETUP adds a track to it.
     fn is_of_admitted_session(&self, request: &Request) -> bool {
         let session = request.session().filter(|_| request.method != Method::Describe);
         session.and_then(|id| self.find(id)).is_some_and(|session| session.is_by_url)
     }
 
-    /// Query of SETUP: its own, or that of the URL by which the presentation was described. ffmpeg, GStreamer and
-    /// live555 make the URLs of tracks of `Content-Base`, which has none.
+    /// Query of SETUP: its own, or that of the URL of the last DESCRIBE of the presentation. ffmpeg,
+    /// GStreamer and live555 build the URLs of tracks from `Content-Base`, which has none.
     fn set_up_query<'a>(&'a self, own: &'a str, presentation: &[u8]) -> &'a str {
         let described = self.described.as_ref().filter(|described| described.path == presentation);
         described.filter(|_| own.is_empty()).map_or(own, |described| &described.query)
@@ -79,8 +79,8 @@ impl RequestHandler {
         }
     }
 
-    /// Path that a session of this connection is about, where the request can be about nothing else. URLs of
-    /// receivers for SAT>IP (`/stream=1`) and `*` do not name it.
+    /// Path of a session of this connection, if the request can be for no other. URLs of receivers for SAT>IP
+    /// (`/stream=1`) and `*` do not name the path.
     fn session_path(&self, request: &Request) -> Option<&[u8]> {
         let opens = matches!(request.method, Method::Describe | Method::Setup);
         let id = request.session().filter(|_| !opens)?;

@@ -23,15 +23,17 @@ use wirepath_net::http::TakenOver;
 /// Time limit of writing a response.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Longer than it matters to a connection without a deadline.
+/// Longer than any connection without a deadline lasts.
 const NO_DEADLINE: Duration = Duration::from_secs(86_400);
 
 /// Time for which a closing connection is still read, so that the client sees the response before the reset.
 const LINGER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Serves a connection to its end, and ends its sessions with it. Returns it unanswered if it is half of a tunnel.
+/// Serves a connection to its end, and ends its sessions with it. Returns the connection, without a response,
+/// if it is half of a tunnel.
 ///
-/// No `async fn`: that would keep the arguments beside the connection that is made of them.
+/// This is not an `async fn`, which would store the arguments in addition to the connection that is made of
+/// them.
 pub(super) fn serve(
     stream: TcpStream,
     addresses: Addresses,
@@ -66,7 +68,7 @@ pub(super) async fn serve_tunnelled(
     connection.close(end).await;
 }
 
-/// Answer to a client beyond a limit. Its request is not waited for, so there is no CSeq.
+/// Response to a client beyond a limit. Its request is not awaited, so the response has no CSeq.
 const FULL: &[u8] = b"RTSP/1.0 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\n\r\n";
 
 /// Rejects a client beyond a limit, without waiting.
@@ -83,14 +85,14 @@ struct Connection {
     shutdown: watch::Receiver<bool>,
     /// Time when bytes last came.
     heard: Instant,
-    /// Beginning of a request that has not arrived completely.
+    /// Beginning of an incomplete request.
     request_begun: Option<Instant>,
 }
 
-/// Reason for which a connection ends.
+/// Reason for the end of a connection.
 #[derive(Debug)]
 enum End {
-    /// The client closed it, or the network did.
+    /// The client or the network closed it.
     Gone,
     /// The bytes received are not RTSP.
     Lost,
@@ -98,7 +100,7 @@ enum End {
     Tunnel,
     /// It had no session and sent nothing.
     Idle,
-    /// A request or the writing of an answer timed out.
+    /// A request or the writing of a response timed out.
     Slow,
     /// The server shuts down.
     Drained,
@@ -127,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Answers the requests that have arrived, and waits for what is next.
+    /// Answers the requests that have arrived, and waits for the next event.
     async fn step(&mut self) -> Result<(), End> {
         let mut served = 0;
         while let Some(item) = self.reader.next_item() {
@@ -136,7 +138,8 @@ impl Connection {
             served += 1;
         }
         if served > 1 {
-            // Requests and frames of one connection may come without end: others have a turn after each read.
+            // Requests and frames of one connection may never end: other connections have a turn after each
+            // read.
             yield_now().await;
         }
         if *self.shutdown.borrow() {
@@ -173,7 +176,7 @@ impl Connection {
         let Some(event) = event else { return self.time_out().await };
         self.handler.handle(&event).await;
         self.handler.release(); // no response is under way
-        // If that ended the last session, idling begins now.
+        // If this ended the last session, the idle time begins now.
         self.heard = Instant::now();
         Ok(())
     }
@@ -197,7 +200,7 @@ impl Connection {
         let had_sessions = !self.handler.sessions.is_empty();
         self.handler.expire(now).await;
         if had_sessions {
-            // Without sessions, idling begins now.
+            // Without sessions, the idle time begins now.
             self.heard = now;
         } else if self.heard + self.shared.options.idle_timeout <= now {
             self.shared.counters.connections_timed_out.increment(TimeoutReason::Idle);
@@ -248,7 +251,8 @@ impl Connection {
         }
         let bytes = response.header(header_names::SERVER, SERVER_NAME).date(SystemTime::now()).to_bytes();
         let output = &mut self.handler.output;
-        // Behind media it may take as long as a client may be silent; the kernel ends what takes longer.
+        // After media, this may take as long as a client may be silent; the kernel ends connections that take
+        // longer.
         let patience =
             if output.is_interleaved() { self.shared.options.session_timeout } else { WRITE_LIMIT };
         match timeout(patience, output.write(bytes)).await {
@@ -261,7 +265,7 @@ impl Connection {
         }
     }
 
-    /// The connection, from which only the beginning of a request was read.
+    /// The connection, if only the beginning of a request was read from it.
     fn into_half(self) -> Option<TakenOver> {
         let addresses = self.handler.addresses();
         let (half, read) = self.inbox.into_half()?;
@@ -269,7 +273,7 @@ impl Connection {
         Some(TakenOver { stream, read, addresses, drain: self.shutdown })
     }
 
-    /// Ends the sessions, whose packets must not outlive the connection, then closes it.
+    /// Ends the sessions, so that no packet follows the end of the connection, then closes it.
     async fn close(mut self, end: End) {
         tracing::debug!(peer = %self.handler.peer, ?end, "connection ends");
         let reason = if matches!(end, End::Drained) { EndReason::Shutdown } else { EndReason::Disconnected };
@@ -279,10 +283,10 @@ impl Connection {
         }
         if matches!(end, End::Slow) && self.request_begun.is_some() {
             let refusal = Refusal::new(StatusCode::RequestTimeout, "request timed out");
-            // The client may not take this any more.
+            // The client may no longer read this.
             _ = self.send(Response::refusal(&Refusal { close: true, ..refusal })).await;
         }
-        // The client may have closed it meanwhile, or take nothing more.
+        // The client may have closed it meanwhile, or may read nothing more.
         _ = timeout(LINGER_LIMIT, self.handler.output.shutdown()).await;
         _ = timeout(LINGER_LIMIT, self.inbox.drain()).await;
     }

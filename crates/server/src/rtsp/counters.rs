@@ -27,7 +27,7 @@ label! {
         Idle = "idle",
         /// A request was not complete in time.
         Request = "request",
-        /// A response was not taken in time.
+        /// The client did not accept a response in time.
         Response = "response",
     }
 }

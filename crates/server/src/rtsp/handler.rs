@@ -1,4 +1,4 @@
-//! Request handler of a connection: the methods are in `methods`, their shared parts here.
+//! Request handler of a connection. Its methods are in `methods`; their shared parts are here.
 
 use super::counters::EndReason;
 use super::output::Output;
@@ -23,7 +23,7 @@ pub(super) const METHODS: &str =
 /// Methods of `*`.
 const SERVER_METHODS: &str = "OPTIONS, GET_PARAMETER, SET_PARAMETER";
 
-/// Time limit for an engine thread to stop a playback that ends; it takes some microseconds.
+/// Time limit for an engine thread to stop an ending playback, which takes some microseconds.
 const PAUSE_LIMIT: Duration = Duration::from_millis(50);
 
 /// Answers one connection's requests and owns its sessions.
@@ -31,22 +31,23 @@ pub(super) struct RequestHandler {
     pub(super) shared: Arc<Shared>,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
-    /// True with TLS: then media go over the connection only, or are SRTP.
+    /// True with TLS: media then go only over the connection, or are SRTP.
     pub(super) is_secure: bool,
     pub(super) output: Output,
-    /// User that a request was admitted as.
+    /// User as whom a request was admitted.
     pub(super) user: Option<String>,
-    /// Presentation that was described last, with the query of its URL, if it had one: players leave it out later.
+    /// Last described presentation, with the query of its URL if it had one, since players leave the query
+    /// out later.
     pub(super) described: Option<Box<Described>>,
-    /// SRTP keys of the presentation that was described last.
+    /// SRTP keys of the last described presentation.
     pub(super) offered_keys: Option<Box<OfferedKeys>>,
-    /// True if the present request was admitted without a user, by its URL or by the callback.
+    /// True if the current request was admitted without a user, by its URL or by the callback.
     pub(super) is_by_url: bool,
-    /// In no order: a connection has few.
+    /// Unordered, since a connection has few sessions.
     pub(super) sessions: Vec<Session>,
     pub(super) events: Arc<SessionEvents>,
-    /// True when an administrator has ended the last session: the connection is to be closed then, since a player might
-    /// wait for ever.
+    /// True when an administrator has ended the last session. The connection is then closed, since a player
+    /// might wait forever.
     pub(super) is_dismissed: bool,
 }
 
@@ -84,8 +85,8 @@ impl RequestHandler {
         Addresses { local: self.local, peer: self.peer, is_secure: self.is_secure }
     }
 
-    /// Answers a request. If the future is dropped early, a playback may still do what was requested; so it is
-    /// dropped only with the connection, whose sessions end then.
+    /// Answers a request. If the future is dropped early, a playback may still do what was requested. So the
+    /// future is dropped only with the connection, whose sessions end then.
     pub(super) async fn answer(&mut self, request: &Request) -> Response {
         if let Some(denied) = self.authenticate(request).await {
             return denied;
@@ -94,14 +95,15 @@ impl RequestHandler {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(request)),
         };
-        // Not before: while it waits for the answer, for storage perhaps, the client can say nothing.
+        // Not earlier: while the response is awaited, perhaps because of storage, the client can send
+        // nothing.
         if let Some(session) = request.session().and_then(|id| self.find(id)) {
             session.info.note_heard();
         }
         answer.unwrap_or_else(|refusal| self.refuse(request, refusal))
     }
 
-    /// Calls off a PLAY that timed out: after the refusal no packets may follow.
+    /// Cancels a PLAY that timed out: no packets may follow the refusal.
     fn give_up(&mut self, request: &Request) -> Refusal {
         let id = request.session().filter(|_| request.method == Method::Play);
         let why = match id.and_then(|id| self.find_mut(id)) {
@@ -159,12 +161,12 @@ impl RequestHandler {
         }
     }
 
-    /// Lets packets leave that wait for the response to PLAY, which has been written.
+    /// Releases packets that wait until the response to PLAY has been written.
     pub(super) fn release(&mut self) {
         self.sessions.iter_mut().for_each(|session| session.release());
     }
 
-    /// Handles an interleaved frame of the client: RTCP, or something that nobody asked for.
+    /// Handles an interleaved frame of the client: RTCP, or an unexpected frame.
     pub(super) fn receive_frame(&self, channel: u8, frame: &[u8]) {
         let mut infos = self.sessions.iter().map(|session| &session.info);
         match infos.find(|info| info.has_rtcp_channel(channel)) {
@@ -174,7 +176,7 @@ impl RequestHandler {
     }
 
     /// Time at which the first session will have been silent for too long. Interleaved sessions never are:
-    /// their connection lives, or ends with them.
+    /// they live and end with their connection.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let over_udp = self.sessions.iter().filter(|session| !session.info.is_interleaved());
         let silent = over_udp.map(|session| session.info.heard()).min()?;
@@ -198,8 +200,8 @@ impl RequestHandler {
         end(self.sessions.extract_if(.., |session| session.id == id).collect(), reason).await;
     }
 
-    /// A session of this connection. Those of others are as unknown as if there were none: an identifier that
-    /// leaks is of no use.
+    /// A session of this connection. Sessions of other connections are unknown here, so that a leaked
+    /// identifier is useless.
     pub(super) fn session(&mut self, id: &str) -> Result<&mut Session, Refusal> {
         let unknown =
             || refuse(StatusCode::SessionNotFound, "no such session on this connection; send SETUP");
@@ -215,8 +217,8 @@ impl RequestHandler {
     }
 
     /// The session that a request names, if its URL is the session's, with or without the track (RFC 2326
-    /// section 14.3 asks to be forgiving here). A track of several cannot be played or left alone: 460 (section
-    /// 11.3.11).
+    /// section 14.3 asks to be forgiving here). Playing or pausing a single track of several gets 460
+    /// (section 11.3.11).
     pub(super) fn named_session(&mut self, request: &Request) -> Result<&mut Session, Refusal> {
         let Some(id) = request.session() else {
             return Err(refuse(StatusCode::SessionNotFound, "missing Session header; send SETUP first"));
@@ -244,7 +246,7 @@ impl RequestHandler {
         .await
     }
 
-    /// Waits for an event of one session, and handles all others' meanwhile.
+    /// Waits for an event of one session, and meanwhile handles those of all others.
     pub(super) async fn wait<T>(
         &mut self,
         key: u64,
@@ -298,8 +300,8 @@ impl RequestHandler {
         }
     }
 
-    /// Logs why the server fails. The client is not told: the words may name files and folders of this
-    /// machine.
+    /// Logs a failure of the server. The client does not get the reason, which may name files and folders of
+    /// this machine.
     fn fail(&self, status: StatusCode, why: &str) -> Refusal {
         if self.shared.log_refusal() {
             tracing::warn!(peer = %self.peer, status = u16::from(status), why, "a request could not be served");
@@ -312,7 +314,7 @@ impl RequestHandler {
         refuse(status, told)
     }
 
-    /// Response 200, with the session that the request named.
+    /// Response 200, with the session of the request.
     pub(super) fn ok(&self, request: &Request) -> Response {
         let response = Response::new(StatusCode::Ok, Some(request.cseq));
         match request.session().filter(|id| self.find(id).is_some()) {
@@ -325,7 +327,7 @@ impl RequestHandler {
         self.shared.options.session_timeout.as_secs().max(1)
     }
 
-    /// Scheme, host and port of the server for returned URLs, where the client sent none.
+    /// Scheme, host and port of the server for returned URLs, if the client sent none.
     pub(super) fn origin(&self) -> String {
         // Without the scope of a link-local address.
         format!("rtsp://{}", SocketAddr::new(self.local.ip(), self.local.port()))
@@ -356,23 +358,23 @@ impl RequestHandler {
                 String::from_utf8_lossy(resource.path()).chars().take(MOST_CHARACTERS).collect()
             }
         };
-        // Debug form: a name may hold line ends.
+        // Debug form, because a name may contain line ends.
         tracing::info!(peer = %self.peer, method = ?request.method, ?asset, %refusal, "refused");
     }
 }
 
-/// Ends sessions together, each when its last packet has left: none may follow BYE (RFC 3550 section 6.3.7).
+/// Ends sessions together, each after its last packet: no packet may follow BYE (RFC 3550 section 6.3.7).
 async fn end(mut sessions: Vec<Session>, reason: EndReason) {
     let deadline = Instant::now() + PAUSE_LIMIT;
     let drained: Vec<_> = sessions.iter_mut().map(|session| session.pause_and_drain()).collect();
     for (session, drained) in sessions.into_iter().zip(drained) {
-        // After the deadline the session ends all the same.
+        // After the deadline the session ends anyway.
         _ = timeout_at(deadline, drained).await;
         session.end(reason);
     }
 }
 
-/// Resource of a request, if it is not the server.
+/// Resource of a request, unless it is the server.
 pub(super) fn resource(request: &Request) -> Result<&Resource, Refusal> {
     match &request.target {
         Target::Resource(resource) => Ok(resource),
@@ -381,7 +383,7 @@ pub(super) fn resource(request: &Request) -> Result<&Resource, Refusal> {
 }
 
 /// Returns whether a URL is a presentation's or its track's. Receivers for SAT>IP, which is what Debian
-/// builds VLC with, call the track `stream=N`, below the server or below the presentation (SAT>IP
+/// builds VLC with, name the track `stream=N`, below the server or below the presentation (SAT>IP
 /// specification, section 3.5.3).
 fn is_about(resource: &Resource, presentation: &[u8]) -> bool {
     let path = resource.path();

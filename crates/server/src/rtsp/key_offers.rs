@@ -1,7 +1,7 @@
-//! SRTP keys that DESCRIBE tells over TLS, and that the session which is set up next has for itself.
+//! SRTP keys that DESCRIBE sends over TLS, for the session that is set up next.
 //!
-//! Keys are random for each DESCRIBE, and leave the connection's offer when a session is set up with them: no two sessions
-//! have the same key, though they may send the same packets under the same SSRC.
+//! Keys are random for each DESCRIBE, and are removed from the connection's offer when a session is set up
+//! with them: no two sessions have the same key, though they may send the same packets under the same SSRC.
 
 use super::handler::{RequestHandler, refuse};
 use super::shared::SrtpKeys;
@@ -15,7 +15,7 @@ use wirepath_media::srtp::{MASTER_KEY_LENGTH, MasterKey, key_attributes, read_ke
 use crate::sender_report::ntp;
 
 impl RequestHandler {
-    /// A description for this client: with new keys, if media are encrypted for it.
+    /// A description for this client, with new keys if media are encrypted for it.
     pub(super) fn described_for_client(
         &mut self,
         path: &[u8],
@@ -39,18 +39,18 @@ impl RequestHandler {
         Ok(description.to_bytes_with_keys(self.local.ip(), &attributes))
     }
 
-    /// Keys that the last DESCRIBE told, if it was of this presentation.
+    /// Keys of the last DESCRIBE, if it was for this presentation.
     pub(super) fn offered_keys(&self, path: &[u8]) -> Option<&TrackKeys> {
         self.offered_keys.as_ref().filter(|offered| offered.path == path).map(|offered| &offered.keys)
     }
 
-    /// Takes these keys for a session, so that no other has them.
+    /// Takes these keys for a session, so that no other session gets them.
     pub(super) fn take_keys(&mut self, path: &[u8]) -> Option<TrackKeys> {
         self.offered_keys.take_if(|offered| offered.path == path).map(|offered| offered.keys)
     }
 }
 
-/// The key of the client in its SETUP (RFC 4567 section 3.2), if it tells one.
+/// The key of the client from its SETUP (RFC 4567 section 3.2), if there is one.
 pub(super) fn client_key(headers: &Headers) -> Result<Option<MasterKey>, Refusal> {
     let Some(value) = headers.first("KeyMgmt") else { return Ok(None) };
     match read_key_mgmt(value) {

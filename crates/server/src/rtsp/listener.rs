@@ -20,8 +20,8 @@ use wirepath_net::{Addresses, DescriptorBudget, ReservedListener};
 pub(crate) struct SessionControl(Arc<Shared>);
 
 impl SessionControl {
-    /// Begins to end the session with this number; returns whether there is one. It ends as by TEARDOWN, and its
-    /// connection is closed if it has no other.
+    /// Begins to end the session with this number; returns whether there is one. It ends as after TEARDOWN,
+    /// and its connection is closed if it has no other session.
     pub(crate) fn end(&self, number: u64) -> bool {
         self.0.registry.end(number)
     }
@@ -31,7 +31,7 @@ impl SessionControl {
 pub(crate) struct Listener(pub(super) Arc<Shared>);
 
 impl Listener {
-    /// A listener that serves the presentations of `player`, to users only where there is `access` control.
+    /// A listener that serves the presentations of `player`; with `access` control only to users.
     pub(crate) fn new(
         player: Arc<dyn Player>,
         options: RtspOptions,
@@ -62,7 +62,7 @@ impl Listener {
         status.add("sessions", move || shared.registry.json().into());
     }
 
-    /// Numbers of connections and sessions that are open.
+    /// Numbers of open connections and sessions.
     pub(crate) fn open(&self) -> (usize, usize) {
         (self.0.limits.open(), self.0.registry.json().len())
     }
@@ -72,14 +72,14 @@ impl Listener {
         SessionControl(Arc::clone(&self.0))
     }
 
-    /// Way of connections that come through HTTP tunnels.
+    /// Entry for connections that come through HTTP tunnels.
     pub(crate) fn tunnel_entrance(&self) -> TunnelEntrance {
         TunnelEntrance(Arc::clone(&self.0))
     }
 
-    /// Accepts connections until `closing` holds true, and serves them until they end. When `shutdown` holds true (or
-    /// its sender is dropped), every session ends with a BYE. Returns when the last response is written; the caller
-    /// decides how long it waits for that.
+    /// Accepts connections until `closing` holds true, and serves them until they end. When `shutdown` holds
+    /// true (or its sender is dropped), every session ends with a BYE. Returns when the last response is
+    /// written; the caller limits the waiting.
     pub(crate) async fn serve(
         &self,
         listener: TcpListener,
@@ -99,8 +99,8 @@ impl Listener {
         .await;
     }
 
-    /// As [`serve`](Listener::serve), over TLS. A client beyond a limit has no answer: its handshake would cost more
-    /// than it is worth.
+    /// Like [`serve`](Listener::serve), over TLS. A client beyond a limit gets no response, since its
+    /// handshake would cost too much.
     pub(crate) async fn serve_securely(
         &self,
         listener: TcpListener,
@@ -128,7 +128,7 @@ impl Listener {
 /// Serves a connection, which may be half of a tunnel, with its permits. Rare parts are boxed, so that other
 /// connections are not larger.
 ///
-/// No `async fn`: that would keep the arguments beside what is made of them.
+/// This is not an `async fn`, which would store the arguments in addition to what is made of them.
 fn serve_one(
     stream: TcpStream,
     addresses: Addresses,

@@ -29,7 +29,7 @@ impl RequestHandler {
         Ok(response.body("application/sdp", description))
     }
 
-    /// A track cannot be described, which is 460 (RFC 2326 section 11.3.11) where its presentation is there.
+    /// A track cannot be described: the status is 460 (RFC 2326 section 11.3.11) if its presentation exists.
     async fn explain_missing(&self, resource: &Resource, error: OpenError) -> Refusal {
         if let Some((presentation, number)) = resource.split_track().filter(|_| error == OpenError::NotFound)
             && let Ok(opened) = self.open(&presentation).await
@@ -47,7 +47,7 @@ impl RequestHandler {
     /// RFC 2326 section 10.5.
     pub(super) async fn play(&mut self, request: &Request) -> Answer {
         let session = self.named_session(request)?;
-        // Nobody moves a sender that others watch: the answer says where it is and how fast.
+        // A session cannot change a sender that others watch: the response has its position and speed.
         let is_shared = session.playback.is_shared();
         let is_live = session.playback.is_live();
         let speed = speed(request)?.map(|speed| if is_shared { Speed::NORMAL } else { speed });
@@ -81,7 +81,7 @@ impl RequestHandler {
                 response = with_range(response, range, shown_from_us).rtp_info(&infos);
                 (stretch.speed, stretch.scale)
             }
-            // Its first packet is not known yet, so there is no RTP-Info to give.
+            // The first packet is not known yet, so there is no RTP-Info.
             PlayStep::Queued(PlayRange { from_us, until_us, speed, scale }) => {
                 let start = from_us.map_or(Npt::Now, Npt::At);
                 let range = NptRange { start: Some(start), end: until(until_us, scale) };
@@ -95,7 +95,7 @@ impl RequestHandler {
                 active
             }
         };
-        // RFC 2326 sections 12.34 and 12.35: the answer says what is done.
+        // RFC 2326 sections 12.34 and 12.35: the response contains the values in effect.
         if scale.is_some() {
             response = response.header(header_names::SCALE, &chosen.1.to_string());
         }
@@ -108,8 +108,8 @@ impl RequestHandler {
         Ok(response)
     }
 
-    /// Admits that a session which plays at a speed, or rests, plays at another: 453 if the load does not allow
-    /// that much more.
+    /// Admits a change of speed of a session that plays or rests: 453 if the load does not allow the
+    /// increase.
     fn admit_speed(&self, active: Speed, asked: Speed) -> Result<(), Refusal> {
         let more = asked.factor() - active.factor();
         if more <= 0.0 {
@@ -148,7 +148,7 @@ impl RequestHandler {
         Ok(self.ok(request))
     }
 
-    /// RFC 2326 sections 10.8 and 10.9: there are no parameters, but clients keep alive by asking for none.
+    /// RFC 2326 sections 10.8 and 10.9: there are no parameters, but clients keep alive by requesting none.
     pub(super) fn parameters(&mut self, request: &Request) -> Answer {
         let body = String::from_utf8_lossy(&request.body);
         let names: Vec<&str> =
@@ -163,8 +163,8 @@ impl RequestHandler {
     }
 }
 
-/// A range as normal play time, in a presentation whose time 0 is at `origin_us` on the wall clock. What is before
-/// that is left out.
+/// A range as normal play time, in a presentation whose time 0 is at `origin_us` on the wall clock. The part
+/// before time 0 is left out.
 fn normal(range: TimeRange, origin_us: Option<i64>) -> Result<NptRange, Refusal> {
     match (range, origin_us) {
         (TimeRange::Npt(range), _) => Ok(range),
@@ -179,7 +179,7 @@ fn normal(range: TimeRange, origin_us: Option<i64>) -> Result<NptRange, Refusal>
     }
 }
 
-/// A response with its range, in absolute time if the client asked so and time 0 is at `origin_us`.
+/// A response with its range, in absolute time if the client used it and time 0 is at `origin_us`.
 fn with_range(response: Response, range: NptRange, origin_us: Option<i64>) -> Response {
     let (Some(origin_us), Some(Npt::At(start_us))) = (origin_us, range.start) else {
         return response.range(range);
@@ -192,7 +192,7 @@ fn with_range(response: Response, range: NptRange, origin_us: Option<i64>) -> Re
     response.header(header_names::RANGE, &ClockRange { start: time(start_us), end }.to_string())
 }
 
-/// The speed that is nearest to the one asked for (RFC 2326 section 12.35).
+/// The supported speed that is nearest to the requested one (RFC 2326 section 12.35).
 fn speed(request: &Request) -> Result<Option<Speed>, Refusal> {
     match request.speed()? {
         Some(speed) if speed < 0.0 => {

@@ -1,4 +1,5 @@
-//! Sending side of an RTSP connection: written here, or by an engine thread once a session is interleaved.
+//! Sending side of an RTSP connection. It is written here, or by an engine thread once a session is
+//! interleaved.
 
 use super::player::Player;
 use std::io;
@@ -14,7 +15,7 @@ use wirepath_playback::ConnectionWriter;
 
 pub(super) struct Output {
     half: OwnedWriteHalf,
-    /// Present from the first interleaved session on: then nothing is written to `half`.
+    /// Present from the first interleaved session on; then nothing is written to `half`.
     writer: Option<Arc<ConnectionWriter>>,
 }
 
@@ -23,8 +24,8 @@ impl Output {
         Self { half, writer: None }
     }
 
-    /// Hands the connection over to an engine thread, for sessions that are interleaved. A client that
-    /// acknowledges nothing for `timeout` is gone.
+    /// Hands the connection over to an engine thread, for interleaved sessions. A client that acknowledges
+    /// nothing for `timeout` is considered gone.
     pub(super) fn interleave(
         &mut self,
         player: &dyn Player,
@@ -48,16 +49,16 @@ impl Output {
         self.writer.is_some()
     }
 
-    /// Writes bytes after all that was written before, and never inside a frame.
+    /// Writes bytes after all earlier bytes, and never inside a frame.
     pub(super) async fn write(&mut self, bytes: Vec<u8>) -> io::Result<()> {
         let Some(writer) = &self.writer else { return self.half.write_all(&bytes).await };
         let (sent, when_sent) = oneshot::channel();
-        // The receiver may have given up already.
+        // The receiver may have been dropped already.
         writer.write(bytes, move || _ = sent.send(()));
         when_sent.await.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Sends the end of the connection, behind all that was written.
+    /// Sends the end of the connection, after all written bytes.
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
         self.write(Vec::new()).await?;
         self.half.shutdown().await

@@ -1,7 +1,7 @@
 //! The interface to the playbacks of RTSP sessions.
 //!
-//! RTSP knows paths, ranges and sockets; behind these traits are the image store and the engine's playbacks.
-//! Replies and events come from engine threads: they are sent on and never block.
+//! RTSP knows paths, ranges and sockets; the image store and the engine's playbacks implement these traits.
+//! Replies and events come from engine threads, so handling them must never block.
 
 use std::future::Future;
 use std::io;
@@ -18,62 +18,64 @@ use wirepath_playback::{
     ConnectionWriter, PlayError, PlaybackEvent, Position, Progress, Scale, Speed, StreamProgress,
 };
 
-/// An answer that may take a while: storage is read, an asset examined.
+/// A result that may take a while, because storage is read or an asset is examined.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Called once with the result of a request, from any thread; dropped without a call only if the playback is
-/// over.
+/// Called once with the result of a request, from any thread. It is dropped without a call only if the
+/// playback has ended.
 pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
 
 /// Called with each event of a playback, from any thread. Events and replies come in order.
 pub(crate) type OnEvent = Box<dyn Fn(PlaybackEvent) + Send + Sync>;
 
-/// A part of a presentation to play, in microseconds from its beginning, and how fast.
+/// A range of a presentation to play, in microseconds from its beginning, with speed and scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlayRange {
-    /// Start; the current position if none.
+    /// Start; none for the current position.
     pub(crate) from_us: Option<u64>,
-    /// End; that of the presentation if none.
+    /// End; none for the end of the presentation.
     pub(crate) until_us: Option<u64>,
     /// Speed of delivery (RFC 2326 section 12.35).
     pub(crate) speed: Speed,
-    /// Scale (RFC 2326 section 12.34). Played backward, the end is before the start, and that of the presentation
-    /// is its beginning.
+    /// Scale (RFC 2326 section 12.34). For backward play, the end is before the start, and the end of the
+    /// presentation is its beginning.
     pub(crate) scale: Scale,
 }
 
 /// Finds presentations.
 pub(crate) trait Player: Send + Sync {
-    /// Opens the presentation at a path, for a client at an address: names joined by `/`, none empty, `.` or
-    /// `..`; empty for the root.
+    /// Opens the presentation at a path, for a client at an address. The path consists of names joined by
+    /// `/`, none of them empty, `.` or `..`; it is empty for the root.
     fn open<'a>(
         &'a self,
         path: &'a [u8],
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>>;
 
-    /// Admits a session by the load, or says why not; of its payload's bit rate if that is known.
+    /// Admits a session by the load and by its payload's bit rate, if known, or returns the reason of the
+    /// refusal.
     fn admit(&self, bits_per_second: Option<u64>) -> Result<(), Overload>;
 
-    /// Admits that sessions become faster by so many times the bit rate of one, or says why not.
+    /// Admits an increase of speed of sessions by so many times the bit rate of one, or returns the reason of
+    /// the refusal.
     fn admit_faster(&self, more: f64) -> Result<(), Overload>;
 
     /// Returns whether there are multicast groups to send to.
     fn has_groups(&self) -> bool;
 
-    /// Opens the writer of a connection, of which `socket` is a descriptor of its own.
+    /// Opens the writer of a connection. `socket` is a duplicate of its descriptor.
     fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter>;
 }
 
 /// Receiver of a track's packets.
 pub(crate) enum MediaSink {
-    /// A socket connected to the client, and the key if packets are encrypted.
+    /// A socket connected to the client, with a key if packets are encrypted.
     Udp(UdpSocket, Option<MasterKey>),
-    /// A channel of the RTSP connection, and the key likewise.
+    /// A channel of the RTSP connection, with a key if packets are encrypted.
     Interleaved(Arc<ConnectionWriter>, u8, Option<MasterKey>),
 }
 
-/// Bytes behind each packet's payload to a sink with this key.
+/// Bytes after each packet's payload for a sink with this key.
 pub(crate) fn trailer(key: Option<&MasterKey>) -> u32 {
     if key.is_some() { TAG_LENGTH as u32 } else { 0 }
 }
@@ -89,7 +91,7 @@ pub(crate) struct GroupAddress {
 }
 
 impl GroupAddress {
-    /// The transport of a track, as the answer to SETUP says it: each track has two ports.
+    /// The transport of a track in the response to SETUP: each track has two ports.
     pub(crate) fn delivery(&self, track: u8) -> ReplyDelivery {
         let rtp = self.port.saturating_add(2 * u16::from(track));
         let ports = PortPair { rtp, rtcp: rtp.saturating_add(1) };
@@ -105,10 +107,10 @@ pub(crate) struct Joined {
 
 /// Something that can be played.
 pub(crate) trait Presentation: Send + Sync {
-    /// Describes the presentation as it is now.
+    /// Describes the presentation in its current state.
     fn describe(&self) -> Description;
 
-    /// Mean bit rate of its payload, if it is known.
+    /// Mean bit rate of its payload, if known.
     fn bits_per_second(&self) -> Option<u64> {
         None
     }
@@ -116,8 +118,9 @@ pub(crate) trait Presentation: Send + Sync {
     /// Number of its tracks, at least one. They are counted from 0 here and from 1 in URLs.
     fn tracks(&self) -> u8;
 
-    /// Opens a playback of a track. It rests at the start until told to play, and ends when it is dropped. The
-    /// path's MTU is that of the UDP socket. Bursts are no longer than `most_burst_us`, if the client says so.
+    /// Opens a playback of a track. It rests at the start until it is told to play, and ends when it is
+    /// dropped. The path's MTU is that of the UDP socket. Bursts are no longer than `most_burst_us`, if the
+    /// client requests that.
     fn set_up(
         &self,
         track: u8,
@@ -126,7 +129,7 @@ pub(crate) trait Presentation: Send + Sync {
         on_event: OnEvent,
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>>;
 
-    /// Joins the group that all tracks are sent to, for all sessions that join.
+    /// Joins the group to which all tracks are sent, for all sessions that join.
     fn join(&self, on_event: OnEvent) -> BoxFuture<'_, Result<Joined, OpenError>>;
 }
 
@@ -135,20 +138,21 @@ pub(crate) trait SessionPlayback: Send + Sync {
     /// Number of tracks of the presentation.
     fn tracks(&self) -> u8;
 
-    /// Plays another track, too, over the same lower transport as the first.
+    /// Adds another track, over the same lower transport as the first.
     fn add(&self, track: u8, sink: MediaSink) -> Result<(), OpenError>;
 
-    /// Returns whether other sessions play the same packets, so that none can choose where and how fast.
+    /// Returns whether other sessions play the same packets, so that a session cannot choose range and speed.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Returns whether the presentation has no beginning and end, and PLAY goes on at what is on now.
+    /// Returns whether the presentation has no beginning and end, so that PLAY continues at its current
+    /// position.
     fn is_live(&self) -> bool {
         false
     }
 
-    /// Track whose random access points can be played alone, for scales other than 1, if there is one.
+    /// Track whose random access points can be played alone, for scales other than 1, if any.
     fn scanned_track(&self) -> Option<u8>;
 
     /// Time 0 of the presentation on the wall clock, in microseconds since 1970, if it has one.
@@ -162,7 +166,8 @@ pub(crate) trait SessionPlayback: Send + Sync {
     /// Plays a range, from the last random access point at or before its start or from the current position.
     fn play(&self, range: PlayRange, reply: Reply<Position>);
 
-    /// Lets packets leave after PLAY, whose response has been written. Over UDP they do not wait for this.
+    /// Releases packets after PLAY, when its response has been written. Packets over UDP do not wait for
+    /// this.
     fn release(&self);
 
     /// Pauses; the reply is the position in microseconds from the start.
@@ -173,11 +178,11 @@ pub(crate) trait SessionPlayback: Send + Sync {
     /// Progress of a track.
     fn track_progress(&self, track: u8) -> StreamProgress;
 
-    /// Reason for which the presentation cannot be played any further, in words for clients, and whether it
-    /// is at fault itself.
+    /// Reason for which the presentation cannot be played any further, in words for clients, and whether the
+    /// presentation is at fault.
     fn failure(&self) -> Option<PlaybackFailure>;
 
-    /// Duration of the presentation in microseconds, as far as it is known.
+    /// Duration of the presentation in microseconds, if known.
     fn duration_us(&self) -> Option<u64>;
 
     /// Reason for its first data path, for the status page.
@@ -192,16 +197,16 @@ pub(crate) trait SessionPlayback: Send + Sync {
 pub(crate) struct TrackSource {
     /// Synchronisation source.
     pub(crate) ssrc: u32,
-    /// Ticks of its timestamps in a second.
+    /// Ticks of its timestamps per second.
     pub(crate) clock_hz: u32,
 }
 
-/// Reason for which a presentation turned out unplayable.
+/// Reason why a presentation cannot be played.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlaybackFailure {
     /// In words for clients.
     pub(crate) reason: String,
-    /// True if the asset is at fault; else trying later may help.
+    /// True if the asset is at fault; else trying again later may help.
     pub(crate) is_asset: bool,
 }
 
@@ -214,7 +219,7 @@ pub(crate) enum OpenError {
     /// The server has no permission to read it; the text is for clients.
     #[error("{0}")]
     Forbidden(String),
-    /// The asset's fault, in words for clients.
+    /// The asset is at fault; the text is for clients.
     #[error("{0}")]
     NotPlayable(String),
     /// Too many files are open; the text is for the log.
@@ -223,10 +228,10 @@ pub(crate) enum OpenError {
     /// The server is at a limit; trying later may help. The text is for the log.
     #[error("{0}")]
     Busy(String),
-    /// A limit of this client is reached, in words for clients.
+    /// A limit of this client is reached; the text is for clients.
     #[error("{0}")]
     AtLimit(String),
-    /// The server failed; the text says where, for the log.
+    /// The server failed; the text is for the log.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,14 +1,13 @@
 //! A pair of UDP ports that sessions share: one socket for all RTCP, and an RTP socket for each session.
 //!
 //! RTP sockets of sessions are connected, so they may share a port: the kernel gives each datagram to the
-//! socket that is connected to its sender. RTCP of all clients arrives at one socket, which is not connected,
-//! and is told apart by its sender's address and port. Two sockets own the ports: other programs cannot bind
-//! the RTCP port, and datagrams of strangers to the RTP port end in a socket that nobody reads, without an
-//! ICMP error.
+//! socket that is connected to its sender. RTCP of all clients arrives at one unconnected socket, and is
+//! assigned to sessions by the sender's address and port. Two sockets hold the ports: other programs cannot
+//! bind the RTCP port, and datagrams of strangers to the RTP port go to a socket that is never read, without
+//! an ICMP error.
 //!
 //! Nothing waits for RTCP, so it is read at intervals, many datagrams in a call, and the sockets are in no
-//! epoll set: there each datagram received or sent wakes the thread that serves all
-//! requests.
+//! epoll set: in epoll, each datagram received or sent would wake the thread that serves all requests.
 
 use super::counters::Counters;
 use super::ticks;
@@ -27,10 +26,11 @@ use tokio::time::{Instant, sleep_until};
 use wirepath_datapath::batches::{self, Batch, Datagram};
 use wirepath_media::rtsp::PortPair;
 
-/// Receive buffer of datagrams that nobody reads: clients open their firewalls with a few to the RTP port.
+/// Receive buffer for datagrams that are never read: clients send a few to the RTP port to open their
+/// firewalls.
 const RTP_RECEIVE_BUFFER: usize = 4096;
 
-/// Room for some hundreds of reports.
+/// Receive buffer for some hundred reports.
 const RTCP_RECEIVE_BUFFER: usize = 256 * 1024;
 
 /// Longest datagram that is read; compound packets keep to the path's MTU (RFC 3550 section 6.1).
@@ -42,12 +42,12 @@ const DATAGRAM_LIMIT: usize = 1500;
 const LONGEST_INTERVAL: Duration = Duration::from_millis(128);
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Most datagrams of a read; the rest waits for the next. A flood is dropped by the kernel meanwhile, and
-/// costs the thread that serves all requests some percent of its time.
+/// Most datagrams of a read; the rest waits for the next read. The kernel drops the excess of a flood, and
+/// reading it takes some percent of the time of the thread that serves all requests.
 const DATAGRAMS_PER_READ: usize = 2 * batches::MOST;
 
-/// Most datagrams that are read at a time where all that wait are to be read, or discarded: more than a
-/// receive buffer has room for, so a flood is left only what came meanwhile.
+/// Most datagrams of a read that empties the socket. It exceeds the capacity of a receive buffer, so a flood
+/// leaves only datagrams that came during the read.
 const MOST_WAITING: usize = 2048;
 
 /// Session that receives its client's RTCP.
@@ -56,7 +56,7 @@ pub(super) trait RtcpReceiver: Send + Sync {
     fn receive(&self, datagram: &[u8], received: SystemTime);
 }
 
-/// Room for datagrams, which the pairs of a server share.
+/// Buffers for datagrams, shared by the pairs of a server.
 pub(super) type SharedBatch = Mutex<Batch>;
 
 /// Room for datagrams as long as those that are read.
@@ -69,14 +69,14 @@ pub(super) struct PortSocket {
     local: SocketAddr,
     ports: PortPair,
     rtcp: Arc<UdpSocket>,
-    /// Holds the RTP port and receives what comes from strangers.
+    /// Holds the RTP port and receives datagrams from strangers.
     _strays: UdpSocket,
     clients: Arc<Clients>,
     batch: Arc<SharedBatch>,
     receiver: JoinHandle<()>,
 }
 
-/// Sessions by the address and port that their client sends RTCP from.
+/// Sessions by the address and port from which their client sends RTCP.
 struct Clients {
     /// Number of sessions that use the pair.
     uses: AtomicUsize,
@@ -123,7 +123,7 @@ impl PortSocket {
         self.clients.uses.load(Relaxed)
     }
 
-    /// Returns whether a session has this client's RTCP port already.
+    /// Returns whether this client's RTCP port is used by a session already.
     pub(super) fn serves(&self, peer: SocketAddr) -> bool {
         self.clients.sessions.lock().contains_key(&key(peer))
     }
@@ -145,20 +145,21 @@ impl Drop for PortSocket {
 impl PortUse {
     pub(super) fn new(socket: &Arc<PortSocket>, peer: SocketAddr) -> PortUse {
         if socket.clients.uses.fetch_add(1, Relaxed) == 0 {
-            // Reports that came while there was no session are nobody's.
+            // Reports that came while there was no session belong to no session.
             socket.clients.discard(&socket.rtcp, &mut socket.batch.lock());
         }
         socket.clients.session_added.notify_one();
         PortUse { socket: Arc::clone(socket), peer }
     }
 
-    /// Has what the client sends given to this session. If another session has the same client port, only
-    /// this one gets it from now on.
+    /// Registers a session for the client's datagrams. Another session with the same client port gets none any
+    /// more.
     pub(super) fn register(&self, session: Weak<dyn RtcpReceiver>) {
         self.socket.clients.sessions.lock().insert(key(self.peer), session);
     }
 
-    /// Reads all datagrams that wait: the last of a client, before its session ends, are behind those of others.
+    /// Reads all waiting datagrams: the last one of a client whose session is about to end may be behind
+    /// those of others.
     pub(super) fn read_waiting(&self) {
         let PortSocket { clients, rtcp, batch, .. } = &*self.socket;
         clients.read(rtcp, &mut batch.lock(), MOST_WAITING);
@@ -182,7 +183,7 @@ impl Drop for PortUse {
     }
 }
 
-/// Gives datagrams to the sessions whose clients sent them, as long as the pair has sessions.
+/// Assigns datagrams to the sessions of their senders, as long as the pair has sessions.
 async fn receive(socket: Arc<UdpSocket>, clients: Arc<Clients>, batch: Arc<SharedBatch>) {
     let mut interval = LONGEST_INTERVAL;
     loop {
@@ -195,7 +196,7 @@ async fn receive(socket: Arc<UdpSocket>, clients: Arc<Clients>, batch: Arc<Share
     }
 }
 
-/// Time to the next read: the shortest when datagrams were left over, longer when there were few.
+/// Time to the next read: the shortest if datagrams were left over, longer if there were few.
 fn next_interval(interval: Duration, read: usize) -> Duration {
     let next = match read {
         DATAGRAMS_PER_READ.. => SHORTEST_INTERVAL,
@@ -215,7 +216,8 @@ impl Clients {
         }
     }
 
-    /// Gives datagrams that wait to their sessions, until `most` were read or none waits. Returns their number.
+    /// Assigns waiting datagrams to their sessions, until `most` were read or none waits. Returns their
+    /// number.
     fn read(&self, socket: &UdpSocket, batch: &mut Batch, most: usize) -> usize {
         self.take_waiting(socket, batch, most, |datagram| {
             let received =

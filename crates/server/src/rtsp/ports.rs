@@ -10,18 +10,19 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use wirepath_media::rtsp::PortPair;
 
-/// Sessions on a pair of ports before another pair is opened. The kernel looks at all sockets of a port when
-/// one is bound to it, and before Linux 6.13 also when a datagram comes to it.
+/// Sessions on a pair of ports before another pair is opened. The kernel checks all sockets of a port when
+/// one is bound to it, and before Linux 6.13 also when a datagram arrives.
 const SESSIONS_PER_PAIR: usize = 64;
 
-/// Most pairs that are open for one local address; then sessions are spread over these.
+/// Most open pairs for one local address; further sessions are spread over these.
 const MOST_PAIRS: usize = 64;
 
-/// Most pairs that are tried when one is to be opened. The next time others are tried. Servers that handed over and
-/// still play hold up to [`MOST_PAIRS`] each, usually the first of the range: this is enough for three of them.
+/// Most pairs that are tried when one is to be opened. The next time, other pairs are tried. After handovers,
+/// each old server may hold up to [`MOST_PAIRS`], usually the first of the range: this number is enough for
+/// three of them.
 const TRIES: u32 = 4 * MOST_PAIRS as u32;
 
-/// Local addresses whose pairs stay open without sessions.
+/// Number of local addresses whose pairs stay open without sessions.
 const IDLE_ADDRESSES: usize = 16;
 
 /// Ports of a range, opened in pairs as sessions need them.
@@ -31,7 +32,7 @@ pub(super) struct Ports {
     pairs: u32,
     counters: Arc<Counters>,
     batch: Arc<SharedBatch>,
-    /// Open pairs of each local address, which has no port here.
+    /// Open pairs by local address; the port is not part of the key.
     open: Mutex<HashMap<SocketAddr, OpenPairs>>,
 }
 
@@ -72,7 +73,7 @@ impl Ports {
     }
 
     /// Sockets for a session, at a local address and connected to the client's ports. The address keeps its
-    /// scope, which link-local ones need. Must be called on a tokio runtime.
+    /// scope, which link-local addresses need. Must be called on a tokio runtime.
     pub(super) fn open(
         &self,
         mut local: SocketAddr,
@@ -92,8 +93,8 @@ impl Ports {
         Ok(SessionPorts { rtp: socket.connect_rtp(peer)?, rtcp, ports: socket.ports() })
     }
 
-    /// The pair with the fewest sessions among those that do not serve this client's ports yet; another one
-    /// is opened if they have many.
+    /// The pair with the fewest sessions that does not serve this client's ports yet. If all have many
+    /// sessions, another pair is opened.
     fn socket_for(
         &self,
         open: &mut OpenPairs,
@@ -109,7 +110,7 @@ impl Ports {
             _ => match self.open_next(open, local) {
                 Ok(pair) => return Ok(pair),
                 Err(error) if open.pairs.is_empty() => return Err(error),
-                // Crowded ports are better than none.
+                // A crowded pair is better than none.
                 Err(error) => tracing::debug!(%error, "no further pair of UDP ports"),
             },
         }
@@ -157,7 +158,7 @@ fn in_use() -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, why)
 }
 
-/// An address as IPv4 where it is one inside IPv6, which a listener on `::` sees.
+/// Converts an IPv4 address inside IPv6, which a listener on `::` gets, to IPv4.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),

@@ -10,9 +10,9 @@ use tokio::io::{AsyncRead, ReadBuf};
 /// Bytes read at a time.
 const READ_SIZE: usize = 4096;
 
-/// Hands on what comes next; returns its length, 0 at the end. The buffer is not kept while this waits: of
-/// thousands of connections most wait. A short read means that the socket is empty, so no second call follows
-/// it. A client whose bytes never end keeps the others waiting no longer than its task's budget lasts.
+/// Passes on the next bytes; returns their length, 0 at the end. The buffer is not kept while this waits,
+/// since most of thousands of connections wait. After a short read the socket is empty, so there is no second
+/// call. A client whose bytes never end delays other tasks only until its task's budget is used up.
 pub(super) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     take: impl FnOnce(&[u8]),
@@ -24,7 +24,7 @@ pub(super) async fn read(
     .await
 }
 
-/// The same as a poll, for a future that has no room for what takes the bytes.
+/// The same as a poll, for a future with no room for the closure that takes the bytes.
 pub(super) fn poll_read(
     stream: &mut (impl AsyncRead + Unpin),
     context: &mut Context<'_>,

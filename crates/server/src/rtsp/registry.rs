@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wirepath_net::{ClientLimits, DescriptorBudget, DescriptorPermit, Exceeded, Permit};
 
-/// All sessions of a listener, at most so many, and so many from one address.
+/// All sessions of a listener, with a limit for all and for each address.
 pub(super) struct Registry {
     limits: Arc<ClientLimits>,
     descriptors: Arc<DescriptorBudget>,
@@ -21,9 +21,9 @@ pub(super) struct Registry {
 /// Session that is visible.
 struct Entry {
     info: Arc<SessionInfo>,
-    /// Events of its connection, which ends it.
+    /// Events of its connection, through which the connection is told to end it.
     events: Arc<SessionEvents>,
-    /// An administrator has asked for its end.
+    /// True if an administrator requested its end.
     is_ending: bool,
 }
 
@@ -34,7 +34,8 @@ pub(super) struct SessionSlot {
     _permits: (Permit, DescriptorPermit),
 }
 
-/// Descriptors of a track: its RTP socket. That of the first track is counted with the session, over TCP too.
+/// Descriptors of a track: its RTP socket. The socket of the first track is counted with the session, also
+/// over TCP.
 pub(super) const PER_TRACK: usize = 1;
 
 impl Registry {
@@ -55,7 +56,7 @@ impl Registry {
         self.descriptors.admit(address, PER_TRACK)
     }
 
-    /// Sessions for `/api/status`, in the order in which they were set up.
+    /// Sessions for `/api/status`, in the order of their set-up.
     pub(super) fn json(&self) -> Vec<Json> {
         let sessions = self.sessions.lock();
         let mut sessions: Vec<_> =
@@ -64,7 +65,7 @@ impl Registry {
         sessions.iter().filter_map(|(_, session)| session.json()).collect()
     }
 
-    /// Has the connection of a session end it, if there is a session with this number.
+    /// Tells the connection of a session to end it, if there is a session with this number.
     pub(super) fn end(&self, key: u64) -> bool {
         let mut sessions = self.sessions.lock();
         let Some(entry) = sessions.get_mut(&key) else { return false };
@@ -76,7 +77,7 @@ impl Registry {
 }
 
 impl SessionSlot {
-    /// Makes the session visible, with the events of its connection.
+    /// Registers the session, with the events of its connection.
     pub(super) fn fill(&self, info: Arc<SessionInfo>, events: Arc<SessionEvents>) {
         let entry = Entry { info, events, is_ending: false };
         self.registry.sessions.lock().insert(self.key, entry);

@@ -1,6 +1,6 @@
-//! RTCP of all sessions of a listener that falls due: sender reports at intervals, and the BYE behind the last packet.
+//! Due RTCP of all sessions of a listener: periodic sender reports, and the BYE after the last packet.
 //!
-//! One task for all: a task for each session, with its timer, would take more memory than the session's playback.
+//! One task for all: a task with a timer for each session would take more memory than the session's playback.
 
 use super::rtcp_path::LowerTransport;
 use super::session_info::{RtcpState, SessionInfo};
@@ -14,19 +14,19 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep_until};
 
-/// Between the last packet and BYE: players take BYE for the end at once, and drop packets not yet read.
+/// Delay of BYE after the last packet: players take BYE for an immediate end, and drop packets not yet read.
 const BYE_DELAY: Duration = Duration::from_millis(100);
 
-/// Time until the next attempt at a report when no packet has left yet.
+/// Time until the next attempt at a report if no packet has left yet.
 const FIRST_REPORT_RETRY: Duration = Duration::from_millis(100);
 
-/// Reports of many sessions are sent in one wake-up, up to a fiftieth of the interval late.
+/// Reports of many sessions are sent in one wake-up, late by up to a fiftieth of the interval.
 const TICKS_PER_INTERVAL: u32 = 50;
 
-/// Sessions that are served before other tasks have a turn: some hundred microseconds.
+/// Number of sessions that are served before other tasks have a turn: it takes some hundred microseconds.
 const SESSIONS_PER_TURN: usize = 64;
 
-/// Sessions by the time when their RTCP is due, and the task that sends it.
+/// Sessions by the time at which their RTCP is due, and the task that sends it.
 pub(super) struct Reports {
     interval: Duration,
     queue: Arc<Queue>,
@@ -35,9 +35,9 @@ pub(super) struct Reports {
 
 #[derive(Default)]
 struct Queue {
-    /// By the time, and the number of the session.
+    /// By time and number of the session.
     due: Mutex<BTreeMap<(Instant, u64), Weak<SessionInfo>>>,
-    /// Notified when the first time is another.
+    /// Notified when the earliest time changes.
     first_changed: Notify,
 }
 
@@ -47,13 +47,14 @@ impl Reports {
         Reports { interval, queue: Arc::default(), task: OnceLock::new() }
     }
 
-    /// Begins to send, on this runtime; called by each socket that the listener has. Not by a session: one that came through
-    /// an HTTP tunnel is on a runtime that ends with the HTTP listener.
+    /// Starts sending on this runtime. Each socket of the listener calls it. A session must not: a session
+    /// through an HTTP tunnel is on a runtime that ends with the HTTP listener.
     pub(super) fn start(&self) {
         self.task.get_or_init(|| tokio::spawn(run(Arc::clone(&self.queue), self.interval)));
     }
 
-    /// Notes the phase of a session: its first report is due when it begins to play. To a group its sender reports.
+    /// Notes the phase of a session. Its first report is due when it begins to play. The sender to a group
+    /// sends its own reports.
     pub(super) fn note_phase(&self, session: &Arc<SessionInfo>, phase: Phase) {
         let mut state = session.rtcp.lock();
         state.phase = phase;
@@ -66,7 +67,7 @@ impl Reports {
         self.queue.reschedule(session, &mut state, due);
     }
 
-    /// Ends the reports of a session: when this returns, none is sent any more.
+    /// Ends the reports of a session: no report is sent after this returns.
     pub(super) fn remove(&self, session: &Arc<SessionInfo>) {
         self.queue.reschedule(session, &mut session.rtcp.lock(), None);
     }
@@ -99,14 +100,14 @@ async fn run(queue: Arc<Queue>, interval: Duration) {
 }
 
 impl Queue {
-    /// Takes the first session whose RTCP is due by `now`, with the time when it was.
+    /// Takes the first session whose RTCP is due by `now`, with its due time.
     fn take(&self, now: Instant) -> Option<(Instant, Weak<SessionInfo>)> {
         let mut waiting = self.due.lock();
         let first = waiting.first_entry().filter(|first| first.key().0 <= now)?;
         Some((first.key().0, first.remove()))
     }
 
-    /// Sends the RTCP of a session, unless it is due at another time by now. The lock is held meanwhile, so that
+    /// Sends the RTCP of a session, unless its due time has changed. The lock is held meanwhile, so that
     /// nothing follows a BYE.
     fn serve(&self, session: &Weak<SessionInfo>, due: Instant, interval: Duration) {
         let Some(session) = session.upgrade() else { return };

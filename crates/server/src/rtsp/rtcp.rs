@@ -51,9 +51,9 @@ impl SessionInfo {
         });
     }
 
-    /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1) for each track whose clock is known, all
-    /// for the same moment. A track of which no packet was sent yet has one, too: its client knows then how it
-    /// goes with the others. Returns whether any has.
+    /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1) for each track with a known clock, all
+    /// for the same time. A track without a sent packet has a report, too, so that the client can synchronise
+    /// it with the others. Returns whether any report was sent.
     pub(super) fn send_reports(&self) -> bool {
         self.for_each_clock(|track, state, _| {
             self.bye_sent.store(false, Relaxed);
@@ -76,7 +76,7 @@ impl SessionInfo {
         self.bye_sent.store(is_sent, Relaxed);
     }
 
-    /// Notes the clocks as they are, or were when packets were last being sent.
+    /// Stores the clocks as of now, or as of the time when packets were last sent.
     pub(super) fn note_clocks(&self) {
         let Some(playback) = self.playback() else { return };
         self.with_tracks(|tracks| {
@@ -86,7 +86,7 @@ impl SessionInfo {
         });
     }
 
-    /// Calls a function with each track whose clock is or was known, what is to be reported of it now, and its
+    /// Calls a function for each track whose clock is or was known, with the data of its report and its
     /// progress. Returns whether there is such a track.
     fn for_each_clock(&self, act: impl Fn(&mut Track, &SenderState, &StreamProgress)) -> bool {
         let Some(playback) = self.playback() else { return false };
@@ -104,7 +104,7 @@ impl SessionInfo {
         })
     }
 
-    /// Sends a report. One that the network does not take is not sent again: the next one says more.
+    /// Sends a report. A report that the network rejects is not repeated; the next one replaces it.
     fn send(&self, track: &mut Track, datagram: &[u8]) {
         let datagram = match &mut track.srtcp {
             None => Cow::Borrowed(datagram),
@@ -119,7 +119,7 @@ impl SessionInfo {
     }
 }
 
-/// A datagram in the clear: as it is, or decrypted by the key of the track that it is about.
+/// The plaintext of a datagram: unchanged, or decrypted by the key of the track that it reports on.
 fn unprotect<'a>(tracks: &mut [Track], datagram: &'a [u8]) -> Result<Cow<'a, [u8]>, UnprotectError> {
     let mut result = Ok(Cow::Borrowed(datagram));
     for srtcp in tracks.iter_mut().filter_map(|track| track.srtcp.as_mut()) {
@@ -131,7 +131,7 @@ fn unprotect<'a>(tracks: &mut [Track], datagram: &'a [u8]) -> Result<Cow<'a, [u8
     result
 }
 
-/// Report of a track for this moment, which is `now_us` on CLOCK_MONOTONIC.
+/// Report of a track for this time, which is `now_us` on CLOCK_MONOTONIC.
 fn sender_state(
     track: &mut Track,
     progress: &StreamProgress,

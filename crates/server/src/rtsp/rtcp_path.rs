@@ -39,7 +39,7 @@ pub(super) enum RtcpPath {
         /// Channels of the session.
         channels: ChannelPair,
     },
-    /// None: the sender to the group reports to all.
+    /// None: the sender to the group sends reports for all sessions.
     Group,
 }
 
@@ -73,14 +73,14 @@ impl RtcpPath {
         }
     }
 
-    /// Has the session receive what its client sent until now, if that still waits to be read.
+    /// Reads datagrams of the client that still wait to be read.
     pub(super) fn read_waiting(&self) {
         if let RtcpPath::Udp(ports) = self {
             ports.read_waiting();
         }
     }
 
-    /// Has datagrams of the client given to the session. Frames come through the connection's reader instead.
+    /// Registers the session for datagrams of the client. Frames come through the connection's reader instead.
     pub(super) fn register<T: RtcpReceiver + 'static>(&self, session: &Arc<T>) {
         if let RtcpPath::Udp(ports) = self {
             let session: Weak<T> = Arc::downgrade(session);

@@ -22,12 +22,13 @@ pub(super) struct Session {
     pub(super) path: Vec<u8>,
     /// Keys of the tracks, if media are encrypted.
     pub(super) keys: Option<TrackKeys>,
-    /// True if it was set up without a user, by its URL or by the callback. Then it goes on when the URL has expired.
+    /// True if it was set up without a user, by its URL or by the callback. Then it continues after the URL
+    /// has expired.
     pub(super) is_by_url: bool,
-    /// Tracks that are set up, in the order in which they were.
+    /// Tracks that are set up, in this order.
     pub(super) tracks: Vec<SetUpTrack>,
     pub(super) playback: Arc<dyn SessionPlayback>,
-    /// Group that the tracks are sent to, if it is one.
+    /// Group to which the tracks are sent, if any.
     pub(super) group: Option<GroupAddress>,
     pub(super) info: Arc<SessionInfo>,
     pub(super) shared: Arc<Shared>,
@@ -35,7 +36,7 @@ pub(super) struct Session {
     pub(super) events: Arc<SessionEvents>,
     /// Number of the last request to the playback.
     pub(super) last_ticket: u64,
-    /// The first packet waits for [`Session::release`].
+    /// True while the first packet waits for [`Session::release`].
     pub(super) is_held: bool,
     pub(super) slot: SessionSlot,
 }
@@ -46,7 +47,7 @@ pub(super) struct SetUpTrack {
     pub(super) index: u8,
     /// URL, as the client set it up.
     pub(super) url: String,
-    /// Descriptor of its socket, unless that is counted with the session.
+    /// Permit for the descriptor of its socket, unless it is counted with the session.
     pub(super) _descriptor: Option<DescriptorPermit>,
 }
 
@@ -66,8 +67,8 @@ impl Session {
         ticket
     }
 
-    /// The scale that is nearest to the one asked for: 1 if the session has no track of pictures that can be
-    /// played alone.
+    /// The supported scale that is nearest to the requested one: 1 if no track of the session has pictures
+    /// that can be played alone.
     pub(super) fn nearest_scale(&self, asked: f64) -> Scale {
         let scanned = self.playback.scanned_track();
         let is_set_up = self.tracks.iter().any(|track| Some(track.index) == scanned);
@@ -80,7 +81,7 @@ impl Session {
         Ok(self.request_pause())
     }
 
-    /// Cancels all requests: nothing plays after this, whatever the replies on their way say.
+    /// Cancels all requests: nothing is played after this, even if replies are still on their way.
     pub(super) fn cancel(&mut self) {
         self.request_pause();
         self.rest();
@@ -89,7 +90,7 @@ impl Session {
     /// Handles an event of the playback. Returns a reason if the session has to end.
     pub(super) fn handle(&mut self, kind: &EventKind) -> Option<EndReason> {
         match kind {
-            // A later request is under way: its reply counts.
+            // A later request is in progress; only its reply counts.
             EventKind::Started(ticket, ..) | EventKind::Paused(ticket, _) if *ticket != self.last_ticket => {}
             EventKind::Started(_, range, Ok(_)) => {
                 self.info.count_play(&*self.playback);
@@ -97,7 +98,7 @@ impl Session {
                 self.is_held = self.info.is_interleaved();
                 self.publish_phase();
             }
-            // The position does not exist, and the engine was not asked: the playback goes on.
+            // The position does not exist and the engine got no request, so the playback continues.
             EventKind::Started(.., Err(_)) if self.playback.progress().is_playing => {}
             EventKind::Started(.., Err(_)) => self.cancel(),
             EventKind::Paused(..) => self.rest(),
@@ -116,7 +117,7 @@ impl Session {
         None
     }
 
-    /// RTP-Info of the tracks that begin to play (RFC 2326 section 12.33).
+    /// RTP-Info of the tracks that start to play (RFC 2326 section 12.33).
     pub(super) fn rtp_info(&self, position: &Position) -> Vec<RtpInfo> {
         let streams = position.streams.iter();
         let infos = streams.filter_map(|&StreamPosition { stream, sequence, timestamp }| {
@@ -126,24 +127,24 @@ impl Session {
         infos.collect()
     }
 
-    /// Lets packets leave if they wait for the response to PLAY.
+    /// Releases packets that wait for the response to PLAY.
     pub(super) fn release(&mut self) {
         if std::mem::take(&mut self.is_held) {
             self.playback.release();
         }
     }
 
-    /// Pauses for good; the result is sent, or its sender dropped, when the last packet has left.
+    /// Pauses finally. When the last packet has left, the result is sent, or its sender is dropped.
     pub(super) fn pause_and_drain(&mut self) -> oneshot::Receiver<()> {
         self.info.note_clocks(); // BYE needs them, and the playback's stop when it rests.
         let (drained, when_drained) = oneshot::channel();
-        // The receiver may have given up already.
+        // The receiver may have been dropped already.
         self.playback.pause(Box::new(move |_| _ = drained.send(())));
         when_drained
     }
 
     /// Ends the session, with a BYE unless the client is unreachable. No packet may follow (RFC 3550 section
-    /// 6.3.7): call this when the playback is drained.
+    /// 6.3.7), so call this after the playback is drained.
     pub(super) fn end(self, reason: EndReason) {
         self.info.read_waiting();
         if self.shared.log_session() {
@@ -186,7 +187,7 @@ impl Session {
         }
     }
 
-    /// Makes the phase known to RTCP and status.
+    /// Updates the phase for RTCP and the status.
     fn publish_phase(&self) {
         self.shared.reports.note_phase(&self.info, self.state.phase());
     }

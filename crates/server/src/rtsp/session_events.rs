@@ -27,9 +27,9 @@ pub(super) enum EventKind {
     Ended,
 }
 
-/// Queue of events with one reader. It takes memory when there are events only, unlike a channel of tokio,
-/// which keeps 2 KiB. Without a bound of its own, but bounded by requests: an answer and an end each, and one
-/// end by an administrator for each session.
+/// Queue of events with one reader. It takes memory only while there are events, unlike a channel of tokio,
+/// which keeps 2 KiB. It has no limit of its own, but requests limit it: each causes a reply and an end, and
+/// an administrator causes one end for each session.
 #[derive(Debug, Default)]
 pub(super) struct SessionEvents(Mutex<Queue>);
 
@@ -41,7 +41,8 @@ struct Queue {
 }
 
 impl SessionEvents {
-    /// Adds an event, from any thread. Nobody reads it if the connection is gone, and the session with it.
+    /// Adds an event, from any thread. If the connection is gone, its sessions are, too, and nobody reads the
+    /// event.
     pub(super) fn add(&self, event: SessionEvent) {
         let mut queue = self.0.lock();
         queue.events.push_back(event);

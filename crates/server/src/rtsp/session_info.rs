@@ -1,4 +1,4 @@
-//! A session as its RTCP and the status page see it.
+//! A session from the view of its RTCP and of the status page.
 
 use super::counters::Counters;
 use super::player::SessionPlayback;
@@ -20,11 +20,11 @@ use wirepath_media::srtp::CIPHER_SUITE;
 pub(super) struct ClientName {
     /// Number of the session.
     pub(super) number: u64,
-    /// Name that the client gives itself.
+    /// User agent of the client.
     pub(super) agent: Option<String>,
 }
 
-/// Most characters of a client's name that are kept.
+/// Most characters of a user agent that are kept.
 const AGENT_CHARACTERS: usize = 80;
 
 impl ClientName {
@@ -35,31 +35,31 @@ impl ClientName {
     }
 }
 
-/// Phase of a session, and the time when its RTCP is due.
+/// Phase of a session, and the due time of its RTCP.
 #[derive(Default)]
 pub(super) struct RtcpState {
     pub(super) phase: Phase,
     pub(super) due: Option<Instant>,
 }
 
-/// A session as seen from outside its connection.
+/// A session from outside its connection.
 pub(super) struct SessionInfo {
     pub(super) peer: SocketAddr,
     pub(super) path: String,
     since: SystemTime,
-    /// Number of the session for the status page. Not its identifier, which only its client knows.
+    /// Number of the session for the status page; not its identifier, which only its client knows.
     pub(super) number: u64,
-    /// Name that the client gives itself.
+    /// User agent of the client.
     agent: Option<String>,
     has_played: AtomicBool,
-    /// Its phase, and when its RTCP is due.
+    /// Its phase, and the due time of its RTCP.
     pub(super) rtcp: Mutex<RtcpState>,
-    /// The tracks that are set up, in the order in which they were.
+    /// The tracks that are set up, in this order.
     tracks: Mutex<Vec<Track>>,
     transport: LowerTransport,
     /// Media are SRTP.
     is_protected: bool,
-    /// Weak: the session's connection ends the playback by dropping it.
+    /// Weak, since the session's connection ends the playback by dropping it.
     playback: Weak<dyn SessionPlayback>,
     local: IpAddr,
     /// Time of the client's last request or report.
@@ -98,7 +98,8 @@ impl SessionInfo {
         }
     }
 
-    /// Returns whether the session's packets go over the RTSP connection, whose life is a sign of life then.
+    /// Returns whether the session's packets go over the RTSP connection, so that the connection keeps it
+    /// alive.
     pub(super) fn is_interleaved(&self) -> bool {
         self.transport == LowerTransport::Tcp
     }
@@ -108,14 +109,14 @@ impl SessionInfo {
         self.tracks.lock().push(track);
     }
 
-    /// Works on the tracks that are set up, which nothing else does meanwhile.
+    /// Locks the tracks that are set up and calls a function with them.
     pub(super) fn with_tracks<T>(&self, work: impl FnOnce(&mut [Track]) -> T) -> T {
         work(&mut self.tracks.lock())
     }
 
-    /// Reads what the client sent until now, if that still waits to be read.
+    /// Reads datagrams of the client that still wait to be read.
     pub(super) fn read_waiting(&self) {
-        // Not under the lock, which what is read takes.
+        // The lock is not held, since handling the received data takes it.
         let ways: Vec<_> =
             self.with_tracks(|tracks| tracks.iter().map(|track| Arc::clone(&track.rtcp)).collect());
         ways.iter().for_each(|rtcp| rtcp.read_waiting());
@@ -165,7 +166,7 @@ impl SessionInfo {
         self.playback.upgrade()
     }
 
-    /// Name of a data path; encryption has paths of its own.
+    /// Name of a data path; encrypted packets have their own paths.
     fn data_path(&self, path: Option<DataPath>) -> &'static str {
         match (self.is_protected, path) {
             (false, path) => path.map_or("interleaved", DataPath::name),
@@ -175,7 +176,7 @@ impl SessionInfo {
         }
     }
 
-    /// The session for `/api/status`, unless its playback is over.
+    /// The session for `/api/status`, unless its playback has ended.
     pub(super) fn json(&self) -> Option<Json> {
         let playback = self.playback.upgrade()?;
         let progress = playback.progress();

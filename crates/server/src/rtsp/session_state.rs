@@ -1,6 +1,7 @@
 //! State machine of a session (RFC 2326 appendix A.2), without sockets or clocks.
 //!
-//! A session that is set up is [`Phase::Ready`]; before that there is none. Where the RFC leaves a choice:
+//! A session that is set up is [`Phase::Ready`]; before that there is none. Choices where the RFC allows
+//! several:
 //!
 //! - PLAY with a range while a PLAY with an end is active is queued (RFC 2326 section 10.5). While an
 //!   open-ended one is active it would never get its turn, so it seeks at once, as RFC 7826 section 13.4 and
@@ -49,7 +50,7 @@ pub(super) enum PlayStep {
 pub(super) struct SessionState {
     phase: Phase,
     queue: VecDeque<PlayRange>,
-    /// Speed and scale of the range that was started last.
+    /// Speed and scale of the last started range.
     speed: Speed,
     scale: Scale,
 }
@@ -69,8 +70,8 @@ impl SessionState {
         if matches!(self.phase, Phase::Playing { .. }) { self.scale } else { Scale::NORMAL }
     }
 
-    /// Handles a PLAY, in a presentation of this duration, at this position. A range to start changes
-    /// nothing until [`SessionState::started`].
+    /// Handles a PLAY, in a presentation of this duration, at this position. A range to start takes effect
+    /// with [`SessionState::started`].
     pub(super) fn play(
         &mut self,
         range: Option<NptRange>,
@@ -91,7 +92,7 @@ impl SessionState {
                 let until_us = until_us.filter(|_| scale.is_backward() == self.scale.is_backward());
                 start(PlayRange { until_us, ..asked }, position_us)
             }
-            // Clients ask so to keep alive (RFC 2326 section 10.5).
+            // Clients send such a PLAY to keep alive (RFC 2326 section 10.5).
             Phase::Playing { .. } if !has_range => Ok(PlayStep::Unchanged),
             Phase::Playing { until_us: Some(_) } => self.enqueue(asked),
             Phase::Playing { until_us: None } if is_to_end => Ok(PlayStep::Unchanged),
@@ -122,7 +123,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Playing has paused. A session that was at its end stays there.
+    /// Playing has paused. A session that was at its end stays at its end.
     pub(super) fn paused(&mut self) {
         self.queue.clear();
         if matches!(self.phase, Phase::Playing { .. }) {
@@ -130,7 +131,7 @@ impl SessionState {
         }
     }
 
-    /// The active range has been sent to its end: returns the next one to start, if one waits.
+    /// The active range has been sent to its end. Returns the next range to start, if one waits.
     pub(super) fn finished(&mut self) -> Option<PlayRange> {
         let Phase::Playing { until_us } = self.phase else { return None };
         let next = self.queue.pop_front();
@@ -151,19 +152,19 @@ impl SessionState {
     }
 }
 
-/// Speed and scale that a PLAY asks for.
+/// Requested speed and scale of a PLAY.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     pub(super) speed: Option<Speed>,
     pub(super) scale: Option<Scale>,
 }
 
-/// Clients ask for the end they were told, rounded: an end so close to the presentation's is the
-/// presentation's.
+/// Clients request the end that they were told, rounded. So an end close to the presentation's end means that
+/// end.
 const ROUNDING_US: u64 = 10_000;
 
-/// The requested range (RFC 2326 section 12.29), or 457 if it does not exist. An end behind the
-/// presentation's is the presentation's.
+/// The requested range (RFC 2326 section 12.29), or 457 if it does not exist. An end after the presentation's
+/// end means that end.
 fn play_range(range: Option<NptRange>, scale: Scale, duration_us: Option<u64>) -> Result<PlayRange, Refusal> {
     let Some(range) = range else { return Ok(PlayRange::default()) };
     if scale.is_backward() {
@@ -195,7 +196,7 @@ fn play_range(range: Option<NptRange>, scale: Scale, duration_us: Option<u64>) -
     }
 }
 
-/// The requested range of a scale that plays backward: it ends before it begins.
+/// The requested range for backward play, which ends before it begins.
 fn backward_range(range: NptRange, duration_us: Option<u64>) -> Result<PlayRange, Refusal> {
     let last_us = duration_us.map_or(u64::MAX, |duration_us| duration_us.saturating_sub(1));
     let at = |point: Option<Npt>| match point {

@@ -106,7 +106,7 @@ impl RequestHandler {
             return Err(refuse(StatusCode::AggregateOperationNotAllowed, why));
         }
         let (tracks, transport) = (session.playback.tracks(), session.info.transport());
-        // A further track is protected as the first one, with any profile.
+        // A further track has the same protection as the first one, with any profile.
         let is_protected = session.keys.is_some();
         let group = session.group;
         let is_playing = matches!(session.state.phase(), Phase::Playing { .. });
@@ -161,9 +161,9 @@ impl RequestHandler {
         Offerer { peer, is_secure, has_keys, has_sdes, has_groups }
     }
 
-    /// Index of the track that a URL names. The URL of a presentation with one track will do: VLC as Debian
-    /// builds it sets up without having seen a description. For several that is 459 (RFC 2326 section
-    /// 11.3.10).
+    /// Index of the track that a URL names. For a presentation with one track, its own URL is accepted, since
+    /// VLC as built by Debian sets up without a description. For several tracks, that URL gets 459 (RFC 2326
+    /// section 11.3.10).
     fn track_index(&self, presentation: &Resource, number: Option<u32>, tracks: u8) -> Result<u8, Refusal> {
         let first = self.track_url(presentation, 0);
         match number {
@@ -179,8 +179,8 @@ impl RequestHandler {
         }
     }
 
-    /// Reserves a session: 453 if this connection, its address or the server has as many as it may, or the
-    /// load does not allow another.
+    /// Reserves a session: 453 if this connection, its address or the server has the maximum number, or if
+    /// the load does not allow another.
     fn reserve(&self) -> Result<SessionSlot, Refusal> {
         let reserved = if self.sessions.len() >= self.shared.options.sessions_per_connection {
             Err(RefusalReason::Connection)
@@ -192,7 +192,7 @@ impl RequestHandler {
         Ok(slot)
     }
 
-    /// Admits a session by the load, and by its bit rate if that is known.
+    /// Admits a session by the load, and by its bit rate if known.
     fn admit_rate(&self, bits_per_second: Option<u64>) -> Result<(), Refusal> {
         let admitted = self.shared.player.admit(bits_per_second);
         admitted.map_err(|overload| self.refuse_session(RefusalReason::from(overload), overload.to_string()))
@@ -238,12 +238,13 @@ impl RequestHandler {
     }
 }
 
-/// RTCP of a track with a key. The client's key is read only then: other sessions have no use for `KeyMgmt`.
+/// RTCP of a track with a key. The client's key is read only in this case, since other sessions do not use
+/// `KeyMgmt`.
 fn srtcp(key: Option<&MasterKey>, headers: &Headers) -> Result<Option<Srtcp>, Refusal> {
     key.map(|key| Ok(Srtcp::new(key, client_key(headers)?.as_ref()))).transpose()
 }
 
-/// Key of a track, where the session's media are encrypted.
+/// Key of a track, if the session's media are encrypted.
 fn track_key(keys: Option<&TrackKeys>, index: u8) -> Result<Option<&MasterKey>, Refusal> {
     let missing = || refuse(StatusCode::NotFound, "the description had no such track; DESCRIBE it again");
     keys.map(|keys| keys.get(index).ok_or_else(missing)).transpose()

@@ -16,15 +16,15 @@ use wirepath_net::{ClientLimits, DescriptorBudget, DescriptorPermit, Exceeded, L
 /// Value of `Server` in every response.
 pub(super) const SERVER_NAME: &str = concat!("Wirepath/", env!("CARGO_PKG_VERSION"));
 
-/// Keys of SRTP that DESCRIBE tells over TLS.
+/// Ways of sending SRTP keys in DESCRIBE over TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrtpKeys {
-    /// None: media go over the connection only.
+    /// None: media go only over the connection.
     None,
-    /// By MIKEY, for clients that ask for RTP/SAVP. Media of others go over the connection only.
+    /// By MIKEY, for clients that request RTP/SAVP. Media of other clients go only over the connection.
     Mikey,
-    /// By SDES, too, for clients that ask for RTP/AVP and decrypt all the same, as ffmpeg does: media of sessions that are
-    /// set up after DESCRIBE are encrypted for all. Not of transport streams, of which ffmpeg does not read the key.
+    /// Also by SDES, for clients that request RTP/AVP but decrypt, like ffmpeg: media of all sessions that
+    /// are set up after DESCRIBE are encrypted. Not for transport streams, whose keys ffmpeg does not read.
     MikeyAndSdes,
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Shared {
     pub(super) limits: Arc<ClientLimits>,
     pub(super) descriptors: Arc<DescriptorBudget>,
     pub(super) tunnels: Tunnels,
-    /// Authentication; none where everyone may play.
+    /// Authentication; none if everyone may play.
     pub(super) access: Option<Arc<AccessControl>>,
     /// Rate limit of log lines about refused requests.
     refusals: LogLimit,
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Returns whether a refusal is to be logged.
+    /// Returns whether a refusal should be logged.
     pub(super) fn log_refusal(&self) -> bool {
         let suppressed = self.refusals.pass(Instant::now());
         if let Some(suppressed @ 1..) = suppressed {
@@ -135,7 +135,7 @@ impl Shared {
         suppressed.is_some()
     }
 
-    /// Returns whether a session that begins or ends is to be logged.
+    /// Returns whether the start or end of a session should be logged.
     pub(super) fn log_session(&self) -> bool {
         let suppressed = self.session_lines.pass(Instant::now());
         if let Some(suppressed @ 1..) = suppressed {
@@ -149,7 +149,7 @@ impl Shared {
         self.counters.snapshot()
     }
 
-    /// Admits a connection of so many descriptors, or counts why not.
+    /// Admits a connection of so many descriptors, or counts the reason of the refusal.
     pub(super) fn admit(&self, address: IpAddr, descriptors: usize) -> Option<(Permit, DescriptorPermit)> {
         let admit = || Ok((self.limits.admit(address)?, self.descriptors.admit(address, descriptors)?));
         let permits: Result<_, Exceeded> = admit();

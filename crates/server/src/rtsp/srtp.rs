@@ -6,11 +6,11 @@ use wirepath_media::srtp::{MasterKey, RtcpProtector, RtcpUnprotector, UnprotectE
 /// Keys of a presentation's tracks.
 pub(super) struct TrackKeys {
     pub(super) keys: Vec<MasterKey>,
-    /// Clients that do not ask for RTP/SAVP were told them, too.
+    /// True if clients that do not request RTP/SAVP also got the keys.
     pub(super) by_sdes: bool,
 }
 
-/// Keys that the last DESCRIBE told.
+/// Keys of the last DESCRIBE.
 pub(super) struct OfferedKeys {
     pub(super) path: Vec<u8>,
     pub(super) keys: TrackKeys,
@@ -22,7 +22,7 @@ impl TrackKeys {
         self.keys.get(usize::from(index))
     }
 
-    /// Returns whether they are for a client that asks for this profile.
+    /// Returns whether the keys are for a client that requests this profile.
     pub(super) fn are_for(&self, profile: Profile) -> bool {
         profile == Profile::Secure || self.by_sdes
     }
@@ -31,22 +31,22 @@ impl TrackKeys {
 /// Encryption of a track's RTCP.
 pub(super) struct Srtcp {
     protector: RtcpProtector,
-    /// None for a client that told no key: what it sends cannot be authenticated.
+    /// None for a client that sent no key: its RTCP cannot be authenticated.
     unprotector: Option<RtcpUnprotector>,
 }
 
 impl Srtcp {
-    /// Encryption by our key, and decryption by the client's if it told one.
+    /// Encryption with our key, and decryption with the client's if it sent one.
     pub(super) fn new(ours: &MasterKey, client: Option<&MasterKey>) -> Srtcp {
         Srtcp { protector: RtcpProtector::new(ours), unprotector: client.map(RtcpUnprotector::new) }
     }
 
-    /// A packet encrypted; none if it cannot be any more.
+    /// An encrypted packet; none if the key can encrypt no more packets.
     pub(super) fn protect(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
         self.protector.protect(packet)
     }
 
-    /// A packet of the client's in the clear.
+    /// The plaintext of a packet of the client.
     pub(super) fn unprotect(&mut self, packet: &[u8]) -> Result<Vec<u8>, UnprotectError> {
         self.unprotector.as_mut().ok_or(UnprotectError::Forged)?.unprotect(packet)
     }

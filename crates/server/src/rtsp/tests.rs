@@ -1,4 +1,5 @@
-//! The listener end to end over loopback, with a player that plays nothing: each test says what happens when.
+//! The listener end to end over loopback, with a player without media: each test controls its replies and
+//! events.
 
 mod client;
 mod fake;
@@ -26,7 +27,7 @@ use tokio::time::timeout;
 use wirepath_counters::Value;
 use wirepath_net::DescriptorBudget;
 
-/// Longer than anything here takes on the slowest machine; whoever waits so long fails.
+/// Longer than anything in these tests takes on the slowest machine; a longer wait fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running listener.
@@ -73,7 +74,8 @@ impl Open {
     }
 }
 
-/// A counter by its name; one of a family by its name and the label's value: `sessions_ended/timeout`.
+/// A counter by its name, or a counter of a family by its name and the label's value:
+/// `sessions_ended/timeout`.
 fn counter(listener: &Listener, name: &str) -> u64 {
     let (name, label) = name.split_once('/').unwrap_or((name, ""));
     let metric = Counts::METRICS.iter().find(|metric| metric.name == name);

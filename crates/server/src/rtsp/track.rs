@@ -1,4 +1,4 @@
-//! A track that is set up in a session: its packets' source, and the way and the state of its RTCP.
+//! A track that is set up in a session: the source of its packets, and the path and the state of its RTCP.
 
 use super::player::TrackSource;
 use super::rtcp_path::RtcpPath;
@@ -19,7 +19,7 @@ pub(super) struct Track {
     pub(super) srtcp: Option<Box<Srtcp>>,
     /// The client's last report.
     pub(super) report: Option<TrackReport>,
-    /// The clock as it was when packets were last being sent.
+    /// The clock as of the time when packets were last sent.
     pub(super) clock: Option<RtpClock>,
 }
 
@@ -27,9 +27,9 @@ pub(super) struct Track {
 #[derive(Clone, Copy)]
 pub(super) struct TrackReport {
     pub(super) reception: Reception,
-    /// Round-trip time, if that is known.
+    /// Round-trip time, if known.
     pub(super) round_trip: Option<Duration>,
-    /// Ticks of the track's timestamps in a second.
+    /// Ticks of the track's timestamps per second.
     pub(super) clock_hz: u32,
 }
 
@@ -43,7 +43,7 @@ impl Track {
         Track { index, source, rtcp: Arc::new(rtcp), srtcp: srtcp.map(Box::new), report: None, clock: None }
     }
 
-    /// The clock as it is by the progress of the track, or was when packets were last being sent.
+    /// The clock by the progress of the track, or as of the time when packets were last sent.
     pub(super) fn note_clock(&mut self, progress: &StreamProgress) -> Option<RtpClock> {
         self.clock = progress.clock.or(self.clock);
         self.clock

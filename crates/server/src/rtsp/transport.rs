@@ -1,4 +1,4 @@
-//! Transports of sessions: what is taken of a client's offers, and what is opened for it.
+//! Transports of sessions: the choice among a client's offers, and the sockets or channels for it.
 
 use super::handler::{RequestHandler, refuse};
 use super::player::{MediaSink, OpenError};
@@ -13,7 +13,7 @@ use wirepath_media::rtsp::{
 use wirepath_media::srtp::MasterKey;
 use wirepath_net::is_out_of_descriptors;
 
-/// Ports below this belong to services; a client that wants media there wants to annoy one.
+/// Ports below this belong to services; a request for media there is probably an attack on one.
 const FIRST_CLIENT_PORT: u16 = 1024;
 
 /// Offer that can be met.
@@ -30,7 +30,7 @@ pub(super) enum Accepted {
 pub(super) enum Unicast {
     /// UDP to these ports of the client.
     Udp(PortPair),
-    /// The RTSP connection, in these channels if the client wishes for some.
+    /// The RTSP connection, in these channels if the client requests some.
     Interleaved(Option<ChannelPair>),
 }
 
@@ -39,12 +39,12 @@ pub(super) struct Opened {
     /// Receiver of the packets.
     pub(super) sink: MediaSink,
     pub(super) rtcp: RtcpPath,
-    /// The transport as the answer to SETUP says it.
+    /// The transport as it appears in the response to SETUP.
     pub(super) delivery: ReplyDelivery,
 }
 
 impl RequestHandler {
-    /// Opens sockets or channels for an offer, for media that are encrypted if there is a key.
+    /// Opens sockets or channels for an offer; media are encrypted if there is a key.
     pub(super) fn open_transport(
         &mut self,
         offer: Unicast,
@@ -99,23 +99,23 @@ impl RequestHandler {
     }
 }
 
-/// The channels that a client wishes for, if no other session of the connection has one of them; else the
-/// first free ones (RFC 2326 section 12.39 leaves the choice to the server).
+/// The requested channels, unless another session of the connection has one of them; else the first free ones
+/// (RFC 2326 section 12.39 leaves the choice to the server).
 fn free_channels(wish: Option<ChannelPair>, used: &[ChannelPair]) -> Option<ChannelPair> {
     let is_free = |pair: &ChannelPair| !used.iter().any(|other| other.has(pair.rtp) || other.has(pair.rtcp));
     let even = (0..=u8::MAX - 1).step_by(2).map(|rtp| ChannelPair { rtp, rtcp: rtp + 1 });
     wish.into_iter().chain(even).find(is_free)
 }
 
-/// Client that offers, as far as the choice depends on it.
+/// Properties of the client that affect the choice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offerer {
     pub(super) peer: IpAddr,
     /// The connection has TLS.
     pub(super) is_secure: bool,
-    /// The client was told keys, by which its media are encrypted if it asks for RTP/SAVP.
+    /// The client got keys, with which its media are encrypted if it requests RTP/SAVP.
     pub(super) has_keys: bool,
-    /// It was told them such that its media are encrypted if it asks for RTP/AVP, too.
+    /// The client got keys in such a way that its media are encrypted also if it requests RTP/AVP.
     pub(super) has_sdes: bool,
     /// There are multicast groups to send to.
     pub(super) has_groups: bool,
@@ -139,14 +139,14 @@ impl Accepted {
     }
 }
 
-/// The first offer that can be met; 461 says why none can (RFC 2326 section 11.3.12).
+/// The first offer that can be accepted; 461 if there is none, with the reason (RFC 2326 section 11.3.12).
 pub(super) fn choose(headers: &Headers, offerer: Offerer) -> Result<Accepted, Refusal> {
     choose_of(headers, |offer| accept(offer, offerer))
 }
 
 /// The same for a session whose other tracks have this transport.
 ///
-/// The connection of an interleaved session may be over TLS: another offer is refused all the same.
+/// The connection of an interleaved session may be over TLS; other offers are then refused as well.
 pub(super) fn choose_like(
     headers: &Headers,
     offerer: Offerer,
@@ -197,7 +197,7 @@ fn accept(offer: &Offer, offerer: Offerer) -> Result<Accepted, Refusal> {
             _ if !has_groups => refuse("multicast is not served; offer RTP/AVP;unicast;client_port=A-B"),
             _ if is_secure => refuse("over TLS media do not go to groups, in the clear; offer RTP/AVP/TCP"),
             Protocol::RtpTcp => refuse("multicast goes over UDP; offer RTP/AVP;multicast"),
-            // The server chooses the group, whatever destination is asked for.
+            // The server chooses the group; the requested destination has no effect.
             _ => Ok(Accepted::Multicast),
         };
     }

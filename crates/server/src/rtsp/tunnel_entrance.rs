@@ -1,9 +1,9 @@
 //! RTSP tunnelled through HTTP, for clients behind proxies and firewalls that pass nothing else.
 //!
-//! The two halves are connections with one cookie and one address (`wirepath_media::rtsp::TunnelDecoder` has the
-//! sources), of the HTTP listener or, as players take the port of the URL, of the RTSP listener. A GET waits for its
-//! POST, then is an RTSP connection: responses and interleaved media leave by it as they do by any other, and requests
-//! come from the POST's body. A client may close its POST and send another.
+//! The two halves are connections with one cookie and one address (`wirepath_media::rtsp::TunnelDecoder` has
+//! the sources), of the HTTP listener or, as players take the port of the URL, of the RTSP listener. A GET
+//! waits for its POST, then becomes an RTSP connection: it carries responses and interleaved media like any
+//! other, and requests come from the POST's body. A client may close its POST and send another.
 
 use super::connection::serve_tunnelled;
 use super::output::Output;
@@ -33,13 +33,13 @@ const JOIN_LIMIT: Duration = Duration::from_secs(10);
 /// Time for which a refused half is still read, so that the client sees the response before the reset.
 const LINGER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Time within which the head of a half that comes to the RTSP listener is complete.
+/// Time limit for the head of a half at the RTSP listener.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
 
-/// Answer to a POST whose client waits before it sends requests.
+/// Response to a POST whose client waits before it sends requests.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Way of tunnels into an RTSP listener.
+/// Entry for tunnels into an RTSP listener.
 #[derive(Clone)]
 pub(crate) struct TunnelEntrance(pub(super) Arc<Shared>);
 
@@ -49,7 +49,7 @@ impl TunnelEntrance {
         request.session_cookie.is_some() && matches!(request.method, Method::GET | Method::POST)
     }
 
-    /// Serves half of a tunnel that came to the RTSP listener, by which its connection is admitted already.
+    /// Serves half of a tunnel at the RTSP listener, which has admitted its connection already.
     pub(super) async fn serve_unread(&self, mut client: TakenOver) {
         let peer = client.addresses.peer;
         let mut drain = client.drain.clone();
@@ -74,10 +74,11 @@ impl TunnelEntrance {
         }
     }
 
-    /// Serves half of a tunnel that came to the HTTP listener to its end. Returns the status that answered it.
+    /// Serves half of a tunnel at the HTTP listener to its end. Returns the status of its response.
     ///
     /// # Errors
-    /// The client has gone, or does not take the answer.
+    ///
+    /// The client is gone, or does not accept the response.
     pub(crate) async fn serve(&self, request: Request, client: TakenOver) -> io::Result<StatusCode> {
         self.serve_admitted(request, client, false).await
     }
@@ -99,7 +100,7 @@ impl TunnelEntrance {
     }
 
     async fn serve_get(&self, key: Key, mut client: TakenOver, is_admitted: bool) -> io::Result<StatusCode> {
-        // The HTTP listener counts its descriptor, but knows no limits of RTSP.
+        // The HTTP listener counts its descriptor, but does not apply limits of RTSP.
         let permits = if is_admitted { None } else { self.0.admit(key.client, 0) };
         if permits.is_none() && !is_admitted {
             return refuse(client, StatusCode::SERVICE_UNAVAILABLE, "too many RTSP connections").await;
@@ -126,7 +127,7 @@ impl TunnelEntrance {
         Ok(StatusCode::OK)
     }
 
-    /// Gives the connection to its tunnel, and waits until that needs it no longer.
+    /// Passes the connection to its tunnel, and waits until the tunnel no longer needs it.
     async fn serve_post(&self, key: &Key, request: &Request, client: TakenOver) -> io::Result<StatusCode> {
         let Some(tunnel) = self.0.tunnels.find(key) else {
             let why = "no tunnel of this x-sessioncookie is open: send the GET first, from the same address, \
@@ -138,7 +139,7 @@ impl TunnelEntrance {
         if request.expects_continue {
             stream.write_all(CONTINUE).await?;
         }
-        // A tunnel that has just ended drops it.
+        // A tunnel that has just ended drops the connection.
         if tunnel.send(Post::new(stream, request.is_chunked, read, ended)).await.is_ok() {
             drop(tunnel);
             _ = when_ended.await; // its sender is dropped, never used
@@ -147,7 +148,7 @@ impl TunnelEntrance {
     }
 }
 
-/// Reads the head of the request that a connection begins with; none if the client closes it before.
+/// Reads the head of a connection's first request; none if the client closes the connection first.
 async fn read_request(client: &mut TakenOver) -> io::Result<Option<Request>> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let (mut head, mut length) = (HeadReader::default(), client.read.len());
@@ -162,12 +163,12 @@ async fn read_request(client: &mut TakenOver) -> io::Result<Option<Request>> {
     Ok(None)
 }
 
-/// Waits until a client has closed its side. What it sends is ignored.
+/// Waits until a client has closed its side. Received bytes are ignored.
 async fn closed(get: &mut OwnedReadHalf) {
     while read(get, |_| ()).await.is_ok_and(|length| length > 0) {}
 }
 
-/// Head of the response to GET, which has no end. Proxies must not keep it.
+/// Head of the response to GET, whose body does not end. Proxies must not store it.
 fn opening() -> Vec<u8> {
     Response::empty(StatusCode::OK)
         .header(header::CONTENT_TYPE, TUNNEL_MEDIA_TYPE)

@@ -13,22 +13,22 @@ use tokio::sync::{mpsc, oneshot};
 use wirepath_http::ChunkedReader;
 use wirepath_media::rtsp::TunnelDecoder;
 
-/// Tunnels of a server, joined or waiting. Each is a connection of a listener, whose limits bound them.
+/// Tunnels of a server, joined or waiting. Each is a connection of a listener, whose limits apply to it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tunnels(Arc<Mutex<HashMap<Key, mpsc::Sender<Post>>>>);
 
 /// Name of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    /// Address of the client: another cannot send requests into it.
+    /// Address of the client; other addresses cannot send requests into the tunnel.
     pub(super) client: IpAddr,
-    /// True if its halves come over TLS: a password in one that does not would have been sent in clear.
+    /// True if both halves come over TLS: a half without TLS would have sent a password in clear.
     pub(super) is_secure: bool,
     pub(super) cookie: String,
 }
 
 impl Tunnels {
-    /// Enters a GET; none if its cookie is in use.
+    /// Registers a GET; none if its cookie is in use.
     pub(super) fn enter(&self, key: Key) -> Option<(Entered, mpsc::Receiver<Post>)> {
         let mut tunnels = self.0.lock();
         let Entry::Vacant(vacant) = tunnels.entry(key.clone()) else { return None };
@@ -55,10 +55,10 @@ impl Drop for Entered {
     }
 }
 
-/// Most bytes of requests that are read at once of a half whose place another takes.
+/// Most bytes of requests that are read at once from a half that is being replaced.
 const MOST_ARRIVED: usize = 1 << 20;
 
-/// Decoder of the body of a POST: its chunks, if it has some, then Base64.
+/// Decoder of the body of a POST: of its chunks, if it has some, then of Base64.
 #[derive(Debug)]
 struct BodyDecoder {
     chunks: Option<ChunkedReader>,
@@ -72,12 +72,12 @@ impl BodyDecoder {
         };
         let mut result = Ok(());
         let text = |text: &[u8]| result = result.and_then(|()| self.text.decode(text, decoded));
-        // Bytes behind the last chunk would be another request, which no client of a tunnel sends.
+        // Bytes after the last chunk would be another request, which no tunnel client sends.
         chunks.read(body, text).map_err(invalid)?;
         result.map_err(invalid)
     }
 
-    /// Returns whether the body has come to its end before its connection.
+    /// Returns whether the body has ended before its connection.
     fn is_over(&self) -> bool {
         self.chunks.as_ref().is_some_and(ChunkedReader::is_over)
     }
@@ -94,7 +94,7 @@ pub(super) struct Post {
     decoder: BodyDecoder,
     /// Bytes of its body that were read with its head.
     read: Vec<u8>,
-    /// Dropped with the half, for which the HTTP connection that it came by waits.
+    /// Dropped with the half; the half's HTTP connection waits for that.
     _ended: oneshot::Sender<()>,
 }
 
@@ -111,16 +111,17 @@ impl Post {
         Self { stream, decoder, read, _ended: ended }
     }
 
-    /// Requests of which all bytes have arrived, without waiting.
+    /// Complete requests that have arrived, without waiting.
     ///
     /// # Errors
-    /// The body is not in chunks, or its text no Base64.
+    ///
+    /// The body is not chunked, or its text is not Base64.
     fn arrived(&mut self) -> io::Result<Vec<u8>> {
         let (mut decoded, mut buffer) = (Vec::new(), [0; 4096]);
         let mut text = std::mem::take(&mut self.read);
         loop {
             self.decoder.decode(&text, &mut decoded)?;
-            // The runtime may not know yet that there is something to read. An error is an end.
+            // The runtime may not know yet that the socket is readable. An error counts as the end.
             match rustix::io::read(&self.stream, &mut buffer) {
                 Ok(length) if length > 0 && decoded.len() < MOST_ARRIVED => text = buffer[..length].to_vec(),
                 _ => return Ok(decoded),
@@ -128,7 +129,7 @@ impl Post {
         }
     }
 
-    /// Requests that come next; none at the end of this half.
+    /// The next requests; none at the end of this half.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         if self.decoder.is_over() {
             return Ok(None);
@@ -149,7 +150,7 @@ impl Post {
 
 /// Receiving side of an RTSP connection through a tunnel.
 pub(super) struct TunnelInput {
-    /// The GET, of which only the end is of interest.
+    /// The GET, of which only the end matters.
     get: OwnedReadHalf,
     post: Option<Post>,
     /// Halves that follow the first.
@@ -163,7 +164,7 @@ impl TunnelInput {
         Self { get, post: Some(post), posts, _entered: entered }
     }
 
-    /// Hands on the requests that come next; returns their length, 0 when the client has closed the GET.
+    /// Passes on the next requests; returns their length, 0 when the client has closed the GET.
     pub(super) async fn read(&mut self, take: impl FnOnce(&[u8])) -> io::Result<usize> {
         loop {
             let next = async {
@@ -183,7 +184,7 @@ impl TunnelInput {
                     }
                     None => self.post = None,
                 },
-                // The sender lives as long as the entry, so there is always another to wait for.
+                // The sender lives as long as the entry, so there may always be another half.
                 Some(post) = self.posts.recv() => {
                     let before = self.post.replace(post);
                     let requests = before.map(|mut post| post.arrived()).transpose()?.unwrap_or_default();

@@ -10,10 +10,10 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::sleep;
 use wirepath_media::rtsp::Reader;
 
-/// Bytes of further requests kept while one is being answered.
+/// Most bytes of further requests kept while a request is being answered.
 const SPILL_LIMIT: usize = 64 * 1024;
 
-/// Time for which a client that has closed its side may still wait for an answer; then its sessions end.
+/// Time for which a client that has closed its side may still wait for a response; then its sessions end.
 const CLOSING_GRACE: Duration = Duration::from_millis(800);
 
 /// Source of the client's bytes.
@@ -23,7 +23,7 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// Hands on what comes next; returns its length, 0 at the end.
+    /// Passes on the next bytes; returns their length, 0 at the end.
     async fn read(&mut self, take: impl FnOnce(&[u8])) -> io::Result<usize> {
         match self {
             Input::Connection(half) => read(half, take).await,
@@ -33,13 +33,13 @@ impl Input {
     }
 }
 
-/// Result of waiting for the client's bytes.
+/// Result of waiting for bytes of the client.
 pub(super) enum Filled {
     /// The reader has more.
     More,
     /// The client has closed its side.
     End,
-    /// The connection begins with a request of HTTP, which is kept.
+    /// The connection begins with an HTTP request, which is kept.
     Tunnel,
 }
 
@@ -59,7 +59,7 @@ impl Inbox {
         Self { input, spill: Vec::new(), over: false, may_be_tunnel }
     }
 
-    /// Feeds the reader with what comes next.
+    /// Feeds the reader with the next bytes.
     pub(super) async fn fill(&mut self, reader: &mut Reader) -> io::Result<Filled> {
         if !self.spill.is_empty() {
             reader.feed(&std::mem::take(&mut self.spill));
@@ -68,7 +68,7 @@ impl Inbox {
         if self.over {
             return Ok(Filled::End);
         }
-        // A future of this is in each connection that waits: it has no more than two references.
+        // A future of this is in each waiting connection, so it consists of only two references.
         let length = match &mut self.input {
             Input::Connection(_) => poll_fn(|context| self.poll_fill(reader, context)).await?,
             Input::Tunnel(tunnel) => Box::pin(tunnel.read(|bytes| reader.feed(bytes))).await?,
@@ -80,7 +80,8 @@ impl Inbox {
         })
     }
 
-    /// Feeds the reader from a connection, unless that is half of a tunnel: then the bytes are kept.
+    /// Feeds the reader from a connection, unless the connection is half of a tunnel: then the bytes are
+    /// kept.
     fn poll_fill(&mut self, reader: &mut Reader, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Self { input: Input::Connection(half), spill, may_be_tunnel, .. } = self else {
             return Poll::Ready(Ok(0));
@@ -91,7 +92,7 @@ impl Inbox {
         })
     }
 
-    /// The receiving half of a connection that is half of a tunnel, and what was read from it.
+    /// The receiving half of a connection that is half of a tunnel, and the bytes read from it.
     pub(super) fn into_half(self) -> Option<(OwnedReadHalf, Vec<u8>)> {
         match self.input {
             Input::Connection(half) => Some((half, self.spill)),
@@ -99,7 +100,8 @@ impl Inbox {
         }
     }
 
-    /// Returns when the connection has been closed for a while; keeps what comes before, within bounds.
+    /// Returns when the connection has been closed for a while; until then keeps received bytes, within
+    /// bounds.
     pub(super) async fn gone(&mut self) {
         while !self.over {
             if self.spill.len() >= SPILL_LIMIT {
@@ -116,7 +118,7 @@ impl Inbox {
     }
 }
 
-/// Returns whether a connection that begins with these bytes is half of a tunnel: RTSP has neither method.
+/// Returns whether a connection with these first bytes is half of a tunnel: RTSP has neither method.
 fn is_http(bytes: &[u8]) -> bool {
     bytes.starts_with(b"GET ") || bytes.starts_with(b"POST ")
 }

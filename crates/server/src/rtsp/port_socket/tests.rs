@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 
 const LOCAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// More than one read at an interval takes.
+/// More datagrams than one periodic read takes.
 const MANY: usize = 3 * DATAGRAMS_PER_READ + 1;
 
 /// Session that keeps the datagrams it receives.
@@ -16,7 +16,7 @@ impl RtcpReceiver for Received {
     }
 }
 
-/// A pair of ports whose socket only the test reads: the runtime has no thread of its own.
+/// A pair of ports whose socket only the test reads, because the runtime has no thread of its own.
 struct Pair {
     socket: Arc<PortSocket>,
     counters: Arc<Counters>,
@@ -35,7 +35,7 @@ fn pair(rtp: u16) -> Pair {
 }
 
 impl Pair {
-    /// Sends datagrams that each have a number; they wait in the socket when this returns.
+    /// Sends datagrams that each have a number; all wait in the socket when this returns.
     fn send(&self, numbers: impl IntoIterator<Item = u32>) {
         numbers.into_iter().for_each(|number| _ = self.client.send(&number.to_be_bytes()).expect("sent"));
     }

@@ -7,7 +7,7 @@ fn of(range: RangeInclusive<u16>) -> Ports {
     Ports::new(&range, Arc::default())
 }
 
-/// Ports of a client of its own for each number.
+/// Ports of a separate client for each number.
 fn client(number: u16) -> PortPair {
     PortPair { rtp: 40_000 + 2 * number, rtcp: 40_001 + 2 * number }
 }

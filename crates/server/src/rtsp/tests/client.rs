@@ -1,4 +1,4 @@
-//! A client that says exactly what it is told to.
+//! A client that sends exactly the given requests.
 
 use super::soon;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ impl Reply {
     }
 }
 
-/// A session as the client has it: its identifier and its sockets.
+/// A session from the client's view: its identifier and its sockets.
 pub(super) struct SetUp {
     pub(super) id: String,
     pub(super) rtp: UdpSocket,
@@ -53,7 +53,7 @@ impl Client {
         format!("rtsp://{}/{path}", self.address)
     }
 
-    /// Sends a request about a path, with these header lines, and takes the answer.
+    /// Sends a request for a path, with these header lines, and receives the response.
     pub(super) async fn ask(&mut self, method: &str, path: &str, headers: &[&str]) -> Reply {
         let url = self.url(path);
         self.ask_url(method, &url, headers).await
@@ -97,14 +97,14 @@ impl Client {
         soon("an answer", self.read_reply()).await.expect("an answer, not the end")
     }
 
-    /// Returns whether the listener lets this client in.
+    /// Returns whether the listener accepts this client.
     pub(super) async fn is_served(&mut self) -> bool {
         // A listener that refuses may close before this is written.
         _ = self.write.write_all(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n").await;
         soon("an answer or the end", self.read_reply()).await.is_some_and(|reply| reply.status == 200)
     }
 
-    /// The listener refuses this client: 503 and the end, though nothing was asked.
+    /// The listener refuses this client: 503 and the end, without a request.
     pub(super) async fn expect_rejection(&mut self) {
         let reply = self.reply().await;
         assert_eq!((reply.status, reply.header("Connection")), (503, "close"));

@@ -1,4 +1,4 @@
-//! A player that plays nothing: tests see what it is asked and say what happens.
+//! A player without media: tests see its requests and control its replies and events.
 
 use super::super::player::*;
 use super::soon;
@@ -19,10 +19,10 @@ use wirepath_playback::{
     RingUse, RtpClock, Scale, Speed, StreamPosition, StreamProgress,
 };
 
-/// Synchronisation source of the first track. The next has the next number.
+/// Synchronisation source of the first track. The next track has the next number.
 pub(super) const SSRC: u32 = 0xabcd_1234;
 
-/// Ticks in a second of the first track's timestamps, and of all others'.
+/// Ticks per second of the first track's timestamps, and of all others'.
 const CLOCKS_HZ: [u32; 2] = [90_000, 48_000];
 
 /// Request to a playback.
@@ -38,7 +38,7 @@ pub(super) enum Asked {
     /// At another speed or scale than the normal one.
     PlayAt(PlayRange),
     Pause,
-    /// Only of a playback over the RTSP connection.
+    /// Only for a playback over the RTSP connection.
     Release,
     Dropped,
 }
@@ -54,12 +54,12 @@ pub(super) struct FakePlayer {
     playbacks: Playbacks,
 }
 
-/// State that the player, its presentations and their playbacks share.
+/// State shared by the player, its presentations and their playbacks.
 struct Shared {
     asked: UnboundedSender<Asked>,
     /// Of the playback that was set up last.
     on_event: Mutex<Option<Arc<OnEvent>>>,
-    /// Of the request to play that waits.
+    /// Of the waiting request to play.
     waiting: Mutex<Option<Reply<Position>>>,
     /// Of all playbacks.
     failure: Mutex<Option<PlaybackFailure>>,
@@ -94,32 +94,32 @@ impl FakePlayer {
         self.shared.plays.load(Relaxed)
     }
 
-    /// The playback is ended in good order: it rests before it goes.
+    /// The playback is ended in order: it rests before it is dropped.
     pub(super) async fn expect_end(&self) {
         self.expect(Asked::Pause).await;
         self.expect(Asked::Dropped).await;
     }
 
-    /// Something happens to the playback that was set up last.
+    /// Causes an event of the playback that was set up last.
     pub(super) fn tell(&self, event: PlaybackEvent) {
         let on_event = self.shared.on_event.lock().clone().expect("a playback");
         on_event(event);
     }
 
-    /// The request that waits is answered as one that works.
+    /// The waiting request is answered with success.
     pub(super) fn answer_late(&self) {
         let reply = self.shared.waiting.lock().take().expect("a request that waits");
         let stream = StreamPosition { stream: 0, sequence: Some(1), timestamp: 90_000 };
         reply(Ok(Position { at_us: UNPACKED_US, streams: vec![stream] }));
     }
 
-    /// All presentations turn out unplayable.
+    /// All presentations fail from now on.
     pub(super) fn set_failure(&self, is_asset: bool) {
         let reason = "no clock".to_owned();
         *self.shared.failure.lock() = Some(PlaybackFailure { reason, is_asset });
     }
 
-    /// The request that waits is answered as one that fails.
+    /// The waiting request is answered with a failure.
     pub(super) fn fail_waiting(&self) {
         let reply = self.shared.waiting.lock().take().expect("a request that waits");
         reply(Err(PlayError::Source(format!("no space left in {SECRET}").into())));
@@ -128,7 +128,7 @@ impl FakePlayer {
 
 impl Shared {
     fn note(&self, asked: Asked) {
-        // The test is over, and nobody looks.
+        // The test has ended, and nobody reads the result.
         _ = self.asked.send(asked);
     }
 }
@@ -174,10 +174,10 @@ impl Player for FakePlayer {
     }
 }
 
-/// A place on the machine, which is nobody's business.
+/// A place on the machine, which clients must not see.
 pub(super) const SECRET: &str = "/var/cache/wirepath";
 
-/// A request for this time or a later one waits until the test lets it go on.
+/// A request for this time or a later one waits until the test continues it.
 const UNPACKED_US: u64 = 3_600_000_000;
 
 const MINUTE_US: u64 = 60_000_000;
@@ -242,8 +242,8 @@ impl Presentation for FakePresentation {
     }
 }
 
-/// Each time it plays it sends one packet for each track (over the RTSP connection when it is released), and is
-/// at the place where it began. Another packet is on its way when it is paused.
+/// Each time it plays it sends one packet for each track (over the RTSP connection when it is released), and
+/// its position is the start of the range. Another packet is on its way when it is paused.
 struct FakePlayback {
     shared: Arc<Shared>,
     sinks: Mutex<Vec<(u8, MediaSink)>>,

@@ -12,7 +12,7 @@ const TCP: &str = "Transport: RTP/AVP/TCP;unicast;interleaved=4-5";
 
 const UDP: &str = "Transport: RTP/AVP;unicast;client_port=40000-40001";
 
-/// Asks for a session in these channels; answers its identifier and the transport.
+/// Requests a session in these channels; returns its identifier and the transport.
 async fn set_up(client: &mut Client, transport: &str) -> (String, String) {
     let reply = client.ask("SETUP", "clip.ts/track1", &[transport]).await;
     assert_eq!(reply.status, 200, "{reply:?}");
@@ -115,7 +115,7 @@ async fn silence_does_not_end_a_session_and_the_end_of_its_connection_does() {
     let mut client = open.client().await;
     let (id, _) = set_up(&mut client, TCP).await;
     open.player.expect(Asked::SetUp).await;
-    // Five sessions over UDP, one after the other, are ended for as much silence each.
+    // Five sessions over UDP, one after the other, are ended for the same time of silence each.
     for ended in 1..=5 {
         let mut other = open.client().await;
         set_up(&mut other, UDP).await;

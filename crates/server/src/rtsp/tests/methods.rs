@@ -258,7 +258,7 @@ async fn plays_with_an_end_are_played_one_after_the_other() {
     open.player.expect(play(Some(20), Some(25))).await;
     open.player.tell(PlaybackEvent::Finished);
     open.player.expect(play(Some(30), None)).await;
-    // Now an open-ended one is active: a seek is at once.
+    // Now an open-ended range is active: a seek takes effect at once.
     let reply = client.in_session("PLAY", &set_up, &["Range: npt=40-"]).await;
     assert_eq!(reply.header("Range"), "npt=40.000-60.000");
     open.player.expect(play(Some(40), None)).await;
@@ -396,7 +396,7 @@ async fn requests_may_be_pipelined_and_split_anywhere() {
         let mut client = open.client().await;
         client.send(&bytes[..cut]).await;
         let mut replies = Vec::new();
-        // The answer to the first part, so that the second arrives by itself.
+        // The response to the first part, so that the second part arrives separately.
         for _ in ends.iter().filter(|end| **end <= cut) {
             replies.push(client.reply().await);
         }

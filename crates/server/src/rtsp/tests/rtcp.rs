@@ -1,4 +1,4 @@
-//! Reports, BYEs and what receivers say.
+//! Reports, BYEs and reports of receivers.
 
 use super::client::{Client, SetUp};
 use super::fake::{Asked, SSRC};
@@ -10,7 +10,7 @@ use tokio::time::interval;
 use wirepath_media::rtcp::NtpTime;
 use wirepath_playback::PlaybackEvent;
 
-/// Type of the last packet of a compound that begins with a sender's report of ours.
+/// Type of the last packet of a compound packet that begins with our sender report.
 const NAMES: u8 = 202;
 const BYE: u8 = 203;
 
@@ -72,7 +72,7 @@ async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
     while last_packet(&set_up.rtcp).await != BYE {}
     assert_eq!(open.counter("rtcp_byes"), 1);
 
-    // Playing again takes the BYE back; TEARDOWN says it anew.
+    // Playing again cancels the BYE; TEARDOWN sends it again.
     assert_eq!(client.in_session("PLAY", &set_up, &["Range: npt=0-"]).await.status, 200);
     assert_eq!(last_packet(&set_up.rtcp).await, NAMES);
     assert_eq!(client.in_session("TEARDOWN", &set_up, &[]).await.status, 200);

@@ -150,7 +150,7 @@ async fn connections_and_sessions_are_limited() {
     first.in_session("TEARDOWN", &set_up, &[]).await;
     second.set_up("clip.ts").await;
     drop(first);
-    // The place comes free when the listener has noticed; until then it refuses.
+    // The place becomes free when the listener has noticed; until then it refuses.
     soon("a free place", async {
         loop {
             let mut client = open.client().await;
@@ -204,7 +204,7 @@ async fn the_listener_is_full_when_it_is_full() {
 async fn without_descriptors_clients_are_refused() {
     let open = Open::within(DescriptorBudget::of_clients(4), |_| {}).await;
     let mut first = open.client().await;
-    // Its connection, its RTP socket, and for a moment the asset.
+    // Descriptors: its connection, its RTP socket, and for a moment the asset.
     let set_up = first.set_up("clip.ts").await;
     let mut second = open.client().await;
     assert_eq!(second.ask("OPTIONS", "clip.ts", &[]).await.status, 200);

@@ -13,7 +13,7 @@ const FILM: &str = "film.mp4";
 
 const TCP: &str = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1";
 
-/// Offers a track with sockets of its own, in a session or a new one.
+/// Offers a track with separate sockets, in an existing session or a new one.
 async fn offer(client: &mut Client, track: u8, session: Option<&str>) -> (Reply, UdpSocket, UdpSocket) {
     let (rtp, rtcp) = (socket().await, socket().await);
     let transport = format!("Transport: RTP/AVP;unicast;client_port={}-{}", port(&rtp), port(&rtcp));
@@ -36,7 +36,7 @@ async fn in_session(client: &mut Client, method: &str, path: &str, id: &str) -> 
     client.ask(method, path, &[&format!("Session: {id}")]).await
 }
 
-/// Source, NTP time and RTP time of the sender report that comes next.
+/// Source, NTP time and RTP time of the next sender report.
 async fn sender_report(rtcp: &UdpSocket) -> (u32, u64, u32) {
     let mut datagram = [0; 1500];
     let length = soon("RTCP", rtcp.recv(&mut datagram)).await.expect("RTCP");
@@ -134,7 +134,7 @@ async fn reports_of_all_tracks_say_the_same_time() {
 async fn a_track_without_packets_says_no_bye() {
     let open = Open::with(|options| options.report_interval = Duration::from_millis(20)).await;
     let mut client = open.client().await;
-    // The one without packets comes first in the session, so its BYE would be counted first.
+    // The track without packets is the first of the session, so its BYE would be counted first.
     let offered = ["Transport: RTP/AVP/TCP;unicast;interleaved=2-3"];
     let id = client.ask("SETUP", "silent.mp4/track2", &offered).await.session();
     let session = format!("Session: {id}");
@@ -161,7 +161,7 @@ async fn receiver_reports_are_told_apart_by_their_source() {
     let session = format!("Session: {id}");
     let reply = client.ask("SETUP", "film.mp4/track1", &[TCP, &session]).await;
     assert!(reply.header("Transport").contains("interleaved=0-1"), "{reply:?}");
-    // One block about each track, of which the second one's says that all was lost.
+    // One block for each track; the block of the second one reports a total loss.
     let mut report = vec![0x82, 201, 0, 13, 0, 0, 0, 9];
     for (source, fraction) in [(SSRC, 0), (SSRC + 1, 255)] {
         report.extend(source.to_be_bytes());
@@ -221,7 +221,7 @@ async fn what_tracks_cannot_do_is_refused() {
 async fn sockets_of_tracks_are_limited() {
     let open = Open::within(DescriptorBudget::of_clients(4), |_| {}).await;
     let mut client = open.client().await;
-    // Its connection, its RTP socket, and for a moment the asset.
+    // Descriptors: its connection, its RTP socket, and for a moment the asset.
     let (reply, _rtp, _rtcp) = offer(&mut client, 1, None).await;
     let id = reply.session();
     let [mut second, mut third] = [open.client().await, open.client().await];
