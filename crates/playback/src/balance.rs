@@ -1,15 +1,15 @@
-//! Balance of threads: which one a playback is placed on, and when playbacks move. Pure.
+//! Balance of threads: on which thread a playback is placed, and when playbacks move. Pure.
 
-/// Share of its time from which a thread is hot.
+/// Share of its time awake from which a thread is hot.
 const HOT: f64 = 0.5;
 
-/// Difference of two threads' shares from which playbacks move.
+/// Difference between two threads' shares from which playbacks move.
 const GAP: f64 = 0.2;
 
 /// Most playbacks that move at a time.
 const MOST_MOVES: usize = 64;
 
-/// Share of a thread's time that a unit of load takes at least, where less was measured.
+/// Least share of a thread's time counted for a unit of load, if less was measured.
 const LEAST_COST: f64 = 1.0 / 20_000.0;
 
 /// Load of a thread over an interval.
@@ -31,8 +31,8 @@ pub(crate) struct Move {
     pub(crate) playbacks: usize,
 }
 
-/// The least loaded thread by its last measured share and the units that were added since. `units` are those
-/// of now.
+/// The least loaded thread, by its last measured share and the units added since. `units` are the current
+/// ones.
 pub(crate) fn least_loaded(loads: &[ThreadLoad], units: impl Fn(usize) -> u64) -> usize {
     let all: u64 = loads.iter().map(|load| load.units).sum();
     let used: f64 = loads.iter().map(|load| load.share).sum();
@@ -45,8 +45,8 @@ pub(crate) fn least_loaded(loads: &[ThreadLoad], units: impl Fn(usize) -> u64) -
     estimates.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(number, _)| number)
 }
 
-/// The move that evens out the hottest thread and the coolest one: only if the same thread was hot in the
-/// interval before, too, so that a moment's work of something else moves nobody.
+/// The move that balances the hottest and the coolest thread. Only if the same thread was also hot in the
+/// interval before, so that a short burst of other work moves no playback.
 pub(crate) fn next_move(before: &[ThreadLoad], now: &[ThreadLoad]) -> Option<Move> {
     let (from, to) = extremes(now)?;
     let is_hot = |loads: &[ThreadLoad]| {
@@ -84,7 +84,7 @@ mod tests {
     fn a_playback_is_placed_where_time_is_left() {
         let measured = loads(&[(0.6, 100), (0.2, 400)]);
         assert_eq!(least_loaded(&measured, |number| measured[number].units), 1);
-        // What was placed since the measurement counts at the mean cost.
+        // Units placed since the measurement count with the mean cost.
         assert_eq!(least_loaded(&measured, |number| [100, 700][number]), 0);
         let idle = loads(&[(0.0, 1), (0.0, 1)]);
         assert_eq!(least_loaded(&idle, |number| [9, 3][number]), 1, "nothing was measured");

@@ -1,16 +1,16 @@
-//! Lengths of bursts: how much of a source leaves at once.
+//! Lengths of bursts: the part of a source that leaves at once.
 
 /// Lengths that [`Burst::Auto`] takes, in microseconds.
 const LENGTHS_US: [u64; 6] = [10_000, 20_000, 50_000, 100_000, 200_000, 500_000];
 
-/// Length of a burst, in microseconds, for each playback that plays: the thread sends a train each two
+/// Length of a burst in microseconds for each playing playback: the thread then sends a train every two
 /// milliseconds, until the longest burst is reached.
 const US_PER_PLAYBACK: u64 = 2000;
 
 /// Length of the bursts of a thread's playbacks.
 ///
 /// A call that sends a train costs nearly the same however long the train is, so long bursts are cheap. A
-/// receiver has to buffer a burst, and a switch has to queue it, so short ones are kind to them.
+/// receiver has to buffer a burst and a switch has to queue it, so short bursts are better for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Burst {
     /// Always this long, in microseconds.

@@ -9,23 +9,25 @@ use wirepath_engine::Handle;
 
 use crate::pacer::Pacer;
 
-/// Unsent bytes at which a connection counts as full: a few trains. What is late waits in the asset, where it
-/// can be left out, and not in the kernel.
+/// Unsent bytes at which a connection counts as full: a few trains. Late packets then wait in the asset,
+/// where they can be skipped, and not in the kernel.
 const UNSENT_LIMIT: u32 = 128 * 1024;
 
-/// Writer of a connection, on the engine thread of its playbacks: the only one that may write to it.
+/// Writer of a connection, on the engine thread of its playbacks. It is the only one that may write to the
+/// connection.
 ///
-/// Trains, responses and reports leave in the order of the calls, and none inside another. It ends when this
-/// is dropped; then the connection is closed as soon as its other descriptors are.
+/// Trains, responses and reports leave in the order of the calls, none inside another. The writer ends when
+/// this is dropped; the connection is then closed when its other descriptors are closed.
 pub struct ConnectionWriter {
     pub(crate) id: u64,
     pub(crate) pacer: Handle<Pacer>,
-    /// Number of the engine thread that the writer was opened on. Commands go there, wherever it is.
+    /// Number of the engine thread on which the writer was opened. Commands go to that thread, wherever the
+    /// writer is.
     pub(crate) thread: usize,
 }
 
 impl ConnectionWriter {
-    /// Makes a writer of an own descriptor of a connected socket.
+    /// Makes a writer from a duplicate descriptor of a connected socket.
     pub(crate) fn new(
         id: u64,
         pacer: Handle<Pacer>,
@@ -37,15 +39,15 @@ impl ConnectionWriter {
         Ok(ConnectionWriter { id, pacer, thread })
     }
 
-    /// Sends bytes, a response, before the next packet. `on_sent` is called on an engine thread when the
-    /// kernel has them, and must not block; it is dropped without a call if the connection fails.
+    /// Sends the bytes of a response before the next packet. `on_sent` is called on an engine thread when the
+    /// kernel has the bytes, and must not block; it is dropped without a call if the connection fails.
     pub fn write(&self, bytes: Vec<u8>, on_sent: impl FnOnce() + Send + 'static) {
         let (id, on_sent) = (self.id, Box::new(on_sent));
         self.pacer.with(move |pacer, _| pacer.write(id, bytes, on_sent));
     }
 
-    /// Sends an RTCP packet as a frame of a channel before the next packet, or drops it while the connection
-    /// takes nothing and much waits.
+    /// Sends an RTCP packet as a frame of a channel before the next packet. The packet is dropped if the
+    /// connection is full and much is waiting.
     pub fn write_report(&self, channel: u8, packet: &[u8]) {
         let Ok(length) = u16::try_from(packet.len()) else { return };
         let (id, frame) = (self.id, [&framing(channel, length)[..], packet].concat());

@@ -1,10 +1,9 @@
-//! The sending side of an RTSP connection on its engine thread: frames, responses and reports, one after the
-//! other.
+//! The sending side of an RTSP connection on its engine thread: frames, responses and reports, one after
+//! another.
 //!
-//! A connection that has no room takes a part of a frame. What is left of that frame is read and kept, so
-//! that nothing else comes between, and so that its playback may pause, seek or end meanwhile. What others
-//! write follows it, before the next train. Nothing else is ever kept: the rest of a train stays where it is
-//! stored.
+//! A full connection accepts only part of a frame. The rest of that frame is read and kept, so that nothing
+//! is sent in between, and so that its playback may pause, seek or end meanwhile. Responses and reports
+//! follow it, before the next train. Nothing else is kept: the rest of a train stays in storage.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,16 +12,16 @@ use rustix::net::{Shutdown, shutdown};
 use wirepath_datapath::interleaved::{FrameTrain, TakenFrames, send_bytes};
 use wirepath_datapath::{SendContext, SendError, TrainProtector};
 
-/// Called when bytes were handed to the kernel; must not block. Dropped without a call if they never are.
+/// Called when bytes were passed to the kernel; must not block. Dropped without a call if they never are.
 pub(crate) type OnSent = Box<dyn FnOnce() + Send>;
 
-/// Kept capacity in bytes: that of most frames and responses.
+/// Capacity in bytes that the buffer keeps: enough for most frames and responses.
 const CAPACITY: usize = 2048;
 
-/// Playbacks that most connections have at most.
+/// Number of playbacks of most connections at most.
 const PLAYBACKS: usize = 4;
 
-/// Reports are dropped while more bytes than this wait: the next one says more.
+/// Bytes waiting above which reports are dropped, since the next report replaces them.
 const REPORT_LIMIT: usize = 16 * 1024;
 
 /// State of a connection.
@@ -30,7 +29,7 @@ const REPORT_LIMIT: usize = 16 * 1024;
 enum State {
     /// It takes bytes, and none wait.
     Open,
-    /// It had no room; epoll says when it has.
+    /// The connection is full; epoll reports when it has room.
     Full,
     /// It failed.
     Broken,
@@ -41,7 +40,7 @@ pub(crate) struct FrameWriter {
     id: u64,
     socket: OwnedFd,
     state: State,
-    /// Bytes that go before the next train: the rest of a frame, responses, reports.
+    /// Bytes to send before the next train: the rest of a frame, responses, reports.
     pending: Vec<u8>,
     /// Bytes of `pending` that were sent.
     sent: usize,
@@ -83,12 +82,12 @@ impl FrameWriter {
         &self.playbacks
     }
 
-    /// Takes the keys of all playbacks, which are another thread's from now on.
+    /// Takes the keys of all playbacks, which move to another thread.
     pub(crate) fn take_playbacks(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.playbacks)
     }
 
-    /// Returns whether the connection takes bytes, and nothing waits for it.
+    /// Returns whether the connection accepts bytes and nothing waits to be sent first.
     pub(crate) fn is_idle(&self) -> bool {
         self.state == State::Open && self.pending.is_empty() && self.waiting.is_empty()
     }
@@ -101,7 +100,7 @@ impl FrameWriter {
         self.socket.as_fd()
     }
 
-    /// Sends bytes at the next boundary of a frame.
+    /// Sends bytes at the next boundary between frames.
     pub(crate) fn write(&mut self, bytes: &[u8], on_sent: OnSent) {
         if self.state == State::Broken {
             return;
@@ -111,7 +110,7 @@ impl FrameWriter {
         self.flush();
     }
 
-    /// Sends a report likewise, unless too much waits already.
+    /// Sends a report at the next boundary between frames, unless too much is waiting already.
     pub(crate) fn write_report(&mut self, bytes: &[u8]) {
         if self.pending.len() - self.sent <= REPORT_LIMIT {
             self.pending.extend_from_slice(bytes);
@@ -119,8 +118,8 @@ impl FrameWriter {
         }
     }
 
-    /// Sends a train's first packets, at least one, encrypted if there is a protector; answers how many. The last of them
-    /// may be on its way only in part.
+    /// Sends a train's first packets, at least one, encrypted if there is a protector; returns how many. The
+    /// last of them may have been sent only in part.
     ///
     /// # Errors
     /// [`SendError::Full`]: the playback of this `key` is named by [`FrameWriter::take_waiting`] once there
@@ -177,7 +176,7 @@ impl FrameWriter {
         }
     }
 
-    /// Sends what waits, since the connection has room again. Returns whether it has room for trains.
+    /// Sends waiting bytes after the connection got room again. Returns whether there is room for trains.
     pub(crate) fn resume(&mut self) -> bool {
         if self.state == State::Full {
             self.state = State::Open;
@@ -212,7 +211,7 @@ impl FrameWriter {
         }
     }
 
-    /// Gives the connection up. Its reader sees the end, and ends the sessions.
+    /// Abandons the connection. Its reader sees the end, and ends the sessions.
     #[cold]
     pub(crate) fn fail(&mut self) {
         self.state = State::Broken;
@@ -238,7 +237,7 @@ mod tests {
         (FrameWriter::new(1, near.into()), far)
     }
 
-    /// Fills the connection without anything waiting.
+    /// Fills the connection; nothing waits to be sent.
     fn fill(writer: &mut FrameWriter) -> usize {
         let mut filled = 0;
         while let Ok(sent) = send_bytes(writer.socket(), &[0; 4096]) {

@@ -1,4 +1,4 @@
-//! Lateness of trains: a histogram that one thread writes and others read.
+//! Lateness of trains: a histogram written by one thread and read by others.
 //!
 //! Not `hdrhistogram`: a reader of its `SyncHistogram` waits until every writer records again, even an idle
 //! one.
@@ -10,7 +10,7 @@ use wirepath_counters::{Histogram, Instrument, Value};
 
 /// Buckets per doubling: values are known to within an eighth.
 const STEPS: u64 = 8;
-/// Up to 2^24 microseconds, 17 seconds; larger values count as that.
+/// Up to 2^24 microseconds, 17 seconds; larger values count as this one.
 const BUCKETS: usize = (STEPS * 22) as usize;
 
 /// Bounds of the coarser histogram for metrics, in microseconds.
@@ -35,7 +35,7 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts one train. Only for the thread that owns the histogram: no addition in it is atomic.
+    /// Counts one train. Only for the thread that owns the histogram, since its additions are not atomic.
     #[inline]
     pub(crate) fn record(&self, late_us: u64) {
         let bucket = &self.buckets[bucket(late_us)];
@@ -99,7 +99,7 @@ impl LatenessSnapshot {
         self.counts.iter().sum()
     }
 
-    /// Lateness of the trains since an earlier time. The largest is that of all trains.
+    /// Lateness of the trains since an earlier time. The largest value is that of all trains.
     #[must_use]
     pub fn since(&self, earlier: &LatenessSnapshot) -> LatenessSnapshot {
         let mut since = self.clone();

@@ -1,14 +1,14 @@
 //! Playbacks: trains of packets, each sent to a receiver when it is due.
 //!
-//! A [`TrainSource`] has trains in segments; a [`Playback`] sends them to one receiver on the timetable that
-//! the source gives. [`Playbacks`] are all those of an [`Engine`](wirepath_engine::Engine). Those of an
-//! engine thread are one task, because trains that are due together are sent together: brought into the
+//! A [`TrainSource`] has trains in segments; a [`Playback`] sends them to one receiver by the source's
+//! timetable. [`Playbacks`] are all those of an [`Engine`](wirepath_engine::Engine). Those of an engine
+//! thread are one task, so that trains that are due together are sent together: they are prefetched into the
 //! processor's caches as a batch and, with an io_uring, sent by one kernel call. Nothing on an engine thread
-//! blocks: a source that must first read a segment says so, and wakes the playback later.
+//! blocks: a source that must first read a segment returns that, and wakes the playback later.
 //!
-//! A receiver is a UDP socket, or a channel of an RTSP connection, whose [`ConnectionWriter`] writes all that
-//! the connection carries: trains, responses and reports. A source may have several streams, such as picture
-//! and sound; each that is sent has a receiver of its own, and trains of the others are passed over.
+//! A receiver is a UDP socket, or a channel of an RTSP connection, whose [`ConnectionWriter`] writes
+//! everything on the connection: trains, responses and reports. A source may have several streams, such as
+//! picture and sound. Each sent stream has its own receiver; trains of other streams are skipped.
 //!
 //! ```
 //! use std::io::Write;

@@ -1,5 +1,5 @@
-//! RTP sequence numbers and timestamps of a stream across seeks. They continue where the last ones ended (RFC
-//! 2326 appendix B), so stored headers are sent unchanged only until the first seek.
+//! RTP sequence numbers and timestamps of a stream across seeks. They continue after the last ones (RFC 2326
+//! appendix B), so stored headers are sent unchanged only until the first seek.
 
 use wirepath_datapath::Headers;
 
@@ -9,10 +9,9 @@ pub(crate) type Numbers = (u16, u32);
 /// Relation of a stream's RTP timestamps to the time of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timestamps {
-    /// Packets have the time at which they depart, as those of transport streams do. The source has no other
-    /// stream.
+    /// Packets have the time of their departure, as in transport streams. The source has no other stream.
     Departure,
-    /// Packets have the time at which their samples are presented, which may be later than their departure.
+    /// Packets have the presentation time of their samples, which may be later than their departure.
     Presentation {
         /// Timestamp of the start of the source.
         first: u32,
@@ -22,7 +21,7 @@ pub enum Timestamps {
 }
 
 impl Timestamps {
-    /// Ticks of a time in microseconds, modulo 2^32; none where timestamps are departures.
+    /// Ticks of a time in microseconds, modulo 2^32; none if timestamps are departures.
     fn ticks(self, time_us: i64) -> u32 {
         match self {
             Timestamps::Departure => 0,
@@ -33,7 +32,7 @@ impl Timestamps {
     }
 }
 
-/// Headers that are made with the numbers of the trains' records.
+/// Headers made from the numbers in the trains' records.
 const MADE: Headers = Headers::Own { sequence_offset: 0, timestamp_offset: 0, marker: false, stored: true };
 
 /// Offset between stored and sent numbers.
@@ -42,24 +41,24 @@ pub(crate) struct Numbering {
     timestamps: Timestamps,
     /// Headers of the next packet.
     pub(crate) headers: Headers,
-    /// Numbers that follow those sent last.
+    /// Numbers that follow the last sent ones.
     next: Option<Numbers>,
     /// True if the next train must continue from `next`.
     rebase: bool,
-    /// True from a skip until the next packet, which is not the one with the numbers `next`.
+    /// True from a skip until the next packet, whose numbers differ from `next`.
     is_after_skip: bool,
-    /// Added to stored timestamps of presentation since the last seek.
+    /// Offset added to stored presentation timestamps since the last seek.
     timestamp_offset: u32,
     /// True if the first sequence number is below 2^15: a receiver of SRTP that misses the first packets must not miss
     /// a wrap (RFC 3711 section 3.3.1).
     starts_low: bool,
 }
 
-/// Bits of a first sequence number that is below 2^15.
+/// Bits of a first sequence number below 2^15.
 const LOW: u16 = 0x7fff;
 
 impl Numbering {
-    /// Numbers of a stream of which nothing was sent, in a playback whose seeks have added `shift_us` to the
+    /// Numbers of a stream before its first packet, in a playback whose seeks have added `shift_us` to the
     /// time of the source.
     pub(crate) fn new(timestamps: Timestamps, shift_us: i64) -> Numbering {
         let headers = Headers::Stored;
@@ -76,7 +75,7 @@ impl Numbering {
         numbering
     }
 
-    /// The same numbers with headers that are made for all packets, or are left out.
+    /// The same numbers, with headers that are made for all packets or omitted.
     pub(crate) fn made(self, has_headers: bool) -> Numbering {
         let headers = match has_headers {
             true => MADE,
@@ -85,12 +84,12 @@ impl Numbering {
         Numbering { headers, ..self }
     }
 
-    /// The same numbers, of which the first sequence number is below 2^15.
+    /// The same numbers, with a first sequence number below 2^15.
     pub(crate) fn starting_low(self) -> Numbering {
         Numbering { starts_low: true, rebase: true, ..self }
     }
 
-    /// Has headers made for all packets, by the records of their trains.
+    /// Headers are made for all packets from now on, from the records of their trains.
     pub(crate) fn make_headers(&mut self) {
         self.headers = MADE;
     }
@@ -100,19 +99,19 @@ impl Numbering {
         self.next.is_some()
     }
 
-    /// Notes that the next packet is stored elsewhere, and that seeks have added `shift_us` to the time of the
-    /// source, so that timestamps go on. Before the first packet there is nothing to continue.
+    /// Notes that the next packet is stored elsewhere, and that seeks have added `shift_us` to the time of
+    /// the source, so that timestamps continue. Before the first packet there is nothing to continue.
     pub(crate) fn seek(&mut self, shift_us: i64) {
         self.rebase = self.next.is_some() || shift_us != 0 || self.starts_low;
         self.timestamp_offset = self.timestamps.ticks(shift_us);
     }
 
-    /// Notes that packets are skipped, which the client is to see as lost.
+    /// Notes that packets are skipped, so that the client sees a loss.
     pub(crate) fn skip(&mut self) {
         self.is_after_skip = true;
     }
 
-    /// Begins to send at the packet that is stored with these numbers, if that is the first after a seek.
+    /// Begins with the packet of these stored numbers, if it is the first one after a seek.
     #[inline]
     pub(crate) fn begin(&mut self, stored: Numbers) {
         if self.rebase {
@@ -135,19 +134,19 @@ impl Numbering {
                 true => timestamp.wrapping_sub(stored.1),
                 false => self.timestamp_offset,
             },
-            // Says that the timestamp does not follow the last one (RFC 2250 section 2); other formats have
-            // another meaning for it.
+            // The marker means that the timestamp does not follow the last one (RFC 2250 section 2); in other
+            // formats it has another meaning.
             marker: is_departure && !is_first,
             stored: true,
         };
     }
 
-    /// Numbers of a first packet that is stored with these.
+    /// Numbers of a first packet with these stored numbers.
     fn first(&self, (sequence, timestamp): Numbers) -> Numbers {
         (if self.starts_low { sequence & LOW } else { sequence }, timestamp)
     }
 
-    /// Numbers under which the packet that is stored with these is sent.
+    /// Numbers for sending the packet with these stored numbers.
     pub(crate) fn sent(&self, (sequence, timestamp): Numbers) -> Numbers {
         match self.headers {
             Headers::Stored | Headers::Generated | Headers::Omitted { .. } => (sequence, timestamp),
@@ -157,7 +156,7 @@ impl Numbering {
         }
     }
 
-    /// Sequence number of the next packet, of which the stored numbers are known or not.
+    /// Sequence number of the next packet, whose stored numbers may be unknown.
     pub(crate) fn next_sequence(&self, stored: Option<Numbers>) -> Option<u16> {
         let next = match self.rebase {
             true => self.next.or(stored.map(|stored| self.first(stored))),
@@ -166,7 +165,7 @@ impl Numbering {
         next.map(|(sequence, _)| sequence)
     }
 
-    /// Timestamp of the time `at_us` of the source, where a packet departs that is stored with these numbers.
+    /// Timestamp for the time `at_us` of the source, at which the packet with these stored numbers departs.
     pub(crate) fn timestamp_at(&self, at_us: u64, stored: Numbers) -> u32 {
         match self.timestamps {
             Timestamps::Departure => self.sent(stored).1,
@@ -177,8 +176,8 @@ impl Numbering {
         }
     }
 
-    /// Notes that all before the packet with these stored numbers was sent. Only the first packet after a
-    /// seek has a marker.
+    /// Notes that all packets before the one with these stored numbers were sent. Only the first packet after
+    /// a seek has a marker.
     pub(crate) fn advance(&mut self, stored: Numbers) {
         self.next = Some(self.sent(stored));
         self.is_after_skip = false;
@@ -197,8 +196,8 @@ mod tests {
     const MOVIE: Timestamps = Timestamps::Presentation { first: 1000, clock_hz: 48_000 };
 
     proptest! {
-        /// Each sequence number follows the last, and each timestamp by the stored distance, however many the
-        /// seeks.
+        /// Each sequence number follows the last one, and each timestamp follows by the stored difference,
+        /// after any number of seeks.
         #[test]
         fn numbers_go_on_across_seeks(
             runs in prop::collection::vec((any::<u16>(), any::<u32>(), 1_u16..50), 1..8)
@@ -246,7 +245,7 @@ mod tests {
         }
     }
 
-    /// A request to play from another place before anything was sent leaves the stored numbers as they are.
+    /// A request to play from another position before the first packet does not change the stored numbers.
     #[test]
     fn a_seek_before_the_first_packet_changes_nothing() {
         let mut numbering = Numbering::new(Timestamps::Departure, 0);
@@ -291,7 +290,7 @@ mod tests {
         assert_eq!(numbering.sent((40_000, 7)), (32_768, 1090), "a seek goes on");
     }
 
-    /// A track that is set up after a seek has the time that the others have.
+    /// A track that is set up after a seek has the same time as the others.
     #[test]
     fn a_stream_that_joins_has_the_shift_of_the_others() {
         let mut numbering = Numbering::new(MOVIE, 2_000_000);

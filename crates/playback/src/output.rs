@@ -1,4 +1,4 @@
-//! Outputs of streams: how their trains leave.
+//! Outputs of streams: the ways by which their trains leave.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::thread_state::ThreadState;
 pub(crate) struct DataPaths {
     /// For packets with the headers stored in the source.
     pub(crate) stored: DataPath,
-    /// For packets with headers of the playback's own.
+    /// For packets with headers made by the playback.
     pub(crate) own: DataPath,
 }
 
@@ -42,7 +42,7 @@ impl Output {
         }
     }
 
-    /// Prefetches what sending needs beside the output itself.
+    /// Prefetches the data needed for sending, except the output itself.
     pub(crate) fn prefetch(&self) {
         if let Output::Udp(output) = self {
             output.prefetch();
@@ -54,28 +54,29 @@ impl Output {
 pub(crate) struct UdpOutput {
     sink: UdpSink,
     paths: DataPaths,
-    /// True if the socket is set up for headers that are made, false if for stored ones.
+    /// True if the socket is set up for made headers, false if for stored ones.
     makes_headers: bool,
     /// The path that sent the last train.
     used: DataPath,
-    /// True if trains in registered memory leave by `wire_uring`, whatever the path for stored headers.
+    /// True if trains in registered memory leave by `wire_uring`, whatever path is chosen for stored headers.
     lends: bool,
-    /// True if the receiver did not ask for the packets.
+    /// True if the receiver did not request the packets.
     is_push: bool,
-    /// Trains that left from registered memory, and those of them that the kernel copied.
+    /// Trains that were sent from registered memory, and how many of them the kernel copied.
     lent: u32,
     copied: u32,
     progress: Arc<SharedProgress>,
-    /// Encryption, which has a path of its own. Boxed: few outputs have it.
+    /// Encryption, which has its own paths. Boxed, since few outputs use it.
     protector: Option<Box<TrainProtector>>,
 }
 
-/// Least copied trains of a receiver before lending stops: it stops when half of those lent were copied.
+/// Least number of copied trains of a receiver before lending stops: it stops if the kernel copied half of
+/// the lent trains.
 const LEAST_COPIED: u32 = 8;
 
 impl UdpOutput {
     pub(crate) fn new(sink: UdpSink, paths: DataPaths, progress: Arc<SharedProgress>) -> UdpOutput {
-        // No train has been searched in registered memory yet.
+        // No train has been looked up in registered memory yet.
         let path = paths.stored;
         let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
         progress.set_path(used);
@@ -85,18 +86,18 @@ impl UdpOutput {
         UdpOutput { sink, paths, makes_headers, used, lends, is_push, lent, copied, progress, protector }
     }
 
-    /// The output that encrypts all that it sends.
+    /// The output that encrypts all packets.
     pub(crate) fn protected(self, protector: TrainProtector) -> UdpOutput {
         UdpOutput { protector: Some(Box::new(protector)), lends: false, ..self }
     }
 
-    /// The output to a receiver that did not ask for the packets.
+    /// The output to a receiver that did not request the packets.
     pub(crate) fn pushing(self) -> UdpOutput {
         UdpOutput { is_push: true, ..self }
     }
 
-    /// Returns whether packets that met this error are lost, and the next ones may arrive: with nobody to tell,
-    /// whatever is wrong with the receiver, the interface or the file may be mended meanwhile.
+    /// Returns whether this error only loses packets, so that later ones may arrive. If nobody can be told of
+    /// the error, any problem of the receiver, the interface or the file may be temporary.
     pub(crate) fn loses(&self, error: &SendError) -> bool {
         self.is_push && !matches!(error, SendError::Full { .. })
     }
@@ -106,17 +107,17 @@ impl UdpOutput {
         UdpOutput { lends: self.paths.stored.segments(), ..self }
     }
 
-    /// Prefetches what sending needs beside the output itself.
+    /// Prefetches the data needed for sending, except the output itself.
     pub(crate) fn prefetch(&self) {
         self.sink.prefetch();
     }
 
-    /// Notes that a train that was queued has left.
+    /// Notes that a queued train has left.
     pub(crate) fn note_lent(&mut self) {
         self.lent = self.lent.saturating_add(1);
     }
 
-    /// Notes that the kernel copied a train that was lent.
+    /// Notes that the kernel copied a lent train.
     pub(crate) fn note_copied(&mut self) {
         self.copied += 1;
         self.lends &= self.copied < LEAST_COPIED || self.copied < self.lent / 2;
@@ -160,8 +161,8 @@ impl UdpOutput {
         }
     }
 
-    /// Prepares the socket for packets with headers that are made, or for stored ones. Their paths may need
-    /// different options.
+    /// Sets up the socket for packets with made or with stored headers, whose paths may need different
+    /// options.
     #[cold]
     fn prepare(&mut self, makes_headers: bool) -> Result<(), SendError> {
         self.makes_headers = makes_headers;
@@ -181,7 +182,7 @@ impl UdpOutput {
         let path = self.used.next().ok_or(error)?;
         support.note_step_down(local, self.used, path, error);
         self.sink.prepare(path).map_err(|_| error)?;
-        // A refusal of headers of its own by the kernel module does not concern the path for stored ones.
+        // If the kernel module refuses made headers, the path for stored headers is not affected.
         if self.paths.stored == self.used || !self.used.needs_module() {
             self.paths.stored = path;
         }
@@ -201,9 +202,9 @@ pub(crate) struct InterleavedOutput {
     channel: u8,
     /// Encryption of the first stream.
     protector: Option<Box<TrainProtector>>,
-    /// Lateness beyond which a playback whose client reads too slowly skips forward.
+    /// Lateness beyond which a playback skips forward because its client reads too slowly.
     pub(crate) max_lag_us: u64,
-    /// True from when the connection was full until the playback has caught up with its timetable.
+    /// True from a full connection until the playback has caught up with its timetable.
     pub(crate) is_behind: bool,
     /// True while the connection is full.
     pub(crate) waits_for_room: bool,
@@ -229,12 +230,12 @@ impl InterleavedOutput {
         self.writer
     }
 
-    /// Sends to the writer of this key from now on.
+    /// From now on, sends to the writer of this key.
     pub(crate) fn attach(&mut self, writer: usize) {
         self.writer = writer;
     }
 
-    /// Forgets what was of the last request to play.
+    /// Resets the state of the last request to play.
     pub(crate) fn rest(&mut self) {
         (self.is_behind, self.waits_for_room, self.is_held) = (false, false, false);
     }

@@ -22,11 +22,11 @@ mod slow_client;
 
 /// Next step of a playback.
 pub(crate) enum Step {
-    /// A train was queued; [`PacedPlayback::note_result`] is called next.
+    /// A train was queued; its result comes to [`PacedPlayback::note_result`].
     Queued,
     /// Step again at this time, in microseconds of CLOCK_MONOTONIC.
     At(u64),
-    /// Wait for a command, or for the source to wake the playback.
+    /// Wait for a command, or until the source wakes the playback.
     Wait,
     Fail(PlayError),
 }
@@ -42,42 +42,43 @@ pub(crate) struct PacedOptions {
 pub(crate) struct PacedPlayback {
     playhead: Playhead,
     streams: Streams,
-    /// The departure that was queued, and when it was due.
+    /// The queued departure, and the time when it was due.
     queued: Option<(Departure, u64)>,
     pub(crate) waits_for_source: bool,
     most_burst_us: u64,
     /// Speed of the last request to play.
     speed: Speed,
-    /// Fast forward or rewind, if the last request to play is for that. Boxed: few playbacks have it.
+    /// Fast forward or rewind, if the last request to play was for it. Boxed, since few playbacks use it.
     scan: Option<Box<Scan>>,
     /// Known while it plays.
     playing: Option<Playing>,
-    /// True from a request to play from another place until that begins.
+    /// True from a request to play from another position until that playing begins.
     is_sought: bool,
-    /// Departure of the packet that was next when the playback rested or left its place, or the end of the
+    /// Departure of the next packet when the playback was paused or left its position, or the end of the
     /// source; 0 while it plays.
     left_at_us: u64,
-    /// Time that all seeks together have added to that of the source in timestamps of presentation.
+    /// Time that all seeks together have added to the source's time in presentation timestamps.
     shift_us: i64,
-    /// Reply to the last request to play, until it is known.
+    /// Reply to the last request to play, until the result is known.
     reply: Option<Reply<Position>>,
     pub(crate) progress: Arc<SharedProgress>,
     on_event: Box<dyn Fn(PlaybackEvent) + Send>,
     membership: ThreadMembership,
-    /// True once it was moved to another thread.
+    /// True after it was moved to another thread.
     is_moved: bool,
 }
 
-/// Lateness at which the timetable is moved instead of catching up by a burst.
+/// Lateness from which the timetable is shifted, instead of catching up with a burst.
 const LATENESS_LIMIT_US: u64 = 250_000;
 
-/// Most trains sent in a step, before others have theirs; more than one are due only when catching up.
+/// Most trains sent in a step before other playbacks have theirs. More than one are due only when catching
+/// up.
 pub(crate) const TRAINS_PER_STEP: usize = 4;
 
-/// Time until the next attempt when a source that grows has no picture yet.
+/// Time until the next attempt if a growing source has no picture yet.
 const GROWTH_US: u64 = 100_000;
 
-/// Time until the next attempt when a socket or the threads that read have no room.
+/// Time until the next attempt if a socket or the queue of the reading threads is full.
 const RETRY_US: u64 = 1000;
 
 impl PacedPlayback {
@@ -113,7 +114,7 @@ impl PacedPlayback {
         }
     }
 
-    /// Sends another stream, too, from the next train on.
+    /// Also sends another stream, from the next train on.
     pub(crate) fn add_stream(&mut self, mut other: OtherStream) {
         if self.playhead.source().has_own_numbers() {
             other.stream.numbering.make_headers();
@@ -130,7 +131,7 @@ impl PacedPlayback {
         }
     }
 
-    /// Key of the writer that the playback sends to, if it sends to a connection.
+    /// Key of the writer of the playback's connection, if it sends to a connection.
     pub(crate) fn writer(&self) -> Option<usize> {
         self.streams.connection().map(InterleavedOutput::writer)
     }
@@ -140,13 +141,14 @@ impl PacedPlayback {
         self.streams.connection().is_some_and(|connection| connection.waits_for_room)
     }
 
-    /// Lets the first packet leave, whose response has been written. Returns whether it waited for that.
+    /// Releases the first packet, after the response was written. Returns whether the playback waited for
+    /// that.
     pub(crate) fn release(&mut self) -> bool {
         self.streams.connection_mut().is_some_and(|connection| std::mem::take(&mut connection.is_held))
     }
 
-    /// Returns whether the playback can be moved to another thread: it waits for nothing but time and
-    /// commands, and was not moved before.
+    /// Returns whether the playback can be moved to another thread: it waits only for time and commands, and
+    /// was not moved before.
     pub(crate) fn is_movable(&self) -> bool {
         self.queued.is_none() && self.reply.is_none() && !self.waits_for_source && !self.is_moved
     }
@@ -156,7 +158,7 @@ impl PacedPlayback {
         self.playing.is_some()
     }
 
-    /// Belongs to the thread of another membership from now on, whose pacer has `waker`.
+    /// From now on, belongs to the thread of another membership, whose pacer has `waker`.
     pub(crate) fn move_to(&mut self, membership: ThreadMembership, waker: Waker) {
         self.is_moved = true;
         self.playhead.set_waker(waker);
@@ -166,14 +168,14 @@ impl PacedPlayback {
         self.membership = membership;
     }
 
-    /// Prefetches what the next train needs beside the playback itself, which is in the caches.
+    /// Prefetches the data of the next train; the playback itself is in the caches.
     pub(crate) fn prefetch_parts(&self) {
         prefetch(&*self.progress);
         self.streams.prefetch();
         self.playhead.prefetch_segment();
     }
 
-    /// Prefetches the next departure, whose segment is in the caches.
+    /// Prefetches the next departure; its segment is in the caches.
     pub(crate) fn prefetch_departure(&self) {
         self.playhead.prefetch_departure();
     }
@@ -193,7 +195,7 @@ impl PacedPlayback {
         self.rest_output();
     }
 
-    /// Plays at the pace of a request from now on.
+    /// From now on, plays at the speed and scale of a request.
     fn set_pace(&mut self, request: PlayRequest) {
         let is_scan = request.pictures.is_some();
         let end_us = request.until_us.filter(|_| !is_scan);
@@ -220,7 +222,7 @@ impl PacedPlayback {
         at_us
     }
 
-    /// Sends what is due at `now_us`, or queues it under `token`.
+    /// Sends the trains due at `now_us`, or queues them under `token`.
     pub(crate) fn step(&mut self, thread: &mut ThreadState, now_us: u64, token: u64) -> Step {
         for _ in 0..TRAINS_PER_STEP {
             let (departure, is_sent) = match self.playhead.next() {
@@ -265,7 +267,7 @@ impl PacedPlayback {
             self.progress.set_burst(length_us);
             let late_us = now_us - due_us;
             if self.scan.is_some() {
-                // Pictures that are late are left out.
+                // Late pictures are left out.
             } else if self.is_behind() {
                 if self.skip_forward(&departure, late_us, thread) {
                     continue;
@@ -296,7 +298,7 @@ impl PacedPlayback {
         Step::At(now_us)
     }
 
-    /// Notes that the kernel copied a train that was queued.
+    /// Notes that the kernel copied a queued train.
     pub(crate) fn note_copied(&mut self) {
         self.streams.note_copied();
     }
@@ -332,14 +334,14 @@ impl PacedPlayback {
         (self.on_event)(PlaybackEvent::Failed(error));
     }
 
-    /// Counts a wait for the source, once.
+    /// Counts a wait for the source once.
     fn note_stall(&mut self, thread: &ThreadState) {
         thread.counters.io_stalls.add(u64::from(!self.waits_for_source));
         self.waits_for_source = true;
     }
 
-    /// Sets the timetable for the first departure after a request to play, and replies. On a connection the
-    /// reply comes first, and the timetable once the response that it leads to is written.
+    /// Starts the timetable with the first departure after a request to play, and replies. On a connection
+    /// the reply comes first; the timetable starts when the response to PLAY is written.
     fn begin(&mut self, departure: &Departure, thread: &mut ThreadState, now_us: u64, burst_us: u64) {
         self.renumber(departure);
         let is_asked = self.reply.is_some();
@@ -365,7 +367,7 @@ impl PacedPlayback {
         }
     }
 
-    /// Has numbers go on where packets were sent from another place before.
+    /// Continues the numbers if packets were sent from another position before.
     fn renumber(&mut self, departure: &Departure) {
         if std::mem::take(&mut self.is_sought)
             && self.streams.iter().any(|stream| stream.numbering.has_sent())
@@ -383,14 +385,14 @@ impl PacedPlayback {
         }
     }
 
-    /// Notes the place that the playback leaves, if it is at one.
+    /// Stores the position that the playback leaves, if it has one.
     fn note_place(&mut self) {
         let scan = self.scan.as_ref().filter(|_| self.playing.is_some());
         let scanned_us = scan.and_then(|scan| scan.left_us(now_us()));
         self.left_at_us = scanned_us.or(self.playhead.at_us()).unwrap_or(self.left_at_us);
     }
 
-    /// Moves the timetable such that the burst of `departure` is due now.
+    /// Shifts the timetable so that the burst of `departure` is due now.
     fn resync(&mut self, departure: &Departure, now_us: u64) {
         if let Some(Playing { timetable, .. }) = &mut self.playing {
             timetable.resync(now_us);
@@ -398,7 +400,7 @@ impl PacedPlayback {
         self.note_clock(departure);
     }
 
-    /// Notes the RTP clocks of all streams by the timetable and a departure.
+    /// Stores the RTP clocks of all streams by the timetable and a departure.
     fn note_clock(&self, departure: &Departure) {
         let Some(Playing { timetable, .. }) = &self.playing else { return };
         let at_us = timetable.time_of(departure.at_us);
@@ -414,8 +416,8 @@ impl PacedPlayback {
         self.progress.begin(self.speed, scale);
     }
 
-    /// Sends a departure, or its first packets if the socket takes no more, and moves on. Or queues all of
-    /// it, and does not move on yet.
+    /// Sends a departure, or its first packets if the socket accepts no more, and advances. Or queues the
+    /// whole departure without advancing yet.
     fn send(
         &mut self,
         index: usize,
@@ -439,8 +441,8 @@ impl PacedPlayback {
         Ok(SendOutcome::Sent(()))
     }
 
-    /// Moves on by what was sent of a train, or lost. Returns the number of these packets: 0 if another path
-    /// is to send the train.
+    /// Advances by the sent or lost packets of a train. Returns their number: 0 if another path has to send
+    /// the train.
     fn settle(
         &mut self,
         index: usize,

@@ -27,7 +27,7 @@ pub(crate) struct Pacer {
     playbacks: Slab<Entry>,
     /// Keys in `playbacks` by the identity that commands and wakers carry.
     keys: HashMap<u64, usize>,
-    /// Pacers of other threads, by the identity of playbacks and writers that were moved there.
+    /// Pacers of other threads, by the identity of the playbacks and writers that were moved there.
     moved: HashMap<u64, Handle<Pacer>>,
     /// Keys of writers of RTSP connections by the identity that commands carry.
     writer_keys: HashMap<u64, usize>,
@@ -36,13 +36,13 @@ pub(crate) struct Pacer {
     /// Results of queued trains, by the playback's key.
     results: Vec<(u64, Result<u32, SendError>)>,
     opens_ring: bool,
-    /// Time of the next poll of memory that is being unregistered, while the network may still use it.
+    /// Time of the next poll of memory that is being unregistered; the network may still be using it.
     poll_at_us: Option<u64>,
     registration_failures: Arc<Mutex<Vec<RegisterError>>>,
     cold_reads: ColdReads,
 }
 
-/// Reads of storage that the thread itself had to wait for, sampled: each sample is a kernel call.
+/// Reads of storage for which the thread itself had to wait, sampled, since each sample is a kernel call.
 #[derive(Default)]
 struct ColdReads {
     next_us: u64,
@@ -67,10 +67,10 @@ struct Entry {
     playback: Box<PacedPlayback>,
 }
 
-/// Playbacks that are brought into the caches together: some 15 KiB.
+/// Playbacks that are prefetched together: some 15 KiB.
 const BATCH: usize = 32;
 
-/// Time between two samples of what storage read.
+/// Time between two samples of reads from storage.
 const SAMPLE_US: u64 = 100_000;
 
 /// Time between two polls of memory that is being unregistered.
@@ -187,11 +187,12 @@ impl Pacer {
         }
     }
 
-    /// Sends what is due now. What becomes due meanwhile waits until commands and events are handled, or an
-    /// overloaded thread would never hear that it may stop.
+    /// Sends all trains due now. Trains that become due meanwhile wait until commands and events are handled;
+    /// otherwise an overloaded thread would never handle a stop.
     ///
     /// Playbacks have left the processor's caches between their trains, so those of a batch are prefetched
-    /// together: first what is in them, then what they point to, then what that points to.
+    /// together, level by level: first the playbacks, then the data that they point to, then the data that
+    /// those point to.
     fn send_due(&mut self) {
         self.thread.set_burst();
         let now = now_us();
@@ -212,7 +213,7 @@ impl Pacer {
             playbacks().for_each(prefetch);
             playbacks().for_each(PacedPlayback::prefetch_parts);
             playbacks().for_each(PacedPlayback::prefetch_departure);
-            // The clock is read for each, for a true lateness.
+            // The clock is read for each playback, so that the lateness is exact.
             batch.iter().for_each(|key| self.step(*key, now_us()));
             if self.thread.context.queued() > 0 && self.thread.context.room() < BATCH {
                 self.flush();
@@ -227,8 +228,8 @@ impl Pacer {
         }
     }
 
-    /// Sends what was queued, in one call, and gives each playback its result. Some may have more that is due
-    /// and queue again; after some rounds they wait until others had their turn.
+    /// Sends all queued trains in one call, and passes each result to its playback. Some playbacks may have
+    /// more trains due and queue again; after some rounds these wait until others have had their turn.
     fn flush(&mut self) {
         let mut round = 0;
         while self.thread.context.queued() > 0 {
@@ -254,8 +255,8 @@ impl Pacer {
         self.note_copied();
     }
 
-    /// Tells playbacks that the kernel copied trains of theirs. A key may be another playback's by now, which
-    /// then counts a few too many.
+    /// Tells playbacks that the kernel copied their trains. If a key has a new playback by now, that playback
+    /// counts a few too many.
     fn note_copied(&mut self) {
         let Pacer { thread, playbacks, .. } = self;
         for key in thread.context.take_copied() {
@@ -305,7 +306,7 @@ impl Pacer {
 }
 
 impl Task for Pacer {
-    /// Opens the io_uring, which belongs to the thread that opened it.
+    /// Opens the io_uring, which belongs to the thread that opens it.
     fn start(&mut self, _context: &mut Context<'_>) {
         if !self.opens_ring {
             return;
@@ -337,8 +338,8 @@ impl Task for Pacer {
         self.set_timer(context);
     }
 
-    /// A segment is ready, or is not to be had. Playbacks that wait for the same are due together then, as a
-    /// batch.
+    /// A segment is ready, or cannot be read. Playbacks that wait for the same segment are due together then,
+    /// as a batch.
     fn wake(&mut self, token: u64, context: &mut Context<'_>) {
         if let Some((key, playback)) = self.find(token)
             && playback.waits_for_source

@@ -1,4 +1,4 @@
-//! A playback: a source's trains to one receiver, each when it is due.
+//! A playback: sends a source's trains to one receiver, each when it is due.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -21,16 +21,17 @@ pub struct PlaybackOptions {
     pub source: Arc<dyn TrainSource>,
     /// Number of its streams, at most [`MOST_STREAMS`].
     pub streams: u8,
-    /// The first stream that is sent. [`Playbacks::add`](crate::Playbacks::add) adds others.
+    /// The first sent stream. [`Playbacks::add`](crate::Playbacks::add) adds others.
     pub sink: StreamSink,
-    /// Longest burst that the receiver takes, in microseconds, whatever the [settings](crate::Burst) allow.
-    /// The source's time is divided into bursts; packets of a burst leave together when it begins.
+    /// Longest burst that the receiver accepts, in microseconds, in addition to the limit of the
+    /// [settings](crate::Burst). The source's time is divided into bursts; the packets of a burst leave
+    /// together at its beginning.
     pub most_burst_us: u64,
     /// Called with each event on an engine thread; must not block.
     pub on_event: Box<dyn Fn(PlaybackEvent) + Send>,
 }
 
-/// Most streams of a source that can be sent.
+/// Most streams of a source.
 pub const MOST_STREAMS: u8 = 64;
 
 /// A stream of a source, and the receiver of its packets.
@@ -41,7 +42,8 @@ pub struct StreamSink {
     pub timestamps: Timestamps,
     /// The receiver.
     pub sink: PlaybackSink,
-    /// Key by which the packets are encrypted as SRTP; in the clear without one. Only this stream may have it.
+    /// Key with which the packets are encrypted as SRTP; without one they are not encrypted. Only this stream
+    /// may use the key.
     pub key: Option<MasterKey>,
 }
 
@@ -61,9 +63,9 @@ pub enum PlaybackSink {
         /// Size of the source's packets in bytes, headers included.
         packet_size: u16,
     },
-    /// A UDP receiver, or group of receivers, that did not ask for the packets: those that cannot be sent or read
-    /// are lost, and the playback goes on. The headers are made from the trains' runs, so that a source may
-    /// change what is stored.
+    /// A UDP receiver, or group of receivers, that did not request the packets. Packets that cannot be sent
+    /// or read are lost, and the playback continues. The headers are made from the trains' runs, so that a
+    /// source may change the stored numbers.
     Push {
         /// A socket connected to it.
         socket: UdpSocket,
@@ -78,8 +80,8 @@ pub enum PlaybackSink {
         writer: Arc<ConnectionWriter>,
         /// Channel of the packets.
         channel: u8,
-        /// Lateness in microseconds beyond which a playback whose client reads too slowly skips forward to
-        /// the [next start](TrainSource::next_start).
+        /// Lateness in microseconds beyond which a playback skips forward to the [next
+        /// start](TrainSource::next_start), because its client reads too slowly.
         max_lag_us: u64,
     },
 }
@@ -89,7 +91,7 @@ pub enum PlaybackSink {
 pub enum PlaybackEvent {
     /// The requested range, or the source, was sent to its end. The playback rests there.
     Finished,
-    /// The playback cannot go on and is over.
+    /// The playback failed and has ended.
     Failed(PlayError),
 }
 
@@ -99,16 +101,16 @@ pub enum PlayError {
     /// A packet could not be sent.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// The source cannot deliver; the text says why.
+    /// The source failed; the text is the reason.
     #[error("{0}")]
     Source(Arc<str>),
     /// The requested time is beyond the end of the source.
     #[error("the requested time is beyond the end")]
     BeyondEnd,
-    /// A later request replaced this one before it was done.
+    /// A later request replaced this one before it was complete.
     #[error("a later request replaced this one")]
     Superseded,
-    /// The playback or its engine is over.
+    /// The playback or its engine has ended.
     #[error("the playback has ended")]
     Over,
 }
@@ -123,28 +125,28 @@ impl PlayError {
 /// Request to play.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlayRequest {
-    /// Place of the first packet; where the playback rests or is if none.
+    /// Position of the first packet; none for the current or paused position.
     pub from: Option<Cursor>,
-    /// Time after the start of the source, in microseconds, at which the first packet leaves that is not
-    /// played; the end of the source if none.
+    /// Departure of the first packet that is not played, in microseconds from the start of the source; none
+    /// for the end of the source.
     pub until_us: Option<u64>,
     /// Speed.
     pub speed: Speed,
-    /// Only pictures that can be decoded alone, forward or backward, at the normal speed; all packets if none.
-    /// Played backward, `until_us` is the earliest time that is played.
+    /// Fast forward or rewind by pictures that can be decoded alone, at the normal speed; none to play all
+    /// packets. For backward play, `until_us` is the earliest time that is played.
     pub pictures: Option<Pictures>,
 }
 
-/// Fast forward or rewind by the pictures of a stream that can be decoded alone, which the source's
-/// [starts](TrainSource::next_start) are. Nothing of other streams is sent. The last packet of a picture has a
-/// marker, and its packets have one timestamp of presentation.
+/// Fast forward or rewind: sends only pictures of one stream that can be decoded alone, at the
+/// [starts](TrainSource::next_start) of the source, and nothing of other streams. The last packet of a
+/// picture has a marker, and its packets have the same presentation timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pictures {
     /// Scale, not the normal one.
     pub scale: Scale,
-    /// Number of the stream, which is set up.
+    /// Number of the stream, which must be set up.
     pub stream: u8,
-    /// Bit rate that is not exceeded on average.
+    /// Limit of the mean bit rate.
     pub bits_per_second: u64,
 }
 
@@ -153,7 +155,7 @@ pub struct Pictures {
 pub struct Position {
     /// Departure of the first packet, in microseconds from the start of the source.
     pub at_us: u64,
-    /// The streams that are sent, in the order in which they were set up.
+    /// The sent streams, in the order in which they were set up.
     pub streams: Vec<StreamPosition>,
 }
 
@@ -162,7 +164,7 @@ pub struct Position {
 pub struct StreamPosition {
     /// Number of the stream in the source.
     pub stream: u8,
-    /// RTP sequence number of its first packet, unless that is stored far behind the beginning.
+    /// RTP sequence number of its first packet, unless that packet is stored far after the start position.
     pub sequence: Option<u16>,
     /// RTP timestamp of the beginning.
     pub timestamp: u32,
@@ -173,8 +175,8 @@ pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
 
 /// A playback on an engine thread. It ends when this is dropped.
 ///
-/// Replies to requests, and events, come in the order in which things happen. If the engine ends before a
-/// request was handled, its reply is dropped without being called.
+/// Replies to requests, and events, come in the order in which they happen. If the engine ends before a
+/// request was handled, its reply is dropped without a call.
 pub struct Playback {
     pub(crate) id: u64,
     pub(crate) pacer: Handle<Pacer>,
@@ -182,15 +184,15 @@ pub struct Playback {
     pub(crate) streams: u8,
     pub(crate) progress: Arc<SharedProgress>,
     pub(crate) reason: Arc<str>,
-    /// Writer of the connection, which ends after the playback.
+    /// Writer of the connection; it outlives the playback.
     pub(crate) writer: Option<Arc<ConnectionWriter>>,
 }
 
 impl Playback {
-    /// Plays from a place, or from where the playback rests, up to the packet that leaves `until_us` after
-    /// the start of the source, as recorded. The first request uses the headers stored in the source; after a
-    /// request with a place, packets have headers that continue where the last ones ended (RFC 2326 appendix
-    /// B). The reply names the first packet.
+    /// Plays from a position, or from the paused position, up to the packet that leaves `until_us` after the
+    /// start of the source, as recorded. The first request uses the headers stored in the source. After a
+    /// request with a position, packets have headers that continue the last ones (RFC 2326 appendix B). The
+    /// reply names the first packet.
     pub fn play(
         &self,
         from: Option<Cursor>,
@@ -200,9 +202,9 @@ impl Playback {
         self.play_as(PlayRequest { from, until_us, ..PlayRequest::default() }, reply);
     }
 
-    /// Plays as [`Playback::play`] does, at the speed of the request. Without a place no packet is lost or
-    /// repeated, also of a playback that plays at another speed. Fast forward and rewind begin with the next
-    /// picture of their direction then, and what follows them with the picture that they were at.
+    /// Plays like [`Playback::play`], at the speed of the request. Without a position no packet is lost or
+    /// repeated, also if the speed of a playing playback changes. Fast forward and rewind then begin with the
+    /// next picture in their direction; normal play after them begins with their current picture.
     pub fn play_as(
         &self,
         request: PlayRequest,
@@ -212,15 +214,15 @@ impl Playback {
         self.pacer.with(move |pacer, context| pacer.play(id, request, reply, context));
     }
 
-    /// Lets the packets leave that a request to play has led to. On a connection they wait for this, so that
-    /// the response to PLAY can be [written](ConnectionWriter::write) before; to a UDP receiver they do not.
+    /// Releases the packets of a request to play. On a connection they wait for this, so that the response to
+    /// PLAY can be [written](ConnectionWriter::write) first; over UDP they do not wait.
     pub fn release(&self) {
         let id = self.id;
         self.pacer.with(move |pacer, context| pacer.release(id, context));
     }
 
-    /// Pauses after the train that is being sent. The reply gives the departure of the next packet, in
-    /// microseconds from the start of the source.
+    /// Pauses after the current train. The reply contains the departure of the next packet, in microseconds
+    /// from the start of the source.
     pub fn pause(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
         let (id, reply) = (self.id, Box::new(reply));
         self.pacer.with(move |pacer, context| pacer.pause(id, reply, context));
@@ -237,7 +239,7 @@ impl Playback {
         self.progress.read()
     }
 
-    /// Progress of a stream so far; zeros for one that is not sent.
+    /// Progress of a stream; zeros for a stream that is not sent.
     pub fn stream_progress(&self, stream: u8) -> StreamProgress {
         self.progress.stream(stream).read()
     }

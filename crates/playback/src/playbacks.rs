@@ -1,4 +1,4 @@
-//! All playbacks of an engine, and their places on its threads.
+//! All playbacks of an engine, and their placement on its threads.
 
 use std::io;
 use std::net::UdpSocket;
@@ -44,10 +44,10 @@ pub struct PlaybackSettings {
 pub enum RingUse {
     /// None: no thread opens one.
     Never,
-    /// By playbacks whose path is `wire_uring`.
+    /// Used by playbacks whose path is `wire_uring`.
     Always,
-    /// By playbacks whose path sends trains, whichever it is, until the kernel copies what they send: for
-    /// receivers on this host or in its containers. It needs Linux 6.2, which tells.
+    /// Used by playbacks with any path that sends trains, until the kernel copies what they send, as it does
+    /// for receivers on this host or in its containers. It needs Linux 6.2, which reports the copies.
     UnlessCopied,
 }
 
@@ -58,13 +58,13 @@ pub struct Playbacks {
     support: Arc<Support>,
     ring: RingUse,
     next_id: AtomicU64,
-    /// Reason for the data path of the playback opened last.
+    /// Reason for the data path of the last opened playback.
     last_reason: Mutex<Arc<str>>,
     registration_failures: Arc<Mutex<Vec<RegisterError>>>,
     measured: Mutex<Measured>,
 }
 
-/// Loads of threads, as they were measured last.
+/// Last measured loads of threads.
 struct Measured {
     at_us: u64,
     awake: Vec<Duration>,
@@ -76,7 +76,7 @@ struct PacerThread {
     counters: Arc<ThreadCounters>,
 }
 
-/// Reason for how trains leave on a connection.
+/// Reason for the way by which trains leave on a connection.
 const OVER_TCP: &str = "over TCP: one call and one copy for a train";
 
 /// The same for encrypted trains.
@@ -84,19 +84,19 @@ const PROTECTED_OVER_TCP: &str = "SRTP over TCP: a train is read, encrypted and 
 const PROTECTED: &str = "SRTP: a train is read, encrypted and sent with UDP_SEGMENT, by two calls";
 const PROTECTED_EACH: &str = "SRTP: a train is read and encrypted, and its packets are sent one by one";
 
-/// Playbacks that share a thread before another thread gets one: few playbacks on one thread wake one thread,
-/// on many threads they wake many.
+/// Playbacks that share a thread before another thread gets one: on one thread, a few playbacks share its
+/// wake-ups.
 const FEW: u64 = 32;
 
-/// Share of a thread's time beyond which a few playbacks do not share it any longer.
+/// Share of a thread's time beyond which a few playbacks no longer share it.
 const FEW_SHARE: f64 = 0.5;
 
 /// Least time between two measurements of the threads' loads.
 const LEAST_INTERVAL_US: u64 = 500_000;
 
 impl Playbacks {
-    /// Prepares each thread of an engine for playbacks. A thread that cannot open an io_uring logs why, and
-    /// sends without.
+    /// Prepares each thread of an engine for playbacks. A thread that cannot open an io_uring logs the
+    /// reason, and sends without it.
     pub fn start(engine: Arc<Engine>, settings: PlaybackSettings) -> Playbacks {
         let PlaybackSettings { support, ring, burst } = settings;
         let registration_failures = Arc::default();
@@ -120,6 +120,7 @@ impl Playbacks {
     /// Opens a playback, which rests at the start of its source until it is told to play.
     ///
     /// # Errors
+    ///
     /// Failure to set up the socket.
     pub fn open(&self, options: PlaybackOptions) -> io::Result<Playback> {
         let PlaybackOptions { source, streams, sink, most_burst_us, on_event } = options;
@@ -162,7 +163,7 @@ impl Playbacks {
         Ok(Playback { id, pacer: pacer.clone(), streams, progress, reason, writer })
     }
 
-    /// The reason, as the playback before has it if that is the same: it is long, and most have the same.
+    /// Reuses the reason of the previous playback if it is the same, since it is long and most have the same.
     fn shared_reason(&self, reason: &str) -> Arc<str> {
         let mut last = self.last_reason.lock();
         if **last != *reason {
@@ -171,12 +172,13 @@ impl Playbacks {
         Arc::clone(&last)
     }
 
-    /// Sends another stream of a playback, too: over UDP if the first is, else in another channel of the same
-    /// connection. Timestamps of both are those of [presentation](crate::Timestamps::Presentation).
+    /// Adds another stream to a playback: over UDP if its first stream is, else in another channel of the
+    /// same connection. Timestamps of both are those of [presentation](crate::Timestamps::Presentation).
     ///
     /// # Errors
-    /// `InvalidInput` for a stream that the source does not have, or another lower transport. Failure to set
-    /// up the socket.
+    ///
+    /// `InvalidInput` for a stream that the source does not have, or for another lower transport. Failure to
+    /// set up the socket.
     pub fn add(&self, playback: &Playback, sink: StreamSink) -> io::Result<()> {
         let StreamSink { stream, timestamps, sink, key } = sink;
         check(stream, playback.streams)?;
@@ -225,8 +227,8 @@ impl Playbacks {
         Ok((if self.ring == RingUse::UnlessCopied { output.lending() } else { output }, reason))
     }
 
-    /// The output that encrypts: packets are made in memory, and leave as trains unless the operator or the host has them
-    /// leave one by one.
+    /// The output that encrypts. Packets are made in memory and leave as trains, unless the operator or the
+    /// host requires that they leave one by one.
     fn protected_output(
         &self,
         socket: UdpSocket,
@@ -245,7 +247,7 @@ impl Playbacks {
         Ok((output.protected(TrainProtector::new(key)), reason.to_owned()))
     }
 
-    /// The output to a receiver that did not ask, whose headers are never those stored.
+    /// The output to a receiver that did not request the packets; it never uses stored headers.
     fn push_output(
         &self,
         socket: UdpSocket,
@@ -265,10 +267,11 @@ impl Playbacks {
         Ok((UdpOutput::new(sink, paths, Arc::clone(progress)).pushing(), reason))
     }
 
-    /// Opens the writer of a connection, of which `socket` is a descriptor of its own. From now on nobody
-    /// else may write to it.
+    /// Opens the writer of a connection. `socket` is a duplicate of its descriptor. From now on nobody else
+    /// may write to the connection.
     ///
     /// # Errors
+    ///
     /// Failure to set up the socket.
     pub fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
         let id = self.next_id.fetch_add(1, Relaxed);
@@ -276,15 +279,15 @@ impl Playbacks {
         ConnectionWriter::new(id, self.threads[number].pacer.clone(), number, socket)
     }
 
-    /// Trains sent from hot memory so far, and those of them that the kernel copied, about.
+    /// Approximate numbers of trains sent from hot memory so far, and of those that the kernel copied.
     pub fn lent(&self) -> (u64, u64) {
         let counts = self.threads.iter().map(|thread| &thread.counters);
         let sum = |one: fn(&ThreadCounters) -> u64| counts.clone().map(|counters| one(counters)).sum();
         (sum(|counters| counters.trains_lent.value()), sum(|counters| counters.trains_copied.value()))
     }
 
-    /// Has all threads register a region with their io_urings. A thread that has done so sends a file that
-    /// the region is a [copy of](wirepath_datapath::MappedFile::set_hot) from there.
+    /// Registers a region with the io_urings of all threads. Once registered, a thread sends a file from
+    /// there if the region is a [copy of](wirepath_datapath::MappedFile::set_hot) the file.
     pub fn register(&self, region: &Arc<Region>) {
         for thread in &self.threads {
             let region = Arc::clone(region);
@@ -292,7 +295,7 @@ impl Playbacks {
         }
     }
 
-    /// Has all threads unregister a region, each when the network is done with what was sent from it.
+    /// Unregisters a region on all threads, on each when the network no longer uses packets sent from it.
     pub fn unregister(&self, region: &Region) {
         let region_id = region.id();
         for thread in &self.threads {
@@ -300,7 +303,7 @@ impl Playbacks {
         }
     }
 
-    /// Takes the failures to register a region that threads had since the last call.
+    /// Takes the threads' failures to register a region since the last call.
     pub fn registration_failures(&self) -> Vec<RegisterError> {
         std::mem::take(&mut *self.registration_failures.lock())
     }
@@ -315,7 +318,7 @@ impl Playbacks {
         self.threads.iter().map(|thread| thread.counters.playbacks.value()).sum()
     }
 
-    /// Measures how busy each thread was since the last call, and has playbacks move from a thread that stays
+    /// Measures how busy each thread was since the last call, and moves playbacks from a thread that stays
     /// hot to one that has time. Does nothing if the last call was less than half a second ago.
     pub fn balance(&self) {
         let mut measured = self.measured.lock();
@@ -340,9 +343,9 @@ impl Playbacks {
         *measured = Measured { at_us: now_us, awake, loads };
     }
 
-    /// Has about `most` playbacks move from a thread to another, each between two trains; those of an RTSP
-    /// connection together. Those that do not play or were moved before stay, as do connections for which
-    /// something waits.
+    /// Moves about `most` playbacks from a thread to another, each between two trains; those of an RTSP
+    /// connection move together. Playbacks that rest or were moved before stay, and so do connections for
+    /// which something waits.
     pub fn move_playbacks(&self, from: usize, to: usize, most: usize) {
         if from == to {
             return;
@@ -362,11 +365,11 @@ impl Playbacks {
         &self.engine
     }
 
-    /// A thread that has few playbacks and nothing else to do, else the least loaded one.
+    /// A thread that has few playbacks and no other work, else the least loaded one.
     fn choose_thread(&self) -> usize {
         let has_only_few = |number: &usize| {
             let playbacks = self.threads[*number].counters.playbacks.value();
-            // The pacer itself is a unit of load, too.
+            // The pacer itself counts as a unit of load, too.
             (1..FEW).contains(&playbacks) && self.engine.load(*number) <= playbacks + 1
         };
         let measured = self.measured.lock();
@@ -393,7 +396,7 @@ fn numbering(timestamps: Timestamps, sink: &PlaybackSink, is_protected: bool) ->
     }
 }
 
-/// Checks that a sink whose packets are to be encrypted can do so.
+/// Checks that a sink supports encryption, if its packets are to be encrypted.
 fn check_key(sink: &PlaybackSink, key: Option<&MasterKey>) -> io::Result<()> {
     match sink {
         PlaybackSink::Push { .. } if key.is_some() => {
@@ -404,7 +407,7 @@ fn check_key(sink: &PlaybackSink, key: Option<&MasterKey>) -> io::Result<()> {
     }
 }
 
-/// Checks the number of a stream of a source with so many.
+/// Checks the number of a stream against the source's number of streams.
 fn check(stream: u8, streams: u8) -> io::Result<()> {
     if stream < streams.min(MOST_STREAMS) {
         return Ok(());

@@ -21,30 +21,31 @@ use picture::{Picture, is_last};
 pub(crate) enum Next {
     /// This train of the [`Playhead::mapped_file`].
     Due(Departure),
-    /// The rest of the segment, which begins with this departure, is of streams that are not sent.
+    /// The segment, from this departure on, has only streams that are not sent.
     Unsent(Departure),
-    /// A segment is read or packed; the source keeps the waker.
+    /// A segment is being read or packed; the source keeps the waker.
     Pending,
     /// A segment cannot be read now.
     Busy,
-    /// The picture is over: nothing more is sent before the playhead is moved.
+    /// The picture has ended: nothing more is sent before the playhead is moved.
     PictureEnd,
-    /// The source or the requested range is over.
+    /// The source or the requested range has ended.
     End,
     Failed(Arc<str>),
 }
 
-/// A place in a source that moves on as packets are sent. The last reference to a source or to the file of a
-/// segment is often here: these are dropped on the pool, as no engine thread may wait until a file is closed.
+/// A position in a source that advances as packets are sent. The last reference to a source or to the file of
+/// a segment is often here. These are dropped on the pool, since no engine thread may wait for the closing of
+/// a file.
 pub(crate) struct Playhead {
     source: DropOnPool<Arc<dyn TrainSource>>,
     waker: Waker,
     is_waiting: bool,
     cursor: Cursor,
-    /// The segment at the cursor, and the one after it once that was read.
+    /// The segment at the cursor, and the one after it once it was read.
     segment: Option<Arc<Segment>>,
     ahead: Option<Arc<Segment>>,
-    /// Departure with which the segment after this one is requested; the end of time once that is done.
+    /// Departure at which the next segment is requested; the end of time after that request.
     request_at_us: u64,
     /// Index of the train at the cursor, and the rest of it.
     index: usize,
@@ -82,7 +83,7 @@ impl Playhead {
         }
     }
 
-    /// Sends single pictures of a stream from now on, or all streams that were added.
+    /// From now on, sends single pictures of a stream, or all added streams.
     pub(crate) fn set_pictures(&mut self, stream: Option<u8>) {
         self.picture = stream.map(Picture::of);
     }
@@ -97,7 +98,7 @@ impl Playhead {
         &**self.source
     }
 
-    /// Does not pass over the trains of this stream any longer.
+    /// From now on, includes the trains of this stream.
     pub(crate) fn add_stream(&mut self, stream: u8) {
         self.streams |= bit(stream);
     }
@@ -108,12 +109,12 @@ impl Playhead {
         self.picture = self.picture.map(|picture| Picture::of(picture.stream));
     }
 
-    /// Has the source wake another task, while none waits for it.
+    /// Directs the source's wake-ups to another task; called while none is awaited.
     pub(crate) fn set_waker(&mut self, waker: Waker) {
         self.waker = waker;
     }
 
-    /// Moves to the first random access point at or after a time, if there is one. Returns whether there is.
+    /// Moves to the first random access point at or after a time. Returns whether there is one.
     pub(crate) fn skip_to_start(&mut self, at_us: u64) -> bool {
         let start = self.source.next_start(at_us);
         if let Some(cursor) = start {
@@ -128,7 +129,7 @@ impl Playhead {
         self.note_end();
     }
 
-    /// Takes the end of the range over that the source has for the segment at the cursor.
+    /// Adopts the end of the range that the source has for the segment at the cursor.
     fn note_end(&mut self) {
         if let Some(until_us) = self.source.until_us(self.cursor.segment) {
             self.until_us = until_us;
@@ -140,7 +141,8 @@ impl Playhead {
         self.speed = speed;
     }
 
-    /// Drops the segments, so that nobody relies on their pages while the playback rests; the place is kept.
+    /// Drops the segments, so that their pages are not needed while the playback is paused; the position is
+    /// kept.
     pub(crate) fn rest(&mut self) {
         if self.segment.is_some() {
             let (packet, skip) = self.rest.map_or((0, 0), |left| (left.train.first, left.train.skip));
@@ -194,8 +196,8 @@ impl Playhead {
         }
     }
 
-    /// Moves on in a segment of which nothing more is sent: to the train with which the next segment is
-    /// requested, to the last one, or behind that.
+    /// Advances in a segment of which nothing more is sent: to the train at which the next segment is
+    /// requested, to the last train, or past it.
     pub(crate) fn pass(&mut self) {
         let Some(segment) = self.segment.as_ref() else { return };
         let request = segment.departures.partition_point(|departure| departure.at_us < self.request_at_us);
@@ -213,23 +215,23 @@ impl Playhead {
         self.segment.as_ref().map_or(0, |segment| segment.departures.len())
     }
 
-    /// Index of the next train behind the one at the cursor that is sent, if the segment has one.
+    /// Index of the next sent train after the one at the cursor, if the segment has one.
     fn next_sent(&self) -> Option<usize> {
         let mut behind = self.segment.as_ref()?.departures.iter().enumerate().skip(self.index + 1);
         behind.find(|(_, departure)| self.is_sent(departure)).map(|(index, _)| index)
     }
 
-    /// Departure of the next packet, if its segment is there.
+    /// Departure of the next packet, if its segment is loaded.
     pub(crate) fn at_us(&self) -> Option<u64> {
         self.left().map(|left| left.at_us)
     }
 
-    /// End of the source, if that is known.
+    /// End of the source, if known.
     pub(crate) fn end_us(&self) -> Option<u64> {
         self.source.end_us()
     }
 
-    /// Stored numbers of the next packet of a stream, if that is in the segment at the cursor.
+    /// Stored numbers of the next packet of a stream, if it is in the segment at the cursor.
     pub(crate) fn next_numbers(&self, stream: u8) -> Option<Numbers> {
         let behind =
             || self.segment.iter().flat_map(|segment| segment.departures.iter().skip(self.index + 1));
@@ -249,14 +251,14 @@ impl Playhead {
         }
     }
 
-    /// Prefetches the departure at the cursor and the one behind it.
+    /// Prefetches the departure at the cursor and the next one.
     pub(crate) fn prefetch_departure(&self) {
         let departures = self.segment.iter().flat_map(|segment| segment.departures.iter().skip(self.index));
         departures.take(2).for_each(prefetch);
     }
 
-    /// The departure at the cursor, of which [`Playhead::next`] returned `first`: what leaves before `end_us`
-    /// of that train and of those stored behind it, as far as one call can send it.
+    /// The departure at the cursor, of which [`Playhead::next`] returned `first`. It contains the packets
+    /// before `end_us` of that train and of the trains stored after it, as far as one call can send them.
     pub(crate) fn departure(&self, first: Departure, end_us: u64, headers: Headers) -> Departure {
         let end_us = end_us.min(self.until_us);
         let mut joined = before(first, end_us).unwrap_or(first);
@@ -276,13 +278,13 @@ impl Playhead {
         joined
     }
 
-    /// Returns whether nothing is left of the train at the cursor after this departure.
+    /// Returns whether this departure sends the rest of the train at the cursor.
     fn is_whole(&self, departure: &Departure) -> bool {
         self.left().is_some_and(|left| left.train.length == departure.train.length)
     }
 
-    /// Moves on by packets of this train and those behind it. Returns the header, as it would be stored, of a
-    /// packet behind them.
+    /// Advances by packets of this train and the following ones. Returns the stored form of the header of the
+    /// packet after them.
     pub(crate) fn advance(&mut self, packets: u32) -> Option<Header> {
         let mut packets = packets;
         loop {
@@ -302,7 +304,7 @@ impl Playhead {
         }
     }
 
-    /// The departure at the cursor without what was sent of it.
+    /// The departure at the cursor without the packets already sent.
     fn left(&self) -> Option<Departure> {
         self.rest.or_else(|| self.segment.as_ref()?.departures.get(self.index).copied())
     }
@@ -325,7 +327,7 @@ impl Playhead {
         self.speed.source_us(self.source.read_ahead_us())
     }
 
-    /// Has the segment after this one read, in advance, and more of them for one that is faster.
+    /// Starts reading the next segment in advance, and further segments for a faster playback.
     #[cold]
     fn request_ahead(&mut self) {
         match self.source.segment(self.cursor.segment + 1, None) {
@@ -345,7 +347,7 @@ impl Playhead {
             self.source.forget(&self.waker);
         }
         for segment in [self.segment.take(), self.ahead.take()].into_iter().flatten() {
-            // Nearly always others have the file too, and nothing is dropped or allocated.
+            // Nearly always others hold the file, too, so nothing is dropped or allocated.
             if let Some(file) = Arc::into_inner(segment).and_then(|last| Arc::into_inner(last.mapped_file)) {
                 self.source.pool().discard(file);
             }
@@ -360,7 +362,7 @@ impl Drop for Playhead {
     }
 }
 
-/// Bit of a stream; none of those beyond the limit, which cannot be sent.
+/// Bit of a stream; none for a number beyond the limit, which cannot be sent.
 fn bit(stream: u8) -> u64 {
     1_u64.checked_shl(stream.into()).unwrap_or(0)
 }

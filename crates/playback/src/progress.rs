@@ -16,7 +16,7 @@ pub struct Progress {
     pub packets: u64,
     /// RTP payload bytes sent, of all streams.
     pub payload_bytes: u64,
-    /// Packets that the network did not take, or that storage did not give.
+    /// Packets that the network rejected or storage failed to deliver.
     pub packets_lost: u64,
     /// Error number of the last send that lost packets.
     pub loss_errno: Option<i32>,
@@ -24,13 +24,13 @@ pub struct Progress {
     pub position_us: u64,
     /// True while the playback plays.
     pub is_playing: bool,
-    /// Speed at which it plays, or did last.
+    /// Current or last speed.
     pub speed: Speed,
-    /// Scale at which it plays, or did last.
+    /// Current or last scale.
     pub scale: Scale,
-    /// Skips forward because a client over TCP read too slowly.
+    /// Number of skips forward because a client over TCP read too slowly.
     pub forward_skips: u64,
-    /// The data path that sent the last train, or will be tried for the first; none over TCP.
+    /// The data path that sent the last train, or that is tried for the first one; none over TCP.
     pub path: Option<DataPath>,
     /// Length of the last burst in microseconds; 0 before the first.
     pub burst_us: u64,
@@ -71,9 +71,9 @@ pub(crate) struct SharedProgress {
     speed_thousandths: AtomicU16,
     scale: AtomicI8,
     burst_us: AtomicU64,
-    /// Stream 0, in place: most sources have no other.
+    /// Stream 0, stored in place, since most sources have only one.
     first: SharedStreamProgress,
-    /// The further streams of the source by number, whether they are sent or not.
+    /// The further streams of the source by number, sent or not.
     others: Box<[SharedStreamProgress]>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct SharedStreamProgress {
 const NO_PATH: u8 = u8::MAX;
 
 impl SharedProgress {
-    /// Progress of a playback of a source with so many streams.
+    /// Progress of a playback whose source has so many streams.
     pub(crate) fn new(streams: u8) -> SharedProgress {
         SharedProgress {
             packets_lost: LocalCounter::default(),
@@ -121,14 +121,14 @@ impl SharedProgress {
         }
     }
 
-    /// Progress of a stream: the first for numbers that the source does not have.
+    /// Progress of a stream; the first stream's for numbers that the source does not have.
     #[inline]
     pub(crate) fn stream(&self, number: u8) -> &SharedStreamProgress {
         let other = usize::from(number).checked_sub(1);
         other.and_then(|index| self.others.get(index)).unwrap_or(&self.first)
     }
 
-    /// Notes that so many packets were lost by this error.
+    /// Notes that so many packets were lost because of this error.
     pub(crate) fn note_loss(&self, packets: u32, error: &SendError) {
         self.packets_lost.add(packets.into());
         self.loss_errno.store(error.errno().raw_os_error(), Relaxed);

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Scale of a playback: 1, or 2 to 32 times as fast, forward or backward. At another scale than 1 only pictures
-/// are sent that can be decoded alone.
+/// Scale of a playback: 1, or 2 to 32 times as fast, forward or backward. At a scale other than 1, only
+/// pictures that can be decoded alone are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale(i8);
 
@@ -14,7 +14,7 @@ impl Scale {
     /// As recorded.
     pub const NORMAL: Scale = Scale(1);
 
-    /// The nearest scale to a factor; the normal one for what is no number.
+    /// The nearest scale to a factor; the normal scale if the factor is not a number.
     pub fn nearest(factor: f64) -> Scale {
         match factor {
             _ if factor >= 1.5 => Scale(factor.round().min(MOST) as i8),
@@ -28,7 +28,7 @@ impl Scale {
         self.0
     }
 
-    /// Returns whether the presentation goes on as recorded.
+    /// Returns whether the presentation is played as recorded.
     pub fn is_normal(self) -> bool {
         self == Scale::NORMAL
     }
@@ -38,12 +38,12 @@ impl Scale {
         self.0 < 0
     }
 
-    /// Time of the source, in microseconds, that passes in a time.
+    /// Time of the source, in microseconds, that passes in this time.
     pub fn source_us(self, time_us: u64) -> u64 {
         time_us.saturating_mul(self.0.unsigned_abs().into())
     }
 
-    /// Time that it takes until a time of the source has passed, in microseconds.
+    /// Time, in microseconds, in which this time of the source passes.
     pub fn time_us(self, source_us: u64) -> u64 {
         source_us / u64::from(self.0.unsigned_abs())
     }

@@ -1,5 +1,5 @@
-//! Fast forward and rewind: the pictures of a stream that can be decoded alone, in the order of the direction,
-//! each sent as recorded, behind the last by the time that passes at the [`Scale`].
+//! Fast forward and rewind: the pictures of a stream that can be decoded alone, in the direction of play.
+//! Each is sent as recorded, and follows the last one after the time given by the [`Scale`].
 
 use crate::playback::Pictures;
 use crate::source::{Cursor, TrainSource};
@@ -8,23 +8,23 @@ use crate::source::{Cursor, TrainSource};
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) pictures: Pictures,
-    /// End of the range as recorded; played backward, its earliest time.
+    /// End of the range as recorded; for backward play, its earliest time.
     until_us: Option<u64>,
     /// The first picture, once its first packet is known.
     first: Option<First>,
-    /// Place of the picture that is sent, or will be.
+    /// Position of the current or next picture.
     pub(crate) place: Cursor,
     /// Place of the picture before.
     last_place: Cursor,
-    /// Departure of that picture as recorded, or of the one before until its first packet is known.
+    /// Departure of that picture as recorded, or of the previous one until its first packet is known.
     picture_us: u64,
     /// True until its first packet is known.
     pub(crate) is_new: bool,
-    /// Bytes of that picture that were sent.
+    /// Bytes of that picture sent so far.
     bytes: u64,
 }
 
-/// Least time from the last picture of a scan to what follows the scan.
+/// Least time from the last picture of a scan to the next packet after the scan.
 const PICTURE_US: u64 = 40_000;
 
 /// The first picture of a scan.
@@ -34,7 +34,7 @@ struct First {
     source_us: u64,
     /// Time of CLOCK_MONOTONIC at which it leaves.
     clock_us: u64,
-    /// Time of the session's timestamps that it has.
+    /// Its time in the session's timestamps.
     session_us: u64,
 }
 
@@ -43,13 +43,13 @@ struct First {
 pub(crate) enum NextPicture {
     /// The scan is there now.
     Found,
-    /// The source is still growing, and has none yet.
+    /// The source is still growing, and has no picture yet.
     NotYet,
     End,
 }
 
 impl Scan {
-    /// A scan that begins at a place, and ends at the end of a range or of the source.
+    /// A scan that begins at a position, and ends at the end of a range or of the source.
     pub(crate) fn new(pictures: Pictures, place: Cursor, until_us: Option<u64>) -> Scan {
         let (first, last_place) = (None, place);
         Scan { pictures, until_us, first, place, last_place, picture_us: 0, is_new: true, bytes: 0 }
@@ -61,8 +61,8 @@ impl Scan {
         (self.picture_us, self.is_new) = (source_us, false);
     }
 
-    /// Notes the first packet of a further picture, which departs at a time as recorded. Returns the time of
-    /// CLOCK_MONOTONIC at which it leaves and that of the session's timestamps: both pass as fast.
+    /// Notes the first packet of a further picture, with its recorded departure. Returns the time of
+    /// CLOCK_MONOTONIC at which it leaves, and its time in the session's timestamps: both advance equally.
     pub(crate) fn enter(&mut self, source_us: u64) -> (u64, u64) {
         (self.picture_us, self.is_new, self.bytes) = (source_us, false, 0);
         let Some(first) = self.first else { return (0, source_us) };
@@ -75,13 +75,13 @@ impl Scan {
         self.bytes += u64::from(bytes);
     }
 
-    /// Departure as recorded of the picture that was sent last.
+    /// Recorded departure of the last sent picture.
     pub(crate) fn picture_us(&self) -> Option<u64> {
         self.first.map(|_| self.picture_us)
     }
 
-    /// Time of the source that follows what was sent, with the timestamps that the last picture has: as much
-    /// later as time has passed since.
+    /// Time in the session's timestamps of the next packet after the scan: later than the last picture's by
+    /// the time that has passed since.
     pub(crate) fn left_us(&self, now_us: u64) -> Option<u64> {
         let first = self.first?;
         let picture_us = self.pictures.scale.time_us(first.source_us.abs_diff(self.picture_us));
@@ -89,19 +89,19 @@ impl Scan {
         Some(self.picture_us.saturating_add(passed_us.max(PICTURE_US)))
     }
 
-    /// Returns whether a picture that departs at this time as recorded is behind the end of the range.
+    /// Returns whether a picture with this recorded departure is after the end of the range.
     pub(crate) fn is_over(&self, source_us: u64) -> bool {
         let Some(until_us) = self.until_us else { return false };
         if self.pictures.scale.is_backward() { source_us < until_us } else { source_us >= until_us }
     }
 
-    /// Returns to the picture that was sent last from one that is not sent.
+    /// Returns to the last sent picture from a picture that is not sent.
     pub(crate) fn return_to_last(&mut self) {
         (self.place, self.is_new) = (self.last_place, false);
     }
 
-    /// Moves to the next picture: the first that is not due before this one has left, at the bit rate of the
-    /// source, and is not due already.
+    /// Moves to the next picture: the first one that is not due before this one has been sent at the source's
+    /// bit rate, and that is not late already.
     pub(crate) fn advance(&mut self, source: &dyn TrainSource, now_us: u64) -> NextPicture {
         let Some(first) = self.first else { return NextPicture::End };
         let Pictures { scale, bits_per_second, .. } = self.pictures;
@@ -110,7 +110,7 @@ impl Scan {
         let earliest_us = due_us.saturating_add(takes_us).max(now_us.saturating_sub(first.clock_us));
         let distance_us = scale.source_us(earliest_us);
         let place = if scale.is_backward() {
-            // The picture at the beginning is the last one, also if it is late.
+            // The picture at the beginning is the last one, even if it is late.
             let at_us = first.source_us.saturating_sub(distance_us);
             let before_us = self.picture_us.checked_sub(1);
             let earlier = before_us.and_then(|before_us| source.start_before(at_us.min(before_us)));

@@ -1,16 +1,17 @@
-//! Start slots: when playbacks begin, so that those of a thread are due together.
+//! Start slots: times at which playbacks begin, so that those of a thread are due together.
 //!
-//! A thread that wakes for each train alone pays for a wake-up with each, and its caches are cold after each
-//! sleep. Every playback is due once in a burst, so playbacks that begin in the same slot of a burst share
-//! their wake-ups for as long as they play. In one slot for all, each of many playbacks would wait for all
-//! others; so there are enough slots to keep the number in each small.
+//! A thread that wakes for a single train pays for the wake-up each time, and its caches are cold after each
+//! sleep. Every playback is due once in a burst. So playbacks that begin in the same slot of a burst share
+//! their wake-ups for as long as they play. If all of many playbacks were in one slot, each would wait for
+//! all others; so there are enough slots to keep the number in each small.
 
-/// Distances of slots, each a multiple of the next: when the number of playbacks grows, those of before stay
-/// in slots. The largest is the longest time that a playback waits for its first train; below the least, the
-/// thread would hardly sleep in between.
+/// Distances of slots, each a multiple of the next one, so that existing playbacks stay in slots when the
+/// number of playbacks grows. The largest is the longest time that a playback waits for its first train;
+/// below the smallest, the thread would hardly sleep in between.
 const DISTANCES_US: [u64; 3] = [20_000, 10_000, 5_000];
 
-/// Playbacks that share a slot before there are more slots: half a millisecond's work. More gain nothing.
+/// Playbacks that share a slot before there are more slots: half a millisecond of work. More would gain
+/// nothing.
 const SLOT_PLAYBACKS: u64 = 128;
 
 /// The slots of a burst, handed out in turn.
@@ -20,11 +21,11 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Time at which a playback begins that is ready at `now_us`, on a thread that has `playbacks`, itself
-    /// included. Its first burst begins at `source_us` of its source, divided by its speed.
+    /// Start time of a playback that is ready at `now_us`, on a thread with `playbacks` playbacks, including
+    /// this one. Its first burst begins at `source_us` of its source, divided by its speed.
     ///
-    /// Bursts begin at multiples of their length in that time. So it is the start of the source that is in a
-    /// slot: then the playback is in one, too, when bursts have become longer.
+    /// Bursts begin at multiples of their length in that time. So the start of the source is placed in a
+    /// slot: the playback is then still in one when bursts have become longer.
     pub(crate) fn next_us(&mut self, now_us: u64, source_us: u64, burst_us: u64, playbacks: u64) -> u64 {
         let distance_us = distance_us(burst_us, playbacks);
         self.turn = self.turn.wrapping_add(1);
@@ -35,10 +36,10 @@ impl Slots {
     }
 }
 
-/// The largest distance that divides two bursts and with which few playbacks share a slot, else the least.
+/// The largest distance that divides two bursts and gives slots with few playbacks, else the smallest.
 ///
-/// Two, because bursts of 10 and 50 ms grow to multiples of 20 ms: playbacks that began every 10 ms would have the
-/// thread wake twice as often from then on.
+/// Two bursts, because bursts of 10 and 50 ms grow to multiples of 20 ms: with playbacks that began every 10
+/// ms, the thread would from then on wake twice as often.
 fn distance_us(burst_us: u64, playbacks: u64) -> u64 {
     let divides = |distance_us: &u64| (2 * burst_us).is_multiple_of(*distance_us);
     let mut dividing = DISTANCES_US.into_iter().filter(divides);
@@ -55,7 +56,7 @@ mod tests {
     use crate::timetable::Timetable;
     use std::collections::{HashMap, HashSet};
 
-    /// Number of `playbacks` that begin at each place of the burst, in microseconds.
+    /// Number of `playbacks` that begin at each position of the burst, in microseconds.
     fn crowds(burst_us: u64, playbacks: u64) -> HashMap<u64, u64> {
         let mut slots = Slots::default();
         let mut crowds = HashMap::new();
@@ -92,7 +93,7 @@ mod tests {
             let begin_us = slots.next_us(now_us, at_us - at_us % burst_us, burst_us, number);
             assert!((now_us..=now_us + DISTANCES_US[0]).contains(&begin_us));
             let mut timetable = Timetable::starting(at_us, begin_us, burst_us, Speed::NORMAL);
-            // The first long burst begins where a short one would have.
+            // The first long burst begins where a short one would have begun.
             timetable.due_us(at_us + LONG_US, LONG_US);
             wakes.insert(timetable.due_us(at_us + 2 * LONG_US, LONG_US) % LONG_US);
         }

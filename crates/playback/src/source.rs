@@ -14,7 +14,7 @@ pub struct Departure {
     pub train: Train,
 }
 
-/// Consecutive departures whose bytes were checked and read into memory not long before they are due.
+/// Consecutive departures whose bytes were verified and read into memory shortly before they are due.
 #[derive(Debug)]
 pub struct Segment {
     /// The file that has the trains.
@@ -30,28 +30,28 @@ pub enum Load {
     Ready(Arc<Segment>),
     /// The segment is being read, or is not packed yet. The source keeps the waker and wakes it.
     Pending,
-    /// The threads that read are busy. The source wakes nobody: the request is to be repeated soon.
+    /// The reading threads are busy. The source wakes nobody: the request should be repeated soon.
     Busy,
     /// The source ends before the segment.
     End,
-    /// The segment cannot be had; the text says why.
+    /// The segment cannot be read; the text is the reason.
     Failed(Arc<str>),
 }
 
-/// Time before a segment is needed at which it is requested, unless the source says otherwise.
+/// Default time before a segment is needed at which it is requested.
 const READ_AHEAD_US: u64 = 2_000_000;
 
-/// Segments, numbered from 0, whose list may still be growing.
+/// Numbered segments from 0; more may still be added.
 pub trait TrainSource: Send + Sync {
-    /// Requests a segment, and has it read if it is not in memory. Never blocks: it is called on engine
-    /// threads.
+    /// Requests a segment, and starts reading it if it is not in memory. Never blocks, since it is called on
+    /// engine threads.
     ///
-    /// After [`Load::Pending`] the source wakes `waker` as soon as the same request would be answered
-    /// otherwise: the segment was read, or could not be, or the source ends before it. A playback waits for
-    /// one segment at a time, so a source keeps at most one of equal wakers: that of the last request. Waking
-    /// too often does no harm.
+    /// After [`Load::Pending`] the source wakes `waker` as soon as the result of the same request has
+    /// changed: the segment was read, or failed, or the source ends before it. A playback waits for one
+    /// segment at a time, so a source keeps at most one of equal wakers: that of the last request. Additional
+    /// wake-ups do no harm.
     ///
-    /// Without a waker the request is made in advance, and nobody waits for the answer.
+    /// Without a waker the request is made in advance, and nobody waits for the result.
     fn segment(&self, number: u32, waker: Option<&Waker>) -> Load;
 
     /// Time in microseconds before the first departure of a segment at which a playback requests it in
@@ -60,18 +60,18 @@ pub trait TrainSource: Send + Sync {
         READ_AHEAD_US
     }
 
-    /// Has segments read in advance for a playback that is faster than recorded: those behind this one that
-    /// depart within a time, in microseconds, after it does. Never blocks.
+    /// Starts reading segments in advance for a playback that is faster than recorded: the segments after
+    /// this one that depart within a time, in microseconds, after it. Never blocks.
     fn read_further(&self, _number: u32, _time_us: u64) {}
 
-    /// The first place at or after a time, in microseconds from the start, where a decoder can begin: for a
-    /// client that was too slow for what is before. None if none is known. Never blocks.
+    /// The first position at or after a time, in microseconds from the start, where a decoder can begin, for
+    /// a client that was too slow for the packets before it. None if none is known. Never blocks.
     fn next_start(&self, _at_us: u64) -> Option<Cursor> {
         None
     }
 
-    /// The last place at or before a time where a decoder can begin, for rewinding. None if none is known. Never
-    /// blocks.
+    /// The last position at or before a time where a decoder can begin, for rewinding. None if none is known.
+    /// Never blocks.
     fn start_before(&self, _at_us: u64) -> Option<Cursor> {
         None
     }
@@ -81,24 +81,24 @@ pub trait TrainSource: Send + Sync {
         matches!(self.segment(u32::MAX, None), Load::Pending | Load::Busy)
     }
 
-    /// End of the last sample or packet, in microseconds from the start, if that is known: the place where the
-    /// start follows when the source is played again. Never blocks.
+    /// End of the last sample or packet, in microseconds from the start, if known. When the source is
+    /// repeated, its start follows there. Never blocks.
     fn end_us(&self) -> Option<u64> {
         None
     }
 
-    /// Returns whether packets have other numbers than those stored with them, so that no stored header is sent.
+    /// Returns whether packets have other numbers than the stored ones, so that no stored header is sent.
     fn has_own_numbers(&self) -> bool {
         false
     }
 
-    /// End of the range that is played, if the source knows it and not the request to play: the time after the start
-    /// of the source at which the first packet leaves that is not sent, by the times of a segment. Never blocks.
+    /// End of the played range, if the source and not the request to play defines it: the departure after the
+    /// start of the source of the first packet that is not sent, in the times of a segment. Never blocks.
     fn until_us(&self, _number: u32) -> Option<u64> {
         None
     }
 
-    /// Drops a waker that was kept: its playback has gone elsewhere or is over. Never blocks.
+    /// Drops a stored waker: its playback has moved elsewhere or ended. Never blocks.
     fn forget(&self, _waker: &Waker) {}
 }
 
@@ -123,8 +123,8 @@ pub enum At {
         /// Payload bytes of the packet to leave out.
         skip: u16,
     },
-    /// The packet that leaves last at or before a time, in microseconds from the start of the source; the
-    /// first of the segment if all leave later.
+    /// The last packet that leaves at or before a time, in microseconds from the start of the source; the
+    /// first packet of the segment if all leave later.
     Time(u64),
 }
 

@@ -1,8 +1,9 @@
-//! Speed of a playback (RFC 2326 section 12.35): how much faster than recorded its packets leave.
+//! Speed of a playback (RFC 2326 section 12.35): the factor by which its packets leave faster than recorded.
 
 use std::fmt;
 
-/// Speed of a playback, in thousandths of the recorded one: its departures are divided by it. Timestamps stay.
+/// Speed of a playback, in thousandths of the recorded one: its departures are divided by it. Timestamps do
+/// not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Speed {
     thousandths: u16,
@@ -18,7 +19,7 @@ impl Speed {
     /// The fastest, 8.
     pub const MOST: Speed = Speed { thousandths: 8 * ONE };
 
-    /// The nearest speed to a factor; the normal one for what is no number.
+    /// The nearest speed to a factor; the normal speed if the factor is not a number.
     pub fn nearest(factor: f64) -> Speed {
         if factor.is_nan() {
             return Speed::NORMAL;
@@ -38,8 +39,8 @@ impl Speed {
         self.thousandths.into()
     }
 
-    /// Time of the source, in microseconds, that passes in a time: all departures before that time are before
-    /// this one.
+    /// Time of the source, in microseconds, that passes in this time: all departures before this time are
+    /// before the result.
     pub fn source_us(self, time_us: u64) -> u64 {
         match self {
             Speed::NORMAL => time_us,
@@ -47,7 +48,7 @@ impl Speed {
         }
     }
 
-    /// Time that it takes until a time of the source has passed, in microseconds, rounded down.
+    /// Time in which this time of the source passes, in microseconds, rounded down.
     pub fn time_us(self, source_us: u64) -> u64 {
         match self {
             Speed::NORMAL => source_us,
@@ -63,7 +64,7 @@ impl Default for Speed {
 }
 
 impl fmt::Display for Speed {
-    /// The factor, with a digit behind its point at least.
+    /// The factor, with at least one decimal.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{:?}", self.factor())
     }
@@ -96,7 +97,8 @@ mod tests {
     }
 
     proptest! {
-        /// Bursts are cut in the time of the source: what is due before a burst's end departs before it there.
+        /// Bursts are divided in the time of the source: packets due before the end of a burst depart before
+        /// that end there.
         #[test]
         fn a_departure_is_before_a_time_on_both_clocks(
             factor in 0.25_f64..8.0, source_us in 0_u64..1 << 50, time_us in 0_u64..1 << 50,

@@ -1,4 +1,4 @@
-//! The streams of a playback that are sent: the output and the numbers of each.
+//! The sent streams of a playback: the output and the numbers of each.
 
 use wirepath_datapath::{Headers, MappedFile, SendError, SendOutcome, Support, Train, TrainProtector};
 
@@ -8,7 +8,7 @@ use crate::playback::{Position, StreamPosition};
 use crate::source::Departure;
 use crate::thread_state::ThreadState;
 
-/// Streams that are sent. The first is in place, so that a playback of one stream has no other memory.
+/// Sent streams. The first is stored in place, so that a playback of one stream allocates nothing for others.
 pub(crate) struct Streams {
     first: Stream,
     output: Output,
@@ -32,7 +32,7 @@ pub(crate) struct OtherStream {
 pub(crate) enum OtherOutput {
     /// A socket of its own.
     Udp(UdpOutput),
-    /// A channel of the connection that the first stream is sent to.
+    /// A channel of the connection to which the first stream is sent.
     Channel(u8, Option<Box<TrainProtector>>),
 }
 
@@ -41,13 +41,13 @@ impl Streams {
         Streams { first, output, others: Vec::new() }
     }
 
-    /// Adds a stream, or replaces one of the same number but the first.
+    /// Adds a stream, or replaces one of the same number except the first.
     pub(crate) fn add(&mut self, other: OtherStream) {
         self.others.retain(|known| known.stream.number != other.stream.number);
         self.others.push(other);
     }
 
-    /// Index of the stream of this number, one of those that are sent.
+    /// Index of the stream of this number, if it is sent.
     #[inline]
     pub(crate) fn index(&self, number: u8) -> usize {
         if self.others.is_empty() || number == self.first.number {
@@ -70,7 +70,7 @@ impl Streams {
         }
     }
 
-    /// Headers of the next packet of the stream at an index: made where the file has none.
+    /// Headers of the next packet of the stream at an index; they are made if the file has none.
     #[inline]
     pub(crate) fn headers(&self, index: usize, file: Option<&MappedFile>) -> Headers {
         let headers = match index.checked_sub(1) {
@@ -92,8 +92,8 @@ impl Streams {
         self.others.iter_mut().for_each(|other| other.stream.numbering.skip());
     }
 
-    /// First packets of all streams where the playback begins at a departure. `stored` tells the stored
-    /// numbers of a stream's next packet, if they are known.
+    /// First packets of all streams if the playback begins at a departure. `stored` returns the stored
+    /// numbers of a stream's next packet, if known.
     pub(crate) fn position(&self, departure: &Departure, stored: impl Fn(u8) -> Option<Numbers>) -> Position {
         let numbers = numbers(departure);
         let streams = self.iter().map(|Stream { number, numbering }| {
@@ -130,14 +130,14 @@ impl Streams {
         }
     }
 
-    /// Returns whether packets of the stream at an index that met this error are lost, and the next ones may
+    /// Returns whether this error only loses packets of the stream at an index, so that later ones may
     /// arrive.
     pub(crate) fn loses(&mut self, index: usize, error: &SendError) -> bool {
         let is_down = matches!(error, SendError::NetworkDown { .. });
         is_down || self.udp(index).is_some_and(|output| output.loses(error))
     }
 
-    /// Steps down to another path when the route does not support the last one.
+    /// Steps down to another path if the route does not support the last one.
     pub(crate) fn step_down(
         &mut self,
         index: usize,
@@ -150,20 +150,20 @@ impl Streams {
         }
     }
 
-    /// Notes that a train of the stream at an index that was queued has left.
+    /// Notes that a queued train of the stream at an index has left.
     pub(crate) fn note_lent(&mut self, index: usize) {
         self.udp(index).into_iter().for_each(UdpOutput::note_lent);
     }
 
-    /// Notes that the kernel copied a train that was queued. The kernel does not say which: all streams go to
-    /// the same host.
+    /// Notes that the kernel copied a queued train. The kernel does not report of which stream, but all
+    /// streams go to the same host.
     pub(crate) fn note_copied(&mut self) {
         for index in 0..=self.others.len() {
             self.udp(index).into_iter().for_each(UdpOutput::note_copied);
         }
     }
 
-    /// The connection, if the streams are sent to one.
+    /// The connection, if the streams are sent to a connection.
     pub(crate) fn connection(&self) -> Option<&InterleavedOutput> {
         match &self.output {
             Output::Udp(_) => None,
@@ -178,7 +178,7 @@ impl Streams {
         }
     }
 
-    /// Prefetches what sending needs beside the streams themselves.
+    /// Prefetches the data needed for sending, except the streams themselves.
     pub(crate) fn prefetch(&self) {
         self.output.prefetch();
         for other in &self.others {

@@ -1,4 +1,4 @@
-//! State of an engine thread that playbacks use.
+//! State of an engine thread for its playbacks.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ pub(crate) struct ThreadState {
     /// Writers of RTSP connections, by key.
     pub(crate) writers: Slab<FrameWriter>,
     pub(crate) burst: Burst,
-    /// Length of bursts that begin now, in microseconds.
+    /// Length of bursts that begin from now on, in microseconds.
     pub(crate) burst_us: u64,
 }
 
 impl ThreadState {
-    /// Sets the length of bursts by the number of playbacks that play.
+    /// Sets the length of bursts by the number of playing playbacks.
     pub(crate) fn set_burst(&mut self) {
         self.burst_us = self.burst.length_us(self.counters.playing.value());
     }
@@ -55,7 +55,7 @@ impl Drop for ThreadMembership {
     }
 }
 
-/// The timetable of a playback that plays, which is counted until this is dropped.
+/// The timetable of a playing playback, which is counted until this is dropped.
 pub(crate) struct Playing {
     pub(crate) timetable: Timetable,
     counters: Arc<ThreadCounters>,

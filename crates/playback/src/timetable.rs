@@ -1,9 +1,9 @@
-//! Timetable of a playback: when what departs at a time of the source leaves.
+//! Timetable of a playback: the times at which departures of the source leave.
 
 use crate::speed::Speed;
 
-/// Timetable of a playback that plays. The source's time, divided by the speed, is divided into bursts; what
-/// departs in a burst leaves together when the burst begins. Bursts may change their length from one to the
+/// Timetable of a playing playback. The source's time, divided by the speed, is divided into bursts. The
+/// departures in a burst leave together when the burst begins. The length may change from one burst to the
 /// next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timetable {
@@ -12,7 +12,7 @@ pub(crate) struct Timetable {
     origin_us: i64,
     /// Time of CLOCK_MONOTONIC at which the burst leaves.
     due_us: u64,
-    /// End of the burst, in microseconds after the start of the source would have left.
+    /// End of the burst, in microseconds after the time at which the start of the source would have left.
     end_us: u64,
     length_us: u64,
 }
@@ -37,10 +37,11 @@ impl Timetable {
         Timetable::starting(at_us, time_us.saturating_sub(into_burst_us), length_us, Speed::NORMAL)
     }
 
-    /// Time at which the departure `at_us` is due. One behind the burst begins the next, of this length.
+    /// Time at which the departure `at_us` is due. A departure after the burst begins the next burst, of this
+    /// length.
     ///
-    /// A longer burst may have begun before the end of the last one, all of which has left: then it leaves
-    /// when a burst of the old length would have.
+    /// A longer burst may have begun before the end of the last one, which has left completely: it then
+    /// leaves when a burst of the old length would have.
     pub(crate) fn due_us(&mut self, at_us: u64, length_us: u64) -> u64 {
         let time_us = self.speed.time_us(at_us);
         if time_us >= self.end_us {
@@ -67,7 +68,7 @@ impl Timetable {
         self.length_us
     }
 
-    /// Time of CLOCK_MONOTONIC, in microseconds, that a time of the source is at.
+    /// Time of CLOCK_MONOTONIC, in microseconds, for a time of the source.
     pub(crate) fn time_of(&self, at_us: u64) -> u64 {
         self.clock_us(self.speed.time_us(at_us))
     }
@@ -76,14 +77,14 @@ impl Timetable {
         self.origin_us.saturating_add_unsigned(time_us).try_into().unwrap_or(0)
     }
 
-    /// Moves the timetable such that the burst is due now.
+    /// Shifts the timetable so that the burst is due now.
     pub(crate) fn resync(&mut self, now_us: u64) {
         self.origin_us += now_us as i64 - self.due_us as i64;
         self.due_us = now_us;
     }
 }
 
-/// Begin of the burst of this length that a time is in.
+/// Begin of the burst of this length that contains a time.
 pub(crate) fn begin_us(time_us: u64, length_us: u64) -> u64 {
     time_us - time_us % length_us
 }

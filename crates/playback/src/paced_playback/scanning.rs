@@ -8,8 +8,8 @@ use crate::thread_state::{Playing, ThreadState};
 use crate::timetable::Timetable;
 
 impl PacedPlayback {
-    /// Place to go on from where the playback is: the picture that it is at, and for fast forward and rewind the
-    /// next of their direction.
+    /// Position from which play continues: the current picture or, for fast forward and rewind, the next
+    /// picture in their direction.
     pub(super) fn place_of(&self, pictures: Option<Pictures>) -> Option<Cursor> {
         let scanned = self.scan.as_ref().map(|scan| scan.place);
         let Some(Pictures { scale, .. }) = pictures.filter(|_| scanned.is_none()) else { return scanned };
@@ -21,7 +21,7 @@ impl PacedPlayback {
         Some(nearest.unwrap_or(Cursor::START))
     }
 
-    /// Moves to the next picture, if the playback sends single ones.
+    /// Moves to the next picture, if the playback sends single pictures.
     pub(super) fn next_picture(&mut self, now_us: u64) -> NextPicture {
         let Some(scan) = &mut self.scan else { return NextPicture::End };
         if scan.is_new {
@@ -34,8 +34,8 @@ impl PacedPlayback {
         next
     }
 
-    /// Places the timetable and the numbers such that this departure, the first of a picture, follows the last
-    /// picture by the time that passes between both at the scale.
+    /// Sets the timetable and the numbers for this departure, the first of a picture: it follows the last
+    /// picture after the time that passes between both at the scale.
     pub(super) fn begin_picture(&mut self, departure: &Departure, thread: &ThreadState, burst_us: u64) {
         let Some(scan) = &mut self.scan else { return };
         let (clock_us, session_us) = scan.enter(departure.at_us);

@@ -17,9 +17,9 @@ impl PacedPlayback {
         }
     }
 
-    /// Skips what a client that reads too slowly would get too late, to the first random access point that is
-    /// not due yet. Timetable and numbers stay, so the client sees packets that are lost. Returns whether the
-    /// playback is elsewhere now.
+    /// Skips the packets that would come too late for a client that reads too slowly, to the first random
+    /// access point that is not due yet. Timetable and numbers stay, so the client sees lost packets. Returns
+    /// whether the position has changed.
     pub(super) fn skip_forward(&mut self, departure: &Departure, late_us: u64, thread: &ThreadState) -> bool {
         if self.streams.connection().is_none_or(|connection| late_us <= connection.max_lag_us) {
             return false;

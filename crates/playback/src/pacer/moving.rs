@@ -1,8 +1,8 @@
-//! Moving playbacks to the pacer of another thread, between two trains.
+//! Moves playbacks to the pacer of another thread, between two trains.
 //!
-//! The pacer that a playback was opened on stays its address: commands for the playback are passed on from
-//! there, in order. So a playback moves at most once. The playbacks of a connection move together, with its
-//! writer, for which the same holds.
+//! Commands for a playback still go to the pacer on which it was opened, which passes them on in order. So a
+//! playback moves at most once. The playbacks of a connection move together with its writer, to which the
+//! same applies.
 
 use wirepath_engine::{Context, Handle, now_us};
 
@@ -12,13 +12,13 @@ use crate::paced_playback::PacedPlayback;
 use crate::thread_state::ThreadMembership;
 
 impl Pacer {
-    /// Moves playbacks that play and wait for nothing but time until `most` have moved, with those that send
-    /// to the same connections.
+    /// Moves playing playbacks that wait only for time until `most` have moved, each with the others on the
+    /// same connection.
     pub(crate) fn hand_over(&mut self, most: usize, to: &Handle<Pacer>, context: &mut Context<'_>) {
         let movable = self.playbacks.iter().filter(|(_, Entry { playback, .. })| self.can_move(playback));
         let keys: Vec<usize> = movable.map(|(key, _)| key).take(most).collect();
         for key in keys {
-            // Those of a connection moved with the first of them.
+            // Those of a connection moved with its first playback.
             match self.playbacks.get(key).map(|entry| entry.playback.writer()) {
                 Some(Some(writer)) => self.hand_over_connection(writer, to, context),
                 Some(None) => self.hand_over_playback(key, to),
@@ -29,7 +29,7 @@ impl Pacer {
         self.set_timer(context);
     }
 
-    /// Returns whether a playback plays and can move, and with it all that send to its connection.
+    /// Returns whether a playback plays and can move, together with all that send to its connection.
     fn can_move(&self, playback: &PacedPlayback) -> bool {
         let is_movable =
             |key: &usize| self.playbacks.get(*key).is_some_and(|entry| entry.playback.is_movable());
@@ -65,7 +65,7 @@ impl Pacer {
         });
     }
 
-    /// Takes a playback out, whose commands go to another pacer from now on.
+    /// Removes a playback, whose commands go to another pacer from now on.
     fn release_playback(&mut self, key: usize, to: &Handle<Pacer>) -> (u64, Box<PacedPlayback>) {
         self.wheel.cancel(key);
         let Entry { id, playback } = self.playbacks.remove(key);
@@ -82,7 +82,7 @@ impl Pacer {
         self.resume(key);
     }
 
-    /// Adds a playback of another pacer that sends to a writer which is here already.
+    /// Adds a playback of another pacer that sends to a writer which has moved here already.
     pub(super) fn take_over_interleaved(
         &mut self,
         writer_id: u64,
@@ -96,13 +96,13 @@ impl Pacer {
         }
     }
 
-    /// Has a playback belong to this thread.
+    /// Assigns a playback to this thread.
     fn adopt(&self, id: u64, playback: &mut PacedPlayback, context: &Context<'_>) {
         let membership = ThreadMembership::new(&self.thread.counters, context.add_load());
         playback.move_to(membership, context.handle::<Pacer>().waker(id));
     }
 
-    /// Continues with a playback that plays.
+    /// Continues a playing playback.
     fn resume(&mut self, key: usize) {
         self.thread.set_burst();
         if self.playbacks.get(key).is_some_and(|entry| entry.playback.plays()) {
@@ -111,7 +111,7 @@ impl Pacer {
         self.flush();
     }
 
-    /// The pacer of the thread that a playback or a writer was moved to.
+    /// The pacer of the thread to which a playback or a writer was moved.
     pub(super) fn moved_to(&self, id: u64) -> Option<Handle<Pacer>> {
         self.moved.get(&id).cloned()
     }

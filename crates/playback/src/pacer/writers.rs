@@ -20,7 +20,7 @@ impl Pacer {
         let key = self.thread.writers.insert(writer);
         self.writer_keys.insert(id, key);
         let writer = &mut self.thread.writers[key];
-        // Edges: a connection with room that nobody waits for wakes nobody.
+        // Edge-triggered: a connection with room for which nobody waits causes no wake-up.
         let flags = EventFlags::OUT | EventFlags::ET;
         if let Err(errno) = context.watcher().add(writer.socket(), key as u32, flags) {
             tracing::error!(%errno, "epoll_ctl failed to add an RTSP connection; it is closed");
@@ -28,7 +28,7 @@ impl Pacer {
         }
     }
 
-    /// Removes a writer, whose playbacks are gone. Its descriptor is closed on the pool.
+    /// Removes a writer whose playbacks are gone. Its descriptor is closed on the pool.
     pub(crate) fn remove_writer(&mut self, id: u64, context: &mut Context<'_>) {
         if let Some(pacer) = self.moved.remove(&id) {
             return pacer.with(move |pacer, context| pacer.remove_writer(id, context));
@@ -39,7 +39,7 @@ impl Pacer {
         context.pool().discard(writer);
     }
 
-    /// Adds a playback that sends to a writer, where that is.
+    /// Adds a playback that sends to a writer, on the writer's thread.
     pub(crate) fn add_interleaved(&mut self, writer_id: u64, id: u64, playback: Box<PacedPlayback>) {
         if let Some(pacer) = self.moved_to(writer_id) {
             self.moved.insert(id, pacer.clone());
@@ -85,7 +85,7 @@ impl Pacer {
         }
     }
 
-    /// Lets a playback send whose first packet waits for the response to PLAY.
+    /// Releases a playback whose first packet waits for the response to PLAY.
     pub(crate) fn release(&mut self, id: u64, context: &mut Context<'_>) {
         if let Some(pacer) = self.moved_to(id) {
             return pacer.with(move |pacer, context| pacer.release(id, context));
@@ -98,7 +98,7 @@ impl Pacer {
         }
     }
 
-    /// Continues with a connection that has room again: the playbacks that waited for it are due now.
+    /// Continues a connection that has room again: the playbacks that waited for it are due now.
     pub(super) fn resume_writer(&mut self, key: usize) {
         let Pacer { thread, playbacks, wheel, .. } = self;
         let Some(writer) = thread.writers.get_mut(key) else { return };

@@ -4,11 +4,11 @@ use wirepath_datapath::Train;
 
 use crate::source::{Departure, Segment};
 
-/// The part of a departure before a time; none if all of it is behind that.
+/// The part of a departure before a time; none if the whole departure is later.
 pub(super) fn before(departure: Departure, end_us: u64) -> Option<Departure> {
     let left_us = end_us.checked_sub(departure.at_us).filter(|left_us| *left_us > 0)?;
     if departure.train.skip > 0 {
-        // A start in the middle of a packet: that one goes alone, the rest of the train follows.
+        // For a start inside a packet: this packet is sent alone, and the rest of the train follows.
         return Some(Departure { train: departure.train.up_to(1), ..departure });
     }
     let train = departure.train.up_to(departure.train.packets_within(left_us - 1));

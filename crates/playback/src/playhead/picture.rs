@@ -1,4 +1,4 @@
-//! A single picture: packets of a stream with one timestamp, up to the one with the marker.
+//! A single picture: packets of a stream with one timestamp, up to the packet with the marker.
 
 use crate::source::Departure;
 
@@ -9,23 +9,24 @@ pub(super) struct Picture {
     pub(super) stream: u8,
     /// Its timestamp, once its first packet is known.
     timestamp: Option<u32>,
-    /// True if nothing more of it comes.
+    /// True if the picture is complete.
     pub(super) is_over: bool,
 }
 
 impl Picture {
-    /// The picture of a stream that comes next.
+    /// The next picture of a stream.
     pub(super) fn of(stream: u8) -> Picture {
         Picture { stream, timestamp: None, is_over: false }
     }
 
-    /// Returns whether the next departure of the stream is the picture's, as the first one is; else it is over.
+    /// Returns whether the next departure of the stream belongs to the picture, as the first one does;
+    /// otherwise the picture is complete.
     pub(super) fn enter(&mut self, departure: &Departure) -> bool {
         self.is_over |= *self.timestamp.get_or_insert(timestamp(departure)) != timestamp(departure);
         !self.is_over
     }
 
-    /// Returns whether a departure is another picture's.
+    /// Returns whether a departure belongs to another picture.
     pub(super) fn is_other(&self, departure: &Departure) -> bool {
         self.timestamp.is_some_and(|own| own != timestamp(departure))
     }

@@ -76,8 +76,7 @@ fn playhead(source: impl TrainSource + 'static) -> Playhead {
     Playhead::new(Arc::new(source), 0, waker(), &pool())
 }
 
-/// A source that keeps nothing: each segment is in a file that is open, and locked, only as long as
-/// somebody has the segment.
+/// A source that keeps nothing: the file of a segment is open and locked only while a segment is held.
 struct Leaving {
     folder: tempfile::TempDir,
 }
@@ -110,7 +109,7 @@ impl TrainSource for Leaving {
 #[test]
 fn files_of_segments_are_closed_on_the_pool() {
     for leave in [
-        // Into the third segment, back to the first, at rest, and gone.
+        // Into the third segment, back to the first, paused, and dropped.
         (|playhead: &mut Option<Playhead>| {
             for _ in 0..5 {
                 let Some(playhead) = playhead else { panic!() };
@@ -137,7 +136,7 @@ fn files_of_segments_are_closed_on_the_pool() {
     }
 }
 
-/// A source that knows the end of its range from the second segment on.
+/// A source that has the end of its range from the second segment on.
 struct Ending;
 
 impl TrainSource for Ending {
@@ -224,7 +223,7 @@ fn segments_without_packets_to_send_take_their_time() {
         playhead.pass();
         (at_us, std::mem::take(&mut *source.requested.lock()))
     };
-    // Each segment has trains at 0 and 30 ms, of which the second is within the time of reading ahead.
+    // Each segment has trains at 0 and 30 ms; the second one is within the read-ahead time.
     for segment in 0..3 {
         let begin_us = u64::from(segment) * 60_000;
         let first = if segment == 0 { vec![(0, true)] } else { vec![] };
@@ -279,7 +278,7 @@ fn rest_keeps_the_place() {
     assert!(matches!(playhead.next(), Next::End));
 }
 
-/// A source of three segments that is asked for each a while before it is needed.
+/// A source of three segments; each is requested some time before it is needed.
 #[derive(Default)]
 struct Late {
     requested: Mutex<Vec<(u32, bool)>>,
@@ -317,7 +316,7 @@ fn a_segment_is_requested_a_while_before_it_is_due() {
     assert_eq!(requested(), [(2, false), (3, false), (3, true)], "each once, and the end");
 }
 
-/// A source whose segments never come, and the wakers that it keeps.
+/// A source whose segments never arrive, and the wakers that it stores.
 #[derive(Default)]
 struct Never {
     kept: Mutex<Vec<(u32, Waker)>>,

@@ -5,7 +5,7 @@ use super::*;
 use crate::scale::Scale;
 use crate::source::{At, Load};
 
-/// Pictures at these times, each in a segment of its own.
+/// Pictures at these times, each in its own segment.
 struct Pictured {
     at_us: Vec<u64>,
     is_growing: bool,
@@ -35,8 +35,8 @@ impl TrainSource for Pictured {
 
 const BITS_PER_SECOND: u64 = 8_000_000;
 
-/// A scan from a picture, in which each picture has so many bytes: when pictures leave, after the first, and
-/// which they are.
+/// A scan from a picture, with the same number of bytes in each picture. Returns when pictures leave, after
+/// the first, and which pictures they are.
 fn scan(source: &Pictured, factor: f64, from: usize, bytes: u32) -> (Vec<(u64, usize)>, NextPicture) {
     let pictures = Pictures { scale: Scale::nearest(factor), stream: 0, bits_per_second: BITS_PER_SECOND };
     let mut scan = Scan::new(pictures, source.cursor(from), None);
@@ -83,7 +83,7 @@ fn pictures_leave_at_the_time_of_the_scale() {
 #[test]
 fn pictures_are_left_out_that_the_bit_rate_does_not_allow() {
     let source = Pictured { at_us: (0..100).map(|second| second * 1_000_000).collect(), is_growing: false };
-    // Each takes 100 ms, in which 3.2 s pass.
+    // Each takes 100 ms, in which 3.2 s of the source pass.
     let (sent, end) = scan(&source, 32.0, 0, 100_000);
     assert_eq!(end, NextPicture::End);
     assert_eq!(sent[..3], [(125_000, 4), (250_000, 8), (375_000, 12)]);
