@@ -1,4 +1,5 @@
-//! Data paths for the assessment: those of the papers, all for blocks, and others that no server chooses.
+//! Data paths for the assessment only: those of the papers, all paths for blocks, and others that no server
+//! chooses.
 
 pub(crate) mod block_path;
 pub(crate) mod block_sink;

@@ -1,8 +1,8 @@
-//! A buffer to read payload into, and one for packets that are made of it.
+//! A buffer for payload that is read, and a buffer for packets that are made from it.
 
 use wirepath_media::image::MAX_TRAIN_BYTES;
 
-/// Room of 64 KiB: for the largest datagram, or a usual read of a stream.
+/// 64 KiB: enough for the largest datagram, or a usual read of a stream.
 pub(crate) struct Buffer(Box<[u8]>);
 
 impl Buffer {
@@ -24,7 +24,7 @@ impl Default for Buffer {
 pub(crate) struct ProtectedBuffer(Vec<u8>);
 
 impl ProtectedBuffer {
-    /// All of it, allocated the first time.
+    /// The whole buffer, allocated at the first use.
     pub(crate) fn all(&mut self) -> &mut [u8] {
         self.0.resize(MAX_TRAIN_BYTES as usize, 0);
         &mut self.0

@@ -12,10 +12,10 @@ pub use loans::{LoanThreshold, Transport};
 
 use crate::DataPath;
 
-/// Packets in the trains that paths are chosen by: those of a stream of 4 Mb/s in bursts of 20 ms.
+/// Packets in the trains by which paths are chosen: those of a stream of 4 Mb/s in bursts of 20 ms.
 pub const USUAL_TRAIN: u32 = 8;
 
-/// Measured packets are of this size: seven packets of a transport stream and a header.
+/// Size of measured packets: seven packets of a transport stream and a header.
 pub const PACKET_SIZE: u16 = 1328;
 
 /// Costs of paths on one machine and kernel, one kind of device and one MTU.
@@ -23,25 +23,25 @@ pub const PACKET_SIZE: u16 = 1328;
 pub struct Calibration {
     /// The machine and its kernel.
     pub host: Host,
-    /// The device that it was measured on, or stands for.
+    /// The device on which it was measured, or the kind of device.
     pub device: DeviceKind,
     /// MTU in bytes.
     pub mtu: u32,
     /// Method of measurement.
     pub origin: String,
-    /// When, in seconds since 1970 (UTC).
+    /// Time of the measurement, in seconds since 1970 (UTC).
     #[serde(default)]
     pub unix_s: u64,
     /// Costs of the paths.
     pub costs: Vec<PathCost>,
 }
 
-/// Identity of a machine, so that a copied file says nothing of another one.
+/// Identity of a machine, so that a copied file is not used on another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Release of the kernel, as `uname -r` says.
+    /// Release of the kernel, as in `uname -r`.
     pub kernel: String,
-    /// Name of the processor, or of its architecture where it has none.
+    /// Name of the processor, or of its architecture if the processor has none.
     pub processor: String,
     /// Number of processors.
     pub processors: usize,
@@ -52,19 +52,19 @@ impl Host {
     pub fn this() -> Host {
         let name = rustix::system::uname();
         let in_words = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-        // A file of the kernel's that lists every processor: the first one is at its start.
+        // A kernel file that lists every processor; the first one is at its start.
         let described = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = described.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         Host {
             kernel: in_words(name.release()),
             processor: model.map_or_else(|| in_words(name.machine()), |(_, model)| model.to_owned()),
-            // Not those that this thread may use: who measures keeps to one.
+            // All processors, not only those of this thread: a measuring thread is restricted to one.
             processors: described.lines().filter(|line| line.starts_with("processor")).count().max(1),
         }
     }
 }
 
-/// This time, as calibrations have it.
+/// This time, in the form of calibrations.
 pub fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -75,7 +75,7 @@ pub fn now_unix_s() -> u64 {
 pub enum DeviceKind {
     /// The one of this name.
     Named(String),
-    /// All that compute checksums on transmission.
+    /// All devices that compute checksums on transmission.
     WithChecksums,
     /// All that do not.
     WithoutChecksums,
@@ -88,7 +88,7 @@ pub struct PathCost {
     pub path: String,
     /// Packets of [`PACKET_SIZE`] bytes in a train.
     pub packets_per_train: u32,
-    /// True if headers were the session's own, else they were stored ones.
+    /// True if the headers were per-session, false if they were stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_headers: bool,
     /// User and system time, the median of all rounds.
@@ -96,7 +96,7 @@ pub struct PathCost {
 }
 
 impl Calibration {
-    /// Cost in nanoseconds of a packet in trains of [`USUAL_TRAIN`], with stored headers or a session's own.
+    /// Cost in nanoseconds of a packet in trains of [`USUAL_TRAIN`], with stored or per-session headers.
     pub(crate) fn cost_ns(&self, path: DataPath, own_headers: bool) -> Option<f64> {
         let usual = (USUAL_TRAIN, path.name(), own_headers);
         let is_usual = |cost: &&PathCost| (cost.packets_per_train, &*cost.path, cost.own_headers) == usual;
@@ -104,13 +104,14 @@ impl Calibration {
         Some(cost).filter(|ns| ns.is_finite() && *ns > 0.0)
     }
 
-    /// The cheapest of these paths that were measured, with stored headers or a session's own.
+    /// The cheapest of these paths that were measured, with stored or per-session headers.
     pub fn cheapest(&self, paths: &[DataPath], own_headers: bool) -> Option<DataPath> {
         self.by_cost(paths, own_headers).first().map(|(path, _)| *path)
     }
 
-    /// Takes over what `other` was measured to cost with stored headers, or with a session's own, if it has a
-    /// path there that this one has not: all of it, since only figures of one run are to be compared.
+    /// Adopts the costs of `other` with stored headers, or those with per-session headers, if `other` has a
+    /// path there that this calibration lacks. All these costs are adopted together, since only figures of
+    /// one run may be compared.
     pub fn complete(&mut self, other: &Calibration) {
         for own_headers in [false, true] {
             let theirs = other.costs.iter().filter(|cost| cost.own_headers == own_headers);
@@ -125,8 +126,8 @@ impl Calibration {
         }
     }
 
-    /// Costs of a packet by these paths, the cheapest first; of one with stored headers also by paths that
-    /// hot memory adds: `gso_writev 121 ns, wire_sendfile 152 ns; from hot memory also wire_uring 92 ns`.
+    /// Costs of a packet by these paths, the cheapest first. For stored headers, the paths with hot memory
+    /// follow: `gso_writev 121 ns, wire_sendfile 152 ns; from hot memory also wire_uring 92 ns`.
     pub fn in_words(&self, paths: &[DataPath], own_headers: bool) -> String {
         let in_words = |paths: &[DataPath]| {
             let costs = self.by_cost(paths, own_headers);
@@ -163,11 +164,11 @@ pub struct Calibrations {
 /// The one version there is.
 const VERSION: u32 = 1;
 
-/// Calibrations kept; the oldest go first.
+/// Most calibrations that are kept; the oldest are dropped first.
 const MOST_ENTRIES: usize = 64;
 
 impl Calibrations {
-    /// Adds one, in place of an earlier one of the same host, device and MTU.
+    /// Adds a calibration, replacing an earlier one of the same host, device and MTU.
     pub fn add(&mut self, calibration: Calibration) {
         self.version = VERSION;
         let key = |of: &Calibration| (of.host.clone(), of.device.clone(), of.mtu);
@@ -177,7 +178,7 @@ impl Calibrations {
         self.entries.drain(..surplus);
     }
 
-    /// Completes the one of the same host, device and MTU, or adds it where there is none.
+    /// Completes the calibration of the same host, device and MTU, or adds it if there is none.
     pub fn complete(&mut self, calibration: &Calibration) {
         match self.find_mut(&calibration.host, &calibration.device, calibration.mtu) {
             Some(known) => known.complete(calibration),
@@ -185,7 +186,7 @@ impl Calibrations {
         }
     }
 
-    /// Those of this host, in the order in which they were added.
+    /// Calibrations of this host, in the order in which they were added.
     pub fn of_host(&self, host: &Host) -> impl Iterator<Item = &Calibration> {
         self.entries.iter().filter(move |entry| entry.host == *host)
     }
@@ -195,7 +196,8 @@ impl Calibrations {
         self.entries.iter_mut().filter(of_device).min_by_key(|entry| entry.mtu.abs_diff(mtu))
     }
 
-    /// The calibration of this host and the first of these devices, of several the one whose MTU is nearest.
+    /// The calibration of this host and the first of these devices that has any; of several, the one with the
+    /// nearest MTU.
     pub fn find(&self, host: &Host, devices: &[DeviceKind], mtu: u32) -> Option<&Calibration> {
         devices.iter().find_map(|device| {
             self.entries

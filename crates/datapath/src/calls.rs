@@ -1,4 +1,4 @@
-//! Kernel calls that each path makes: what its page in `docs/paths` says, and the papers' tables 3 and 4.
+//! Kernel calls of each path: the numbers of its page in `docs/paths`, and of the papers' tables 3 and 4.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use crate::serving::kernel_module::packets_a_call;
 use crate::{BlockPath, DataPath, Headers, Train};
 
 impl DataPath {
-    /// Calls for a train, when no call finds the socket full; `None` for a path that queues.
+    /// Calls for a train, if no call finds the socket full; `None` for a path that queues.
     pub fn calls(self, train: &Train, headers: Headers) -> Option<RangeInclusive<u64>> {
         let packets = u64::from(train.packets());
         let in_calls = |of: u32| packets.div_ceil(of.max(1).into())..=packets.div_ceil(of.max(1).into());
@@ -16,7 +16,7 @@ impl DataPath {
             DataPath::WireUring => None,
             DataPath::WireSendfile | DataPath::GsoWritev | DataPath::Sendmmsg => Some(1..=1),
             DataPath::GsoZerocopy if headers == Headers::Stored => Some(1..=1),
-            // One where no header block is free, since then it copies.
+            // One call if no header block is free, since the train is then copied.
             DataPath::GsoZerocopy => Some(1..=packets.div_ceil(fewest_lent(train)).max(1)),
             DataPath::MmapWritev | DataPath::Rtpsendfile | DataPath::MmapRtpmsend => Some(packets..=packets),
             DataPath::ReadSendRtp
@@ -29,9 +29,9 @@ impl DataPath {
         }
     }
 
-    /// Calls for a packet by table 4 of the papers (`mmap`, which is called once for a file, not counted);
-    /// nothing for paths that the papers do not have, and for those that take one for a whole file. Where
-    /// there are more than ours, they cork and uncork: MSG_MORE does that without a call.
+    /// Calls for a packet by table 4 of the papers, without `mmap`, which is called once for a file; nothing
+    /// for paths that are not in the papers, and for those with one call for a whole file. Where the papers
+    /// have more calls than we do, they cork and uncork; MSG_MORE needs no call for that.
     pub fn calls_in_papers(self) -> Option<u32> {
         match self {
             DataPath::ReadSendRtp | DataPath::ReadWritev => Some(2),
@@ -43,20 +43,20 @@ impl DataPath {
 }
 
 impl BlockPath {
-    /// Calls for a block, datagram or train that is taken whole, or for the part of a block that a stream
-    /// takes at once; nothing for a path that queues, whose calls are shared by trains.
+    /// Calls for a block, datagram or train that is sent whole, or for the part of a block that a stream
+    /// accepts at once; nothing for a path that queues, whose calls are shared by trains.
     pub fn calls(self, is_stream: bool) -> Option<RangeInclusive<u64>> {
         match self {
             BlockPath::ReadWrite => Some(2..=2),
-            // With a second one where the ring has to be waited for.
+            // With a second call if the ring has to be waited for.
             BlockPath::UringSend => is_stream.then_some(1..=2),
             _ => Some(1..=1),
         }
     }
 
-    /// Calls for a packet or block by table 3 of the papers (`mmap` not counted); nothing for paths that the
-    /// papers do not have, and for those that take one for a whole file. Over TCP their `sendfile` is one
-    /// call for a whole file, and the others have no figure for one.
+    /// Calls for a packet or block by table 3 of the papers, without `mmap`; nothing for paths that are not
+    /// in the papers, and for those with one call for a whole file. Over TCP their `sendfile` is one call for
+    /// a whole file, and the other paths have no figure.
     pub fn calls_in_papers(self, is_stream: bool, is_whole_file: bool) -> Option<u32> {
         match self {
             BlockPath::Sendfile => (is_stream == is_whole_file).then_some(1),
@@ -67,8 +67,8 @@ impl BlockPath {
     }
 }
 
-/// Packets with generated headers that a packet buffer has room for where each payload touches as many pages
-/// as it can; all of the train if it has room for none, since then it is copied.
+/// Packets with generated headers that fit a packet buffer if each payload touches as many pages as it can;
+/// the whole train if none fits, since it is then copied.
 fn fewest_lent(train: &Train) -> u64 {
     let page = rustix::param::page_size();
     let pages = (usize::from(train.packet_size) + page - 2) / page + 1;

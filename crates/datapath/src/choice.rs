@@ -1,4 +1,4 @@
-//! Choice of a data path, by support of the host and by measured costs.
+//! Choice of a data path, by the host's support and by measured costs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -15,7 +15,7 @@ use crate::measure::measure;
 use crate::probe::{Working, probe};
 use crate::{DataPath, SendError};
 
-/// A data path and why it was chosen.
+/// A data path and the reason for its choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The path.
@@ -39,20 +39,20 @@ pub struct Support {
     forced: Option<DataPath>,
     /// Paths for packets with stored headers.
     stored: Working,
-    /// Paths for packets with headers of a session's own.
+    /// Paths for packets with per-session headers.
     own: Working,
     host: Host,
     calibrations: Mutex<Calibrations>,
-    /// Step-downs met while sending, by the local address of the route, for people to see: each session tries
-    /// for itself, because a route's errors belong to its far end.
+    /// Step-downs during sending, by the local address of the route, for display: each session tries for
+    /// itself, because a route's errors depend on its far end.
     noted: Mutex<HashMap<(IpAddr, DataPath), Choice>>,
-    /// Devices of routes that compute no checksums, for people to see.
+    /// Devices of routes without checksum offload, for display.
     without_checksums: Mutex<BTreeSet<String>>,
 }
 
 impl Support {
-    /// Tries the paths on a loopback socket, unless one is `forced` by the operator. Of those that work,
-    /// `calibrations` say which is cheapest. Those that need `hot_memory` are left out without it.
+    /// Tries the paths on a loopback socket, unless the operator `forced` one. `calibrations` decide which of
+    /// the working paths is cheapest. Paths that need `hot_memory` are left out without it.
     pub fn probe(forced: Option<DataPath>, calibrations: Calibrations, hot_memory: bool) -> Support {
         let host = Host::this();
         let (stored, own) = match forced {
@@ -68,7 +68,7 @@ impl Support {
         Support { forced, stored, own, host, calibrations, noted, without_checksums }
     }
 
-    /// The choice for a usual device: one that computes checksums and has Ethernet's MTU.
+    /// The choice for an ordinary device: with checksum offload and Ethernet's MTU.
     pub fn host(&self) -> Choice {
         self.measured(&USUAL_DEVICE, USUAL_MTU).unwrap_or_else(|| self.first())
     }
@@ -96,7 +96,7 @@ impl Support {
         }
     }
 
-    /// The path for the same session's packets once their headers are its own.
+    /// The path for the same session's packets once it has its own headers.
     pub fn choose_for_own_headers(&self, local: IpAddr, mtu: u32) -> Choice {
         self.own_headers(|| Route::from(local).kinds, mtu)
     }
@@ -106,7 +106,7 @@ impl Support {
         self.own_headers(|| USUAL_DEVICE.to_vec(), USUAL_MTU)
     }
 
-    /// The operator's path, else the one that was measured to be the cheapest, else the most preferred one.
+    /// The operator's path, else the path measured to be cheapest, else the most preferred path.
     fn own_headers(&self, devices: impl FnOnce() -> Vec<DeviceKind>, mtu: u32) -> Choice {
         match self.forced {
             Some(path) if path.makes_headers() => return self.first(),
@@ -129,8 +129,8 @@ impl Support {
         })
     }
 
-    /// Processor time in nanoseconds that stored headers save for each packet on a usual device; negative
-    /// where made ones are cheaper. None if that was not measured.
+    /// Processor time in nanoseconds that stored headers save for each packet on an ordinary device; negative
+    /// if made headers are cheaper. None if it was not measured.
     pub fn saved_by_stored_headers_ns(&self) -> Option<f64> {
         let (stored, own) = (self.host().path, self.host_for_own_headers().path);
         let calibrations = self.calibrations.lock();
@@ -138,8 +138,8 @@ impl Support {
         Some(calibration.cost_ns(own, true)? - calibration.cost_ns(stored, false)?)
     }
 
-    /// Processor time in nanoseconds of a packet on a usual device, in usual trains: of the dearer of stored headers and
-    /// made ones, with the paths that are chosen for them. None if neither was measured.
+    /// Processor time in nanoseconds of a packet on an ordinary device, in usual trains: the higher cost of
+    /// stored and made headers, with the paths chosen for them. None if neither was measured.
     pub fn ns_per_packet(&self) -> Option<f64> {
         let (stored, own) = (self.host().path, self.host_for_own_headers().path);
         let calibrations = self.calibrations.lock();
@@ -148,7 +148,7 @@ impl Support {
         costs.into_iter().flatten().reduce(f64::max)
     }
 
-    /// Returns whether a path was measured to be dearer than the choice for a usual device.
+    /// Returns whether a path was measured to be dearer than the choice for an ordinary device.
     pub fn is_dearer(&self, path: DataPath) -> bool {
         let chosen = self.host().path;
         let calibrations = self.calibrations.lock();
@@ -157,7 +157,7 @@ impl Support {
         cost(path).zip(cost(chosen)).is_some_and(|(cost, least)| cost > least)
     }
 
-    /// Returns whether the choice rests on nothing but an order of preference.
+    /// Returns whether the choice depends only on the order of preference.
     pub fn is_unmeasured(&self) -> bool {
         if self.forced.is_some() {
             return false;
@@ -169,13 +169,13 @@ impl Support {
         is_unmeasured || (self.own.paths.len() > 1 && !self.own.paths.iter().all(is_known))
     }
 
-    /// Measures the paths over the loopback device, which takes whole trains and leaves checksums out, as a
-    /// network card with these offloads does; for about `budget`. Later choices use it. Those that need hot
-    /// memory are not measured: what is lent to the kernel is copied when a device of the same machine
-    /// receives it, and by no network card.
+    /// Measures the paths for about `budget` over the loopback device, which accepts whole trains and omits
+    /// checksums, like a network card with these offloads. Later choices use the results. Paths that need hot
+    /// memory are not measured: lent pages are copied when a device of the same machine receives them, but
+    /// not by a network card.
     pub fn calibrate(&self, budget: Duration) -> io::Result<Calibration> {
         let receiver = UdpSocket::bind("127.0.0.1:0")?;
-        // Whole trains are dropped for want of room, so that receiving costs next to nothing.
+        // Whole trains are dropped for lack of room, so receiving costs almost nothing.
         set_receive_offload(receiver.as_fd(), true)?;
         let to = receiver.local_addr()?;
         let connect = || {
@@ -197,12 +197,12 @@ impl Support {
         Ok(calibration)
     }
 
-    /// Replaces the calibrations, by those of a file to which others may have added.
+    /// Replaces the calibrations by those of a file that others may have extended.
     pub fn adopt(&self, calibrations: Calibrations) {
         *self.calibrations.lock() = calibrations;
     }
 
-    /// Calibrations of this host, on every kind of device that was measured.
+    /// Calibrations of this host, for all measured kinds of devices.
     pub fn measured_costs(&self) -> Vec<Calibration> {
         self.calibrations.lock().of_host(&self.host).cloned().collect()
     }
@@ -237,7 +237,7 @@ impl Support {
         Choice { path: paths.first().copied().unwrap_or(DataPath::ReadWritev), reason }
     }
 
-    /// Notes that a route from `local` cannot do `from`, and that `to` is used there; logs it the first time.
+    /// Notes that a route from `local` does not support `from`, so that `to` is used; logs it the first time.
     pub fn note_step_down(&self, local: IpAddr, from: DataPath, to: DataPath, error: SendError) {
         let choice = Choice { path: to, reason: format!("{from} failed on a route from {local}: {error}") };
         if self.noted.lock().insert((local, to), choice).is_none() {
@@ -245,12 +245,12 @@ impl Support {
         }
     }
 
-    /// Devices that sessions were set up on and that compute no checksums.
+    /// Devices of sessions that have no checksum offload.
     pub fn devices_without_checksums(&self) -> Vec<String> {
         self.without_checksums.lock().iter().cloned().collect()
     }
 
-    /// Step-downs, the last of each local address and path stepped down to.
+    /// Step-downs: the last one of each local address and target path.
     pub fn step_downs(&self) -> Vec<(IpAddr, Choice)> {
         self.noted.lock().iter().map(|((local, _), choice)| (*local, choice.clone())).collect()
     }
@@ -258,9 +258,9 @@ impl Support {
 
 /// Route of sends from an address.
 struct Route {
-    /// Kinds of its device whose costs hold for it, most fitting first.
+    /// Kinds of devices whose costs apply to its device, the best match first.
     kinds: Vec<DeviceKind>,
-    /// Its device, if that computes no checksums.
+    /// Its device, if that has no checksum offload.
     without_checksums: Option<device::DeviceName>,
 }
 
@@ -278,10 +278,10 @@ impl From<IpAddr> for Route {
 /// MTU of Ethernet in bytes.
 const USUAL_MTU: u32 = 1500;
 
-/// A device that computes checksums.
+/// A device with checksum offload.
 const USUAL_DEVICE: [DeviceKind; 1] = [DeviceKind::WithChecksums];
 
-/// Returns whether a device computes checksums; one that does not say is assumed to: errors step down.
+/// Returns whether a device computes checksums. An unknown device is assumed to: errors cause a step-down.
 fn computes_checksums(device: &device::DeviceName) -> bool {
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return true };
     device::offloads_checksums(socket.as_fd(), device).unwrap_or(true)
@@ -366,7 +366,7 @@ mod tests {
         assert!(chosen.reason.contains("cheapest per packet in trains of 8: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());
         let hot = Support::probe(None, support.calibrations.lock().clone(), true).choose(local, 1500);
-        // Where there is no ring, the others are chosen between.
+        // Without a ring, the choice is among the others.
         assert_eq!(
             hot.reason.contains("--hot-memory gives it memory"),
             hot.path.needs_hot_memory(),

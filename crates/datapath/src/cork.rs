@@ -1,7 +1,7 @@
 //! Datagrams made by two calls: the header waits in the socket (MSG_MORE) for its payload. The papers cork
-//! and uncork, which takes two calls more.
+//! and uncork, with two more calls.
 //!
-//! A payload that fails must not leave its header waiting, or the next datagram would begin with it.
+//! If the payload fails, its header must not stay in the socket: the next datagram would begin with it.
 
 use std::os::fd::AsFd;
 
@@ -21,8 +21,8 @@ pub(crate) fn begin(socket: impl AsFd, header: &[u8]) -> Result<(), SendError> {
     }
 }
 
-/// Drops the begun datagram or train that a failed call or a short `sendfile` may have left in a UDP socket.
-/// The kernel has no call for it, but drops it when more is added than a datagram has room for.
+/// Drops the unfinished datagram or train that a failed call or a short `sendfile` may have left in a UDP
+/// socket. The kernel has no call for it, but drops the data when more is added than fits a datagram.
 #[cold]
 pub(crate) fn discard(socket: impl AsFd, buffer: &mut Buffer) {
     let too_much = buffer.first(usize::from(u16::MAX));

@@ -3,16 +3,16 @@
 use rustix::io::Errno;
 use wirepath_sys::errno_of;
 
-/// Error of sending a train, or the rest of it.
+/// Error of sending a train or the rest of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The socket has no room now, or the kernel no memory; the same train can be sent a little later.
+    /// The socket is full, or the kernel has no memory. Sending the same train a little later may succeed.
     #[error("{call}: the socket is full")]
     Full {
         /// The call that failed.
         call: &'static str,
     },
-    /// This route cannot do what the path needs; another path can. See [`crate::DataPath::next`].
+    /// This route does not support the path; another path may work. See [`crate::DataPath::next`].
     #[error("{call}: {errno}; this route needs another data path")]
     Unsupported {
         /// The call that failed.
@@ -26,7 +26,7 @@ pub enum SendError {
         /// The call that failed.
         call: &'static str,
     },
-    /// The network is not there at the moment; these packets are lost, later ones may arrive.
+    /// The network is unavailable at the moment. These packets are lost; later ones may arrive.
     #[error("{call}: {errno}; packets are lost until the network is back")]
     NetworkDown {
         /// The call that failed.
@@ -39,10 +39,10 @@ pub enum SendError {
     Storage {
         /// The call that failed.
         call: &'static str,
-        /// Its errno; `ENODATA` if the file ends too early.
+        /// The errno; `ENODATA` if the file ends too early.
         errno: Errno,
     },
-    /// A call failed in a way that has no remedy here.
+    /// A call failed without a remedy.
     #[error("{call}: {errno}")]
     Other {
         /// The call that failed.
@@ -65,9 +65,9 @@ impl SendError {
         }
     }
 
-    /// Classifies errors of sends to a UDP socket. Which errors mean "this route cannot segment" differs
-    /// between kernels (EIO without checksum offload before 6.12 and with IPsec, EINVAL before 6.1.129 and
-    /// 6.12.14 where EMSGSIZE is said today), so they are treated alike.
+    /// Classifies errors of sends to a UDP socket. The errors for "this route cannot segment" differ between
+    /// kernels (EIO without checksum offload before 6.12 and with IPsec, EINVAL before 6.1.129 and 6.12.14
+    /// where EMSGSIZE is said today), so they are treated alike.
     pub(crate) fn of_udp(call: &'static str, errno: Errno) -> SendError {
         match errno {
             errno if is_full(errno) => SendError::Full { call },
@@ -83,14 +83,14 @@ impl SendError {
         }
     }
 
-    /// As [`SendError::of_udp`], for errors of `std`.
+    /// Like [`SendError::of_udp`], for errors of `std`.
     pub(crate) fn of_udp_io(call: &'static str, error: &std::io::Error) -> SendError {
         SendError::of_udp(call, errno_of(error))
     }
 }
 
-/// Returns whether an error is temporary: no room in the socket, or no memory for the moment (an io_uring
-/// that has none for a send's notification).
+/// Returns whether an error is temporary: a full socket, or a temporary lack of memory (an io_uring without
+/// memory for the notification of a send).
 pub(crate) fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::AGAIN | Errno::NOMEM)
 }

@@ -1,12 +1,12 @@
 //! Data paths from storage to a socket, one file each, and the choice between them: those that serve in
 //! `serving`, those kept for the assessment in `assessed`.
 //!
-//! A [`DataPath`] takes a [`Train`] of a [`MappedFile`] and a [`UdpSink`], and answers how many packets it
+//! A [`DataPath`] takes a [`Train`] of a [`MappedFile`] and a [`UdpSink`], and returns how many packets it
 //! sent: [`DataPath::send`]. [`ResolvedPath::enqueue`] and [`SendContext::flush`] send many trains in one
-//! call, by paths that can. HTTP bodies and streams leave by [`sendfile::to_stream`] and [`Pipe`]. A
+//! call, by paths that support it. HTTP bodies and streams leave by [`sendfile::to_stream`] and [`Pipe`]. A
 //! [`BlockPath`], for the assessment only, takes an [`Extent`] of a file and a [`BlockSink`], UDP or TCP, and
-//! answers how many bytes it sent. None blocks, sends part of a datagram or allocates; each names the call
-//! that failed.
+//! returns how many bytes it sent. No path blocks, sends part of a datagram or allocates; its errors name the
+//! call that failed.
 //!
 //! ```
 //! use std::io::Write;
@@ -89,13 +89,13 @@ pub use wirepath_media::srtp;
 pub use wirepath_sys::append;
 /// Batched receive of datagrams.
 pub use wirepath_sys::batches;
-/// Blocks that are written, handed on in parts, and used again.
+/// Blocks that are written, passed on in parts, and reused.
 pub use wirepath_sys::blocks::Blocks;
 /// Prefetching of sinks.
 pub use wirepath_sys::cpu::prefetch;
 /// Datagrams of one size, many in a call.
 pub use wirepath_sys::datagrams;
-/// Network devices that have an address, and what drives them.
+/// Network devices by their addresses, and their drivers.
 pub use wirepath_sys::device::{DeviceName, all_with_address as devices_of, driver as driver_of};
 /// The errno of an [`io::Error`](std::io::Error).
 pub use wirepath_sys::errno_of;
@@ -103,16 +103,16 @@ pub use wirepath_sys::errno_of;
 pub use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 /// Memory of the allocator.
 pub use wirepath_sys::heap;
-/// Mappings of files and memory that only the kernel reads, and how many ranges of them a call sends.
+/// Mappings of files and memory that only the kernel reads, and the most ranges of them in a call.
 pub use wirepath_sys::mapping::{MAXIMUM_RANGES, Mapping};
 /// Error of opening the kernel module's device.
 pub use wirepath_sys::module::OpenError;
-/// Pages of the caller that can be lent.
+/// Pages of the caller that may be lent.
 pub use wirepath_sys::pages::{PageBuffer, ReclaimError, SharedPages};
 /// Memory that a ring sends from.
 pub use wirepath_sys::region::Region;
 /// Socket options.
 pub use wirepath_sys::socket;
 
-/// Bytes that storage read for the calling thread.
+/// Bytes that were read from storage for the calling thread.
 pub use wirepath_sys::usage::bytes_read_by_thread;

@@ -1,7 +1,7 @@
-//! Page loans of a socket: counted, and taken back from the socket's error queue now and then.
+//! Page loans of a socket: counted, and completed by notifications in the socket's error queue.
 //!
-//! The kernel numbers the loans of a socket and tells when they are over, many at a time. Nothing here blocks
-//! but [`Loans::wait`]; a call reads some dozens of loans that are over.
+//! The kernel numbers the loans of a socket and reports many completed loans at a time. Nothing here blocks
+//! except [`Loans::wait`]; a call reads some dozens of notifications.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,24 +14,24 @@ use serde::{Deserialize, Serialize};
 use wirepath_sys::errno_of;
 use wirepath_sys::zerocopy::{self, Returned};
 
-/// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table
-/// has. Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
+/// Interval, in loans, at which a path that lends reads the socket's error queue, in addition to the calls in
+/// its table. Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
 pub const LOANS_FOR_A_READING: u64 = 32;
 
-/// Counts of sends that lent or might have.
+/// Counts of sends that lent or could have lent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoanCounts {
     /// Sends that lent their pages to the kernel.
     pub loans: u64,
-    /// Sends that were copied: by the policy's choice, or because nothing more could be lent at the moment.
+    /// Sends that were copied: by the policy, or because no more could be lent at the moment.
     pub copies: u64,
-    /// Loans that the kernel turned into copies, of those that are back. It merges notices of neighbouring
-    /// loans under the first one's word, so where some were copied and some not, this is an estimate.
+    /// Completed loans that the kernel turned into copies. It merges notifications of neighbouring loans
+    /// under the flags of the first one, so this is an estimate if some were copied and some not.
     pub copied_by_kernel: u64,
-    /// Loans that are not back: their pages must not change.
+    /// Outstanding loans: their pages must not change.
     #[serde(skip)]
     pub outstanding: u64,
-    /// Most loans that were not back at a time.
+    /// Most loans that were outstanding at a time.
     pub outstanding_most: u64,
 }
 
@@ -47,38 +47,38 @@ impl std::iter::Sum for LoanCounts {
     }
 }
 
-/// Loans of one socket; `T` is what must be kept until the loan that it belongs to is over.
+/// Loans of one socket; `T` is the value to keep until its loan is completed.
 #[derive(Debug)]
 pub(crate) struct Loans<T> {
     counts: LoanCounts,
     /// The number that the kernel gives to the next loan.
     next: u32,
-    /// Kept values by number; `None` where the loan is over but an earlier one is not.
+    /// Kept values by number; `None` for a completed loan after an uncompleted one.
     kept: VecDeque<(u32, Option<T>)>,
     room: usize,
-    /// Loans since the error queue was read.
+    /// Loans since the error queue was last read.
     unread: u32,
-    /// Loans that came back since the last one that was not copied.
+    /// Consecutive completed loans that were copied, up to now.
     copied_in_a_row: u64,
     /// Copies since the last loan.
     since_last: u64,
-    /// Loans made by rings, which count the rest of them.
+    /// Loans made by rings, which count their completions.
     by_ring: u64,
-    /// Takes a kept value whose loan is over.
+    /// Takes the kept value of a completed loan.
     over: fn(T),
 }
 
-/// Notices read on the way to a send.
+/// Notifications read at a send.
 const NOTICES: u32 = 8;
-/// Longest pause at a time: the kernel refuses times beyond its clock.
+/// Longest wait in one call: the kernel refuses longer times.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// Copied loans in a row after which loans are pointless.
+/// Consecutive copied loans from which lending is pointless.
 const TRIALS: u64 = 16;
-/// Copies before the next trial: routes change, and packet captures end.
+/// Copies before the next attempt to lend, since routes change and packet captures end.
 const ASK_AGAIN: u64 = 1024;
 
 impl<T> Loans<T> {
-    /// Room to keep `room` things, which are given to `over` when their loan is over.
+    /// A queue for up to `room` values, which are passed to `over` when their loans are completed.
     pub(crate) fn new(room: usize, over: fn(T)) -> Loans<T> {
         let kept = VecDeque::with_capacity(room);
         Loans {
@@ -104,7 +104,7 @@ impl<T> Loans<T> {
         self.since_last += 1;
     }
 
-    /// Counts a loan that a ring made, which has heard of the end of `back` of them.
+    /// Counts a loan made by a ring, which has received `back` completions.
     pub(crate) fn lent_by_ring(&mut self, back: u64) {
         self.by_ring += 1;
         let out = self.counts.outstanding + self.by_ring.saturating_sub(back);
@@ -117,14 +117,16 @@ impl<T> Loans<T> {
         self.by_ring
     }
 
-    /// Returns whether the kernel copies all loans of this socket now, or those by rings, so many in a row.
+    /// Returns whether the kernel currently copies all loans of this socket, or all by rings, judged by so
+    /// many in a row.
     pub(crate) fn are_pointless(&self, in_a_row_by_ring: u64) -> bool {
         self.copied_in_a_row.max(in_a_row_by_ring) >= TRIALS && self.since_last < ASK_AGAIN
     }
 
-    /// Lends by `send`, which answers what it sent and what must be kept; `None` if nothing can be lent now.
+    /// Lends by `send`, which returns what it sent and the value to keep; `None` if nothing can be lent now.
     ///
     /// # Errors
+    ///
     /// `EAGAIN` if the socket is full; else those of `send`.
     #[inline]
     pub(crate) fn lend<S>(
@@ -155,7 +157,8 @@ impl<T> Loans<T> {
             Err(error) => {
                 let errno = errno_of(&error);
                 if errno != Errno::AGAIN {
-                    // It may have got a number before it failed; if so, its notice is there already.
+                    // The send may have got a number before it failed; then its notification is there
+                    // already.
                     self.read_all(socket)?;
                 }
                 Err(errno)
@@ -175,7 +178,7 @@ impl<T> Loans<T> {
         self.since_last = 0;
     }
 
-    /// Reads some notices, if any are to be expected. Never blocks.
+    /// Reads some notifications, if any are expected. Never blocks.
     pub(crate) fn read(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         self.unread = 0;
         for _ in 0..NOTICES {
@@ -186,14 +189,14 @@ impl<T> Loans<T> {
         Ok(())
     }
 
-    /// Reads all notices there are: at most one for each loan. Never blocks.
+    /// Reads all pending notifications, at most one for each loan. Never blocks.
     #[cold]
     pub(crate) fn read_all(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         while self.read_one(socket)? {}
         Ok(())
     }
 
-    /// Waits until all loans are back, at most for `timeout`; answers whether they are.
+    /// Waits until all loans are completed, at most for `timeout`; returns whether they are.
     pub(crate) fn wait(&mut self, socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
         let deadline = Instant::now().checked_add(timeout); // no time at all is beyond it
         loop {
@@ -203,7 +206,7 @@ impl<T> Loans<T> {
             if self.counts.outstanding == 0 || left.is_zero() {
                 return Ok(self.counts.outstanding == 0);
             }
-            // A connection that is gone is always ready; then we look now and then.
+            // A connection that is gone is always ready; then the queue is checked at intervals.
             let is_ready = before == self.counts.outstanding && is_ready(socket)?;
             let pause = left.min(if is_ready { Duration::from_millis(1) } else { LONGEST_PAUSE });
             let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };

@@ -1,4 +1,4 @@
-//! Mapped files, which trains and extents are taken from.
+//! Mapped files, from which trains and extents are sent.
 
 use std::fs::File;
 use std::io;
@@ -17,14 +17,14 @@ use wirepath_sys::region::Region;
 use crate::SendError;
 use crate::read_once::read_once;
 
-/// A stored file with packets in it: open, and mapped for the paths that send from a mapping.
+/// A stored file with packets: open, and mapped for the paths that send from a mapping.
 #[derive(Debug)]
 pub struct MappedFile {
     pub(crate) file: Arc<File>,
     pub(crate) mapping: Mapping,
-    /// True for an asset, whose packets have no headers in it.
+    /// True for an asset, which contains no packet headers.
     has_payload_only: bool,
-    /// Identity of the region that has the same bytes, or 0.
+    /// Identity of the region with the same bytes, or 0.
     hot: AtomicU64,
 }
 
@@ -49,8 +49,8 @@ impl MappedFile {
         Ok(MappedFile::with(asset, mapping, true))
     }
 
-    /// The same as [`MappedFile::new`], with every page mapped at once, so that no send is the first to touch
-    /// one: for measuring. Takes as long as reading what is not in memory.
+    /// Like [`MappedFile::new`], but maps every page at once, so that no send is the first to touch a page:
+    /// for measuring. Takes as long as reading the parts that are not in memory.
     pub fn populated(file: File, length: u64) -> io::Result<MappedFile> {
         let mapping = Mapping::populated(&file, in_memory(length)?)?;
         Ok(MappedFile::with(file.into(), mapping, false))
@@ -60,20 +60,20 @@ impl MappedFile {
         MappedFile { file, mapping, has_payload_only, hot: AtomicU64::new(0) }
     }
 
-    /// Returns whether packets have no headers in the file: it is an asset.
+    /// Returns whether the file has no packet headers because it is an asset.
     #[inline]
     pub fn has_payload_only(&self) -> bool {
         self.has_payload_only
     }
 
-    /// Has the kernel begin to read a range into the page cache. Advice: without it, the pages are read in
+    /// Advises the kernel to start reading a range into the page cache. Without it, the pages are read in
     /// smaller pieces.
     pub fn advise(&self, range: Range<u64>) {
         advise(&self.file, range);
     }
 
-    /// Has the kernel read from storage what it is [told to](MappedFile::advise) and nothing further: its own
-    /// reading ahead, of megabytes on some devices, takes memory from other files.
+    /// Tells the kernel to read only the [advised](MappedFile::advise) ranges from storage: its own
+    /// read-ahead, of megabytes on some devices, would take memory from other files.
     pub fn read_only_as_told(&self) {
         read_only_as_told(&self.file);
         self.mapping.expect_random_access();
@@ -83,17 +83,19 @@ impl MappedFile {
     /// May block.
     ///
     /// # Errors
-    /// `EFAULT` where the file has become shorter, else those of reading.
+    ///
+    /// `EFAULT` if the file has become shorter, else those of reading.
     pub fn read_ahead(&self, range: Range<u64>) -> io::Result<()> {
         self.advise(range.clone());
         let length = range.end.saturating_sub(range.start) as usize;
         self.mapping.prefault(Extent { offset: range.start, length }.in_memory())
     }
 
-    /// Lets go of the whole pages of a range: out of the page table, and out of the page cache unless
-    /// somebody else uses them, or the network still sends them. May block.
+    /// Releases the whole pages of a range: from the page table, and from the page cache unless others use
+    /// them or the network still sends them. May block.
     ///
     /// # Errors
+    ///
     /// `EINVAL` for a range that was not mapped, else those of `posix_fadvise`.
     pub fn release(&self, range: Range<u64>) -> io::Result<()> {
         let Some(length) = NonZero::new(range.end.saturating_sub(range.start)) else { return Ok(()) };
@@ -102,10 +104,11 @@ impl MappedFile {
         Ok(fadvise(&self.file, range.start, Some(length), Advice::DontNeed)?)
     }
 
-    /// Lets go of those pages of a range that are not in a page table: not of what was [read
+    /// Releases the pages of a range that are not in a page table, but not pages that were [read
     /// ahead](MappedFile::read_ahead) and not released. May block.
     ///
     /// # Errors
+    ///
     /// Those of `posix_fadvise`.
     pub fn release_unmapped(&self, range: Range<u64>) -> io::Result<()> {
         let Some(length) = NonZero::new(range.end.saturating_sub(range.start)) else { return Ok(()) };
@@ -117,10 +120,11 @@ impl MappedFile {
         &self.file
     }
 
-    /// A checked copy of its first `length` bytes that a ring can send from: [`MappedFile::set_hot`]. What is read
-    /// for it leaves the page cache, where the kernel can do that.
+    /// A verified copy of its first `length` bytes, from which a ring can send: [`MappedFile::set_hot`]. The
+    /// pages read for it are dropped from the page cache if the kernel supports that.
     ///
     /// # Errors
+    ///
     /// `ENOMEM` without enough memory, those of reading the file, or those of `check`.
     pub fn copy<E: From<io::Error>>(
         &self,
@@ -134,13 +138,13 @@ impl MappedFile {
         })
     }
 
-    /// Lets threads whose ring holds `region`, a copy of this file's start, send from it; or no longer.
+    /// Lets threads whose ring holds `region`, a copy of this file's start, send from it; none ends that.
     pub fn set_hot(&self, region: Option<&Region>) {
-        // Relaxed: the sending thread was handed the region by other means.
+        // Relaxed, since the sending thread received the region in another way.
         self.hot.store(region.map_or(0, Region::id), Relaxed);
     }
 
-    /// Identity of the region that is a copy of this file, if there is one.
+    /// Identity of the region that is a copy of this file, if any.
     pub(crate) fn hot(&self) -> Option<u64> {
         Some(self.hot.load(Relaxed)).filter(|id| *id != 0)
     }
@@ -157,13 +161,15 @@ impl MappedFile {
     }
 }
 
-/// Has the kernel begin to read a range of a file into the page cache. Advice: without it, a call reads it.
+/// Advises the kernel to start reading a range of a file into the page cache. Without it, a call reads the
+/// range.
 pub fn advise(file: &File, range: Range<u64>) {
     let length = NonZero::new(range.end.saturating_sub(range.start));
     let _ = fadvise(file, range.start, length, Advice::WillNeed);
 }
 
-/// Has the kernel read from a file no more than each call asks for. Advice: without it, it reads further.
+/// Tells the kernel to read from a file only as much as each call requests. Without it, the kernel reads
+/// further.
 pub fn read_only_as_told(file: &File) {
     let _ = fadvise(file, 0, None, Advice::Random);
 }
@@ -173,7 +179,7 @@ fn in_memory(length: u64) -> io::Result<usize> {
     usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge.into())
 }
 
-/// Bytes of a file, referred to and not read.
+/// Bytes of a file, by reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Offset in bytes.
@@ -183,15 +189,15 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The same as a range of the mapping.
+    /// The extent as a range of the mapping.
     pub(crate) fn in_memory(self) -> Range<usize> {
         let start = self.offset as usize;
         start..start + self.length
     }
 
     /// Returns whether the kernel may compute a wrong checksum when `sendfile` sends this. Its sum over pages
-    /// that are added by reference goes wrong after a part of odd length (seen on Linux 6.12 and 6.18), and
-    /// it computes one in software where the device does not, where the packet is fragmented and, without
+    /// that are added by reference is wrong after a part of odd length (seen on Linux 6.12 and 6.18), and it
+    /// computes one in software where the device does not, where the packet is fragmented and, without
     /// UDP_SEGMENT, where it had to wait for its payload. Parts of odd length come from odd offsets; media,
     /// which have even packets, have none.
     pub(crate) fn confuses_checksums(self) -> bool {
@@ -200,17 +206,17 @@ impl Extent {
     }
 }
 
-/// Presence of a range of a file in the page cache.
+/// Presence of a file's range in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCache {
-    /// All of it: reading does not wait for storage.
+    /// The whole range is present: reading does not wait for storage.
     Warm,
-    /// Not all of it, or unknown (before Linux 6.5).
+    /// Part of it is missing, or the presence is unknown (before Linux 6.5).
     Cold,
 }
 
 impl PageCache {
-    /// Asks the kernel; never blocks. An error counts as cold: then reading the range tells.
+    /// Queries the kernel; never blocks. An error counts as cold, since reading the range will report it.
     pub fn of(file: &File, range: Range<u64>) -> PageCache {
         let page = rustix::param::page_size() as u64;
         let first = range.start / page * page;

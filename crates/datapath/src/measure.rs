@@ -1,4 +1,5 @@
-//! Measures what the paths of a server cost here, in seconds: enough to choose by, not to publish.
+//! Measures the costs of a server's paths on this machine within seconds: enough for a choice, not for
+//! publication.
 
 use std::io;
 use std::net::UdpSocket;
@@ -12,44 +13,46 @@ use crate::calibration::{PACKET_SIZE, PathCost, USUAL_TRAIN};
 use crate::probe::{in_memory, ready_packets};
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
 
-/// Packets in the longest trains: what one datagram of IPv4 holds.
+/// Packets in the longest trains: as many as an IPv4 datagram holds.
 const LONGEST_TRAIN: u32 = 48;
 
-/// Ready packets are taken from 30 MiB of memory in turn, more than most of a processor's caches hold: a
-/// library does not stay there. Much more would be too much to ask of a small machine.
+/// Ready packets are taken in turn from 30 MiB of memory, more than most of a processor's caches hold, like a
+/// library of files. Much more would be too much for a small machine.
 const FILE_PACKETS: u32 = 24 * 1024;
 
-/// Each path is measured so often, in turn with the others.
+/// Number of measurements of each path, in turn with the others.
 const ROUNDS: u32 = 9;
 
 /// Socket buffers sent in a burst. A processor queues 1,000 for the loopback device
-/// (net.core.netdev_max_backlog) and drops more; and another thread would work a flood off, uncounted.
+/// (net.core.netdev_max_backlog) and drops more; also, another thread would process a flood, and its time
+/// would not be counted.
 const BURST_BUFFERS: u32 = 64;
 
 /// Packets with own headers that a socket buffer takes by reference: 17 fragments, two or three for each.
 const PACKETS_BY_REFERENCE: u32 = 7;
 
-/// Rest between two bursts, for the network to catch up and for others.
+/// Pause between two bursts, for the network and for other threads.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// A socket that is full so often in turn will not become free.
+/// A socket that is full this often in a row will not become free.
 const MOST_FULL: u32 = 1000;
 
 /// Result of a measurement.
 #[derive(Debug)]
 pub struct Measured {
-    /// Costs of paths, two figures of each.
+    /// Costs of paths, two figures for each.
     pub costs: Vec<PathCost>,
-    /// Paths for whose ring there was no memory (RLIMIT_MEMLOCK), and the kernel's error.
+    /// Paths whose ring could not be allocated (RLIMIT_MEMLOCK), and the kernel's error.
     pub left_out: Vec<(DataPath, io::Error)>,
 }
 
-/// Measures each of these paths, those of `own` with headers of a session's own, on sockets that `connect`
-/// makes, for about `budget` altogether. The receiver should drop, or take as much as comes; what a full
-/// socket does not take is dropped.
+/// Measures each of these paths, those of `own` with per-session headers, on sockets made by `connect`, for
+/// about `budget` in total. The receiver should drop, or accept everything; data for a full socket is
+/// dropped.
 ///
 /// # Errors
-/// Without memory or sockets, or if a path fails: figures for some paths would make others look best.
+///
+/// Without memory or sockets, or if a path fails: figures of some paths only would make others look best.
 pub fn measure(
     paths: &[DataPath],
     own: &[DataPath],
@@ -59,7 +62,7 @@ pub fn measure(
     measure_registered(paths, own, connect, budget, SendContext::register_copy)
 }
 
-/// As [`measure`], where `register` registers what is sent with the ring.
+/// Like [`measure`]; `register` registers the sent memory with the ring.
 fn measure_registered(
     paths: &[DataPath],
     own: &[DataPath],
@@ -112,7 +115,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Sends now and then for `window`; answers nanoseconds of processor time for each packet.
+    /// Sends at intervals for `window`; returns nanoseconds of processor time for each packet.
     fn run(
         &mut self,
         file: &MappedFile,
@@ -135,7 +138,7 @@ impl Lane {
         Ok(spent.as_nanos() as f64 / sent as f64)
     }
 
-    /// Sends so much that it does not fill a queue that others use too; adds up packets in `sent`.
+    /// Sends so little that a shared queue does not fill; adds the packets to `sent`.
     fn burst(
         &mut self,
         file: &MappedFile,
@@ -217,7 +220,7 @@ fn thread_time() -> Duration {
 mod tests {
     use super::*;
 
-    /// A socket that reads nothing, and what connects others to it.
+    /// A socket that reads nothing, and a function that connects others to it.
     fn receiver() -> (UdpSocket, impl Fn() -> io::Result<UdpSocket>) {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = receiver.local_addr().unwrap();
@@ -232,7 +235,7 @@ mod tests {
     #[test]
     fn every_path_that_works_is_measured() {
         let (_receiver, connect) = receiver();
-        // Where there is no io_uring, tests/uring.rs says so.
+        // Cases without io_uring are in tests/uring.rs.
         let without_ring = SendContext::default().open_ring().is_err();
         let paths = DataPath::SERVING.into_iter().filter(|path| !(without_ring && path.needs_hot_memory()));
         let paths: Vec<DataPath> = paths.collect();

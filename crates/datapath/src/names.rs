@@ -1,6 +1,6 @@
 //! Names of data paths.
 
-/// Declares an enum of paths with the name of each, which options, output and documentation use.
+/// Declares an enum of paths with the name of each for options, output and documentation.
 macro_rules! paths {
     ($(#[$about:meta])* $Path:ident { $($(#[$variant:meta])* $Variant:ident = $name:literal,)* }) => {
         $(#[$about])*

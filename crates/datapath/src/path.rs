@@ -1,4 +1,4 @@
-//! Data paths for trains, by name: what each needs and what it can do.
+//! Data paths for trains, by name, with their requirements and abilities.
 
 use crate::names::paths;
 
@@ -56,22 +56,23 @@ impl DataPath {
         matches!(self, Self::WireUring | Self::WireSendfile | Self::GsoWritev | Self::GsoZerocopy)
     }
 
-    /// Returns whether the kernel or the device may cut its trains as UDP segments, also of one packet.
+    /// Returns whether the kernel or the device may cut its trains, including trains of one packet, as UDP
+    /// segments.
     pub fn sends_trains(self) -> bool {
         self.segments() || self.segments_if_fitting() || self.takes_runs() || self == Self::Sendfilew
     }
 
-    /// Returns whether it sets UDP_SEGMENT for the sake of its checksums alone, where packets fit the MTU.
+    /// Returns whether it sets UDP_SEGMENT only for the checksums, if packets fit the MTU.
     pub(crate) fn segments_if_fitting(self) -> bool {
         matches!(self, Self::RtpSendfile | Self::MmapSendMsend)
     }
 
-    /// Returns whether one call takes several packets.
+    /// Returns whether one call sends several packets.
     pub fn batches(self) -> bool {
         self.segments() || self.takes_runs() || matches!(self, Self::Sendmmsg | Self::Sendfilew)
     }
 
-    /// Returns whether one call takes any number of packets, so that a train can be as long as a file. The
+    /// Returns whether one call sends any number of packets, so that a train can be as long as a file. The
     /// kernel cuts such a run into trains of its own.
     pub fn takes_runs(self) -> bool {
         matches!(self, Self::Krtpsendfile | Self::Krtpmsend)
@@ -88,24 +89,25 @@ impl DataPath {
         self == Self::GsoZerocopy
     }
 
-    /// Returns whether it can make headers; the others send packets as they are stored.
+    /// Returns whether it supports made headers; the others send packets as stored.
     pub fn makes_headers(self) -> bool {
         !matches!(self, Self::WireUring | Self::WireSendfile)
     }
 
-    /// Returns whether it needs a copy of the file in memory that is registered with the thread's ring.
-    /// Without one, trains leave by the next path.
+    /// Returns whether it needs a copy of the file in memory registered with the thread's ring. Without it,
+    /// trains are sent by the next path.
     pub fn needs_hot_memory(self) -> bool {
         self == Self::WireUring
     }
 
-    /// Returns whether payload is sent by reference, which pays only where the device computes checksums.
+    /// Returns whether payload is sent by reference, which pays only on devices with checksum offload.
     pub(crate) fn refers_to_pages(self) -> bool {
         matches!(self, Self::WireUring | Self::WireSendfile)
     }
 
-    /// The path to step down to when a route cannot do this one. Those that send trains fail for the same
-    /// reasons, but `wire_uring` also by protocol, and `gso_zerocopy` also on kernels with fewer fragments.
+    /// The path to step down to if a route does not support this one. Paths that send trains fail for the
+    /// same reasons; `wire_uring` also depends on the protocol, and `gso_zerocopy` also fails on kernels with
+    /// fewer fragments.
     pub fn next(self) -> Option<Self> {
         match self {
             Self::WireUring => Some(Self::WireSendfile),

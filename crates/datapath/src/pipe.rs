@@ -1,4 +1,4 @@
-//! `splice` and `tee`: bytes between a file, socket or pipe and a pipe of our own, and from pipe to pipe, by
+//! `splice` and `tee`: bytes between a file, socket or pipe and a pipe of our own, and between pipes, by
 //! reference. Bytes that go from connection to connection this way are never copied.
 
 use std::cell::RefCell;
@@ -13,8 +13,8 @@ use wirepath_sys::append::{From, append};
 use wirepath_sys::errno_of;
 use wirepath_sys::mapping::Mapping;
 
-/// Room that is asked for: 256 pages. A process without privileges may have 64 MiB in all its pipes
-/// (`fs.pipe-user-pages-soft`), and gets smaller ones beyond.
+/// Requested capacity: 256 pages. An unprivileged process may have 64 MiB in all its pipes
+/// (`fs.pipe-user-pages-soft`), and gets smaller ones above that.
 const WANTED: usize = 1 << 20;
 
 /// Pipe, and the number of bytes in it.
@@ -32,10 +32,10 @@ thread_local! {
 }
 
 impl Pipe {
-    /// Most empty pipes that a thread keeps.
+    /// Most empty pipes kept by a thread.
     pub const KEPT: usize = 32;
 
-    /// An empty pipe: one that the thread kept, or a new one.
+    /// An empty pipe: a kept one, or a new one.
     pub fn empty() -> Result<Pipe, Errno> {
         match EMPTY.with_borrow_mut(Vec::pop) {
             Some(pipe) => Ok(pipe),
@@ -66,21 +66,23 @@ impl Pipe {
         self.held
     }
 
-    /// Returns whether it is full: a few bytes in many pages suffice.
+    /// Returns whether it is full; a few bytes in many pages suffice for that.
     pub fn is_full(&self) -> bool {
         let mut writer = [PollFd::new(&self.writer, PollFlags::OUT)];
         self.held > 0 && poll(&mut writer, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0)
     }
 
-    /// Bytes that it has room for, if they fill its pages.
+    /// Bytes for which it has room, if they fill its pages.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// Takes up to `length` bytes from `source`, at `offset` if it is a file. 0 at its end. Never blocks.
+    /// Moves up to `length` bytes from `source`, at `offset` if it is a file, into the pipe. Returns 0 at the
+    /// end. Never blocks.
     ///
     /// # Errors
-    /// [`Errno::AGAIN`] without bytes or room now; [`Errno::INVAL`] if `source` cannot splice.
+    ///
+    /// [`Errno::AGAIN`] without bytes or room now; [`Errno::INVAL`] if `source` does not support splice.
     pub fn fill(
         &mut self,
         source: impl AsFd,
@@ -93,9 +95,10 @@ impl Pipe {
         Ok(filled)
     }
 
-    /// Takes as much of a range of a mapping as it has room for, by reference.
+    /// Takes as much of a range of a mapping as fits, by reference.
     ///
     /// # Errors
+    ///
     /// [`Errno::AGAIN`] if there is no room; else as [`Mapping::refer`].
     pub fn fill_from(&mut self, mapping: &Mapping, range: Range<usize>) -> Result<usize, Errno> {
         let filled = mapping.refer(range, self.writer.as_fd()).map_err(|error| errno_of(&error))?;
@@ -103,19 +106,21 @@ impl Pipe {
         Ok(filled)
     }
 
-    /// Gives what it holds to a range of a mapping, as much as one call does; answers how many bytes, at
-    /// least one if it holds some and the range has room. May block.
+    /// Moves its bytes into a range of a mapping, as many as one call moves; returns how many: at least one
+    /// if it has bytes and the range is not empty. May block.
     pub fn drain_to(&mut self, mapping: &Mapping, range: Range<usize>) -> Result<usize, Errno> {
         let drained = mapping.fill(range, self.reader.as_fd()).map_err(|error| errno_of(&error))?;
         self.held -= drained.min(self.held);
         Ok(drained)
     }
 
-    /// Gives what it holds to `sink`, at `offset` if it is a file, as much as that takes; answers how many
-    /// bytes, at least one. There is more to come if `more`. A socket must be in non-blocking mode.
+    /// Moves its bytes to `sink`, at `offset` if it is a file, as many as the sink accepts; returns how many:
+    /// at least one. `more` says that more bytes follow. A socket must be in non-blocking mode.
     ///
     /// # Errors
-    /// [`Errno::AGAIN`] if it takes none now; [`Errno::INVAL`] if it cannot do it; else those of `splice`.
+    ///
+    /// [`Errno::AGAIN`] if the sink accepts none now; [`Errno::INVAL`] if it does not support splice; else
+    /// those of `splice`.
     pub fn drain(&mut self, sink: impl AsFd, offset: Option<&mut u64>, more: bool) -> Result<usize, Errno> {
         let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         flags.set(SpliceFlags::MORE, more);
@@ -124,7 +129,7 @@ impl Pipe {
         if drained == 0 { Err(Errno::PIPE) } else { Ok(drained) }
     }
 
-    /// Takes a copy of all that it holds: for sinks that cannot splice.
+    /// Copies all its bytes out, for sinks that do not support splice.
     pub fn take(&mut self) -> Result<Bytes, Errno> {
         let mut bytes = BytesMut::with_capacity(self.held);
         while self.held > 0 {
@@ -137,10 +142,12 @@ impl Pipe {
         Ok(bytes.freeze())
     }
 
-    /// Gives another pipe, which is empty, the same bytes, and keeps them.
+    /// Duplicates its bytes into another pipe, which is empty, and keeps them.
     ///
     /// # Errors
-    /// [`Errno::NOBUFS`] if the other had not room for all of them: then it has some; else those of `tee`.
+    ///
+    /// [`Errno::NOBUFS`] if the other pipe had no room for all of them: then it has some; else those of
+    /// `tee`.
     pub fn copy_to(&self, other: &mut Pipe) -> Result<(), Errno> {
         let copied = tee(&self.reader, &other.writer, self.held, SpliceFlags::NONBLOCK)?;
         other.held += copied;

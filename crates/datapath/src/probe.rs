@@ -1,4 +1,4 @@
-//! Support of data paths on this host, found by sending to ourselves.
+//! Support of data paths on this host, found by sending to a local socket.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ pub(crate) fn probe(candidates: impl IntoIterator<Item = DataPath>, kernel: &str
                 "sendfile to UDP copies before Linux 6.5; ".to_owned()
             }
             Err(Trial::Failed(why)) => format!("{path}: {why}; "),
-            // It may work where it is needed; if it does not, sessions step down.
+            // It may work where it is needed; otherwise sessions step down.
             Err(Trial::Impossible(why)) => {
                 working.paths.push(path);
                 format!("{path} could not be tried: {why}; ")
@@ -45,7 +45,7 @@ pub(crate) fn probe(candidates: impl IntoIterator<Item = DataPath>, kernel: &str
     working
 }
 
-/// Major and minor number in a kernel's release, where it begins with such.
+/// Major and minor number at the start of a kernel's release, if present.
 pub fn release(kernel: &str) -> Option<(u32, u32)> {
     let mut numbers = kernel.split(['.', '-']).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -54,18 +54,18 @@ pub fn release(kernel: &str) -> Option<(u32, u32)> {
 /// Failed trial of a path.
 #[derive(Debug, thiserror::Error)]
 pub enum Trial {
-    /// It does not work. The error has a [`SendError`] inside if sending failed.
+    /// It does not work. The error contains a [`SendError`] if sending failed.
     #[error("{0}")]
     Failed(io::Error),
-    /// No path can send to ourselves now.
+    /// No path can send to a local socket now.
     #[error("{0}")]
     Impossible(#[from] io::Error),
 }
 
-/// Size of the packets that paths are tried with.
+/// Size of the test packets.
 const PACKET_SIZE: usize = HEADER_LENGTH + 188;
 
-/// Sends a train of three small packets to ourselves and compares what arrives.
+/// Sends a train of three small packets to a local socket and compares the received bytes.
 pub fn try_on_loopback(path: DataPath) -> Result<(), Trial> {
     let (sender, receiver) = to_ourselves()?;
     let (file, train, packets) = three_packets()?;
@@ -98,7 +98,7 @@ pub fn try_on_loopback(path: DataPath) -> Result<(), Trial> {
     Ok(())
 }
 
-/// A connected socket and where it leads.
+/// A connected socket and its receiver.
 fn to_ourselves() -> io::Result<(UdpSocket, UdpSocket)> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     receiver.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -107,7 +107,7 @@ fn to_ourselves() -> io::Result<(UdpSocket, UdpSocket)> {
     Ok((sender, receiver))
 }
 
-/// A train, where it is stored, and its bytes.
+/// A train, its file, and its bytes.
 fn three_packets() -> io::Result<(MappedFile, Train, Vec<u8>)> {
     let first = Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 2, ssrc: 3 };
     let run = Run::new(first, 0);
@@ -141,7 +141,7 @@ mod tests {
     /// Promise: Without the kernel module, its data paths report that it is missing and how to load it.
     #[test]
     fn every_path_delivers_on_loopback() {
-        // Where there is no io_uring, tests/uring.rs says so; where there is no module, tests/module.rs does.
+        // Cases without io_uring are in tests/uring.rs; cases without the module are in tests/module.rs.
         let without_ring = SendContext::default().open_ring().is_err();
         let without_module = SendContext::default().open_module().is_err();
         for path in DataPath::ALL.into_iter().filter(|path| !(without_ring && path.needs_hot_memory())) {

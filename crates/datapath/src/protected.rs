@@ -1,8 +1,10 @@
-//! Trains as SRTP (RFC 3711): read into a buffer, encrypted packet by packet into another, and sent from there.
+//! Trains as SRTP (RFC 3711): read into a buffer, encrypted packet by packet into another, and sent from
+//! there.
 //!
-//! To a UDP socket a train is one `sendto` with UDP_SEGMENT, or one `sendto` for each packet where the route cannot cut;
-//! to an RTSP connection it is one `send` of frames. Three passes over the bytes: a `pread`, the encryption, the copy into
-//! the socket. Encryption needs the bytes in user space, so no path by reference can do it.
+//! To a UDP socket a train is one `sendto` with UDP_SEGMENT, or one `sendto` for each packet if the route
+//! does not support it. To an RTSP connection it is one `send` of frames. The bytes are processed three
+//! times: by a `pread`, the encryption, and the copy into the socket. Encryption needs the bytes in user
+//! space, so no path by reference is possible.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -22,23 +24,23 @@ pub struct TrainProtector(RtpProtector);
 
 /// Encrypted packets in a buffer.
 struct Protected {
-    /// Index of the first packet, as SRTP counts.
+    /// Index of the first packet, as counted by SRTP.
     first: u64,
     packets: u32,
-    /// Length of all of them with what is in front of each.
+    /// Length of all of them, including the bytes in front of each.
     length: usize,
-    /// Length of each but the last, likewise.
+    /// Length of each except the last, including the bytes in front of it.
     packet_size: usize,
 }
 
 impl TrainProtector {
-    /// Encryption of a stream of which no packet was sent.
+    /// Encryption of a stream before its first packet.
     pub fn new(key: &MasterKey) -> TrainProtector {
         TrainProtector(RtpProtector::new(key))
     }
 
-    /// Sends the train's first packets, at least one, to a sink that was set up for `path`; answers how many. Never
-    /// blocks, allocates nothing after the first time.
+    /// Sends the train's first packets, at least one, to a sink that was set up for `path`; returns how many.
+    /// Never blocks; allocates only the first time.
     ///
     /// # Errors
     /// As [`DataPath::send`]; [`SendError::Other`] if the key is used up.
@@ -67,7 +69,7 @@ impl TrainProtector {
                     match datagrams::send(sink.socket(), &[IoSlice::new(packet)], None, None) {
                         Ok(_) => sent += 1,
                         Err(error) if sent == 0 => return Err(SendError::of_udp_io(CALL, &error)),
-                        // The caller comes back for the rest, and hears the error then if it lasts.
+                        // The caller tries the rest later, and gets the error then if it persists.
                         Err(_) => break,
                     }
                 }
@@ -78,8 +80,8 @@ impl TrainProtector {
         Ok(sent)
     }
 
-    /// Sends the train's first packets, at least one, as frames of an RTSP connection; answers how many. Of the last one
-    /// a part may have been taken, the rest of which is put into `rest`.
+    /// Sends the train's first packets, at least one, as frames of an RTSP connection; returns how many. If
+    /// only part of the last frame was accepted, the rest of it is put into `rest`.
     ///
     /// # Errors
     /// As [`FrameTrain::send`]; [`SendError::Other`] if the key is used up.
@@ -102,7 +104,7 @@ impl TrainProtector {
         Ok(sent as u32)
     }
 
-    /// Encrypts as many packets as fit `output`, each behind its framing if there is a channel.
+    /// Encrypts as many packets as fit `output`, each after its framing if there is a channel.
     fn protect(
         &self,
         file: &MappedFile,
@@ -213,7 +215,7 @@ mod tests {
                     let length = receiver.recv(&mut received).unwrap();
                     assert_eq!(received[..length], packet, "{headers:?} {path}");
                 }
-                // The same train again, and a key stream that was not used yet.
+                // The same train again, with an unused key stream.
                 let last = protector.0.index(0).unwrap() - 1;
                 assert_eq!(protector.send(&sink, &file, &train, headers, &mut context, path), Ok(3));
                 for index in last + 1..=last + 3 {

@@ -1,4 +1,4 @@
-//! Reading of what is read once: where the kernel can, it leaves no pages in the page cache.
+//! Reads data that is needed only once: if the kernel supports it, without leaving pages in the page cache.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -9,13 +9,14 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 /// `RWF_DONTCACHE` of `linux/fs.h` (Linux 6.14; ext4, XFS and Btrfs among others).
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
-/// Reads what fills `bytes`. Pages that it brings into the page cache leave it when they are copied; those that
-/// were there stay. Without that (an older kernel, another file system), reads as ever.
+/// Fills `bytes` by reading. Pages that this brings into the page cache are dropped after copying; pages that
+/// were there stay. Without kernel support (an older kernel, another file system), it reads as usual.
 ///
-/// For parts of megabytes: of shorter ones, what the kernel reads ahead is dropped, and read again.
+/// For parts of megabytes: with shorter parts, the kernel's read-ahead would be dropped and read again.
 ///
 /// # Errors
-/// `UnexpectedEof` where the file ends before, else those of reading.
+///
+/// `UnexpectedEof` if the file ends before, else those of reading.
 pub(crate) fn read_once(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match preadv2(file, &mut [IoSliceMut::new(bytes)], offset, DONT_CACHE) {
@@ -25,7 +26,7 @@ pub(crate) fn read_once(file: &File, mut bytes: &mut [u8], mut offset: u64) -> i
                 offset += read as u64;
             }
             Err(Errno::INTR) => {}
-            // The last two are filters of system calls.
+            // The last two come from filters of system calls.
             Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::PERM) => {
                 return file.read_exact_at(bytes, offset);
             }
@@ -35,10 +36,11 @@ pub(crate) fn read_once(file: &File, mut bytes: &mut [u8], mut offset: u64) -> i
     Ok(())
 }
 
-/// Asks whether the kernel reads from a file without leaving pages in the page cache.
+/// Checks whether the kernel can read from a file without leaving pages in the page cache.
 ///
 /// # Errors
-/// `EOPNOTSUPP` if it does not (before Linux 6.14, or on this file system), else those of reading.
+///
+/// `EOPNOTSUPP` if it cannot (before Linux 6.14, or on this file system), else those of reading.
 pub fn uncached_reads(file: &File) -> io::Result<()> {
     preadv2(file, &mut [IoSliceMut::new(&mut [0])], 0, DONT_CACHE)?;
     Ok(())
@@ -52,7 +54,7 @@ mod tests {
 
     const LENGTH: u64 = 4 << 20;
 
-    /// A file of numbered words that is not in the page cache, if its file system has one.
+    /// A file of numbered words that is not in the page cache, if its file system has a page cache.
     fn cold() -> File {
         let file = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = (0..LENGTH as u32 / 4).flat_map(u32::to_be_bytes).collect();

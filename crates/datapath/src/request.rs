@@ -33,13 +33,13 @@ impl<'a> TrainRequest<'a> {
         self.train.payload(index, self.headers)
     }
 
-    /// Returns whether the train leaves byte by byte as it is stored.
+    /// Returns whether the train is sent exactly as stored.
     #[inline]
     pub(crate) fn is_as_stored(&self) -> bool {
         self.headers == Headers::Stored && self.train.skip == 0
     }
 
-    /// Calls `send` for one packet after the other until it fails; answers how many were sent.
+    /// Calls `send` for one packet after another until it fails; returns how many were sent.
     #[inline]
     pub(crate) fn one_by_one(
         &mut self,
@@ -49,7 +49,7 @@ impl<'a> TrainRequest<'a> {
             match send(self, index) {
                 Ok(()) => {}
                 Err(error) if index == 0 => return Err(error),
-                // The caller comes back for the rest, and hears the error then if it lasts.
+                // The caller tries the rest later, and gets the error then if it persists.
                 Err(_) => return Ok(index),
             }
         }

@@ -6,15 +6,15 @@ use crate::serving::kernel_module::{self, Source};
 use crate::serving::{gso_writev, read_writev, sendmmsg, wire_sendfile, wire_uring};
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
 
-/// Data path that a train really leaves by, resolved by [`DataPath::for_train`].
+/// Actual data path of a train, resolved by [`DataPath::for_train`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolvedPath(DataPath);
 
 impl DataPath {
-    /// The path that really sends a train with such headers from such a file. Stored headers cannot be
-    /// changed by paths that send ready packets, nor can a packet's head be left out; and `wire_uring` needs
-    /// the file's copy in the ring of `context`. Packets without headers leave by the paths that gather a
-    /// header and a payload, of which the first may be missing.
+    /// The actual path for a train with such headers from such a file. Paths that send ready packets cannot
+    /// change stored headers, nor leave out a packet's beginning. `wire_uring` needs the file's copy in the
+    /// ring of `context`. Packets without headers are sent by the paths that gather a header and a payload,
+    /// with the header left out.
     #[inline]
     pub fn for_train(
         self,
@@ -46,9 +46,10 @@ impl DataPath {
         if context.has_registered(file, train.extent()) { DataPath::WireUring } else { self }
     }
 
-    /// Sends the train or its first packets; answers how many. Never blocks, allocates nothing.
+    /// Sends the train or its first packets; returns how many. Never blocks, allocates nothing.
     ///
     /// # Errors
+    ///
     /// [`SendError`]; none of the packets was sent.
     #[inline]
     pub fn send(
@@ -70,10 +71,10 @@ impl ResolvedPath {
         self.0
     }
 
-    /// Sends the train or its first packets, or queues all of it if the path can. What is queued is answered
-    /// with `token` (any number but `u64::MAX`) by [`SendContext::flush`], which sends all that is queued in
-    /// one call; the answer is for all of the train or none of it. Train, headers, file and context are those
-    /// that the path was chosen for.
+    /// Sends the train or its first packets, or queues the whole train if the path supports it.
+    /// [`SendContext::flush`] sends everything queued in one call, and returns the result of a queued train
+    /// with its `token` (any number except `u64::MAX`), for the whole train or none of it. Train, headers,
+    /// file and context must be those for which the path was chosen.
     ///
     /// # Errors
     /// As [`DataPath::send`]; [`SendError::Full`] also if the queue has no room before the next flush.

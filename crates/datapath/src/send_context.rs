@@ -14,7 +14,7 @@ use crate::buffer::{Buffer, ProtectedBuffer};
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
 use crate::{Extent, MappedFile, SendError};
 
-/// Memory for sending, allocated once for each thread, its ring and the kernel module's device.
+/// State for sending, one for each thread: buffers, ring and the kernel module's device.
 #[derive(Default)]
 pub struct SendContext {
     pub(crate) gather: Gather,
@@ -30,18 +30,19 @@ pub struct SendContext {
 pub enum SendOutcome<T> {
     /// Packets or bytes that were sent.
     Sent(T),
-    /// Queued for [`SendContext::flush`], which answers for it.
+    /// Queued for [`SendContext::flush`], which returns the result.
     Queued,
 }
 
 impl SendContext {
-    /// Opens a ring, which only the calling thread can use from then on. Without one nothing is ever queued.
+    /// Opens a ring, which only the calling thread may use from then on. Without a ring nothing is ever
+    /// queued.
     pub fn open_ring(&mut self) -> io::Result<()> {
         self.ring = Some(Uring::open()?);
         Ok(())
     }
 
-    /// Opens the kernel module's device, if it is not open; paths that need it do so by themselves.
+    /// Opens the kernel module's device, if it is not open. Paths that need it also open it.
     pub fn open_module(&mut self) -> Result<(), OpenError> {
         self.opened_module().map(drop)
     }
@@ -53,23 +54,24 @@ impl SendContext {
         }
     }
 
-    /// The kernel module's device, opened if need be, for a path that is about to send.
+    /// The kernel module's device, opened if necessary, for a path that is about to send.
     #[inline]
     pub(crate) fn module(&mut self) -> Result<&Module, SendError> {
         self.opened_module()
             .map_err(|error| SendError::Unsupported { call: "open(/dev/wirepath)", errno: error.errno() })
     }
 
-    /// Begins to register a region with the ring, which [`SendContext::poll_registrations`] continues.
+    /// Begins to register a region with the ring; [`SendContext::poll_registrations`] continues.
     pub fn register(&mut self, region: Arc<Region>) {
         if let Some(ring) = &mut self.ring {
             ring.register(region);
         }
     }
 
-    /// Registers a region at once: for threads that may wait.
+    /// Registers a region at once, for threads that may wait.
     ///
     /// # Errors
+    ///
     /// `EOPNOTSUPP` without a ring, else those of [`RegisterError`].
     pub fn register_now(&mut self, region: Arc<Region>) -> io::Result<()> {
         self.ring().map_err(|_| Errno::OPNOTSUPP)?.register(region);
@@ -79,7 +81,7 @@ impl SendContext {
         Ok(())
     }
 
-    /// Registers a copy of a file, and opens a ring if there is none: for threads that may wait.
+    /// Registers a copy of a file, and opens a ring if there is none, for threads that may wait.
     pub fn register_copy(&mut self, file: &MappedFile) -> io::Result<()> {
         if self.ring.is_none() {
             self.open_ring()?;
@@ -90,7 +92,7 @@ impl SendContext {
         self.register_now(region)
     }
 
-    /// Ends sending from a region, which is unregistered when nothing of it is in flight.
+    /// Ends sending from a region, which is unregistered when none of its bytes is in flight.
     pub fn unregister(&mut self, region_id: u64) {
         if let Some(ring) = &mut self.ring {
             ring.unregister(region_id);
@@ -122,7 +124,7 @@ impl SendContext {
         self.ring.as_ref().map_or(0, Uring::room)
     }
 
-    /// Sends all that is queued, in one call; answers for each token the bytes sent (all), or an error.
+    /// Sends everything queued, in one call; returns for each token the bytes sent (all), or an error.
     pub fn flush(&mut self, mut answer: impl FnMut(u64, Result<u32, SendError>)) {
         let Some(ring) = &mut self.ring else { return };
         ring.flush(|token, result| {
@@ -131,7 +133,7 @@ impl SendContext {
         self.drop_failed_ring();
     }
 
-    /// Sends in flight, as far as the kernel has told.
+    /// Sends in flight, as far as the kernel has reported.
     pub fn in_flight(&self) -> usize {
         self.ring.as_ref().map_or(0, |uring| uring.ring.in_flight())
     }
@@ -147,12 +149,12 @@ impl SendContext {
         self.ring.iter_mut().flat_map(|uring| uring.ring.take_copied())
     }
 
-    /// Waits until nothing is in flight, at most for `limit`; answers whether nothing is.
+    /// Waits until nothing is in flight, at most for `limit`; returns whether nothing is.
     pub fn drain(&mut self, limit: Duration) -> bool {
         self.ring.as_mut().is_none_or(|uring| uring.ring.drain(limit))
     }
 
-    /// Takes back loans of the ring that are over. Never blocks; a call if anything is in flight.
+    /// Processes completed loans of the ring. Never blocks; makes a call if anything is in flight.
     pub fn reclaim_loans(&mut self) {
         if let Some(uring) = &mut self.ring {
             uring.ring.reap_completions();
@@ -164,13 +166,13 @@ impl SendContext {
         self.ring.as_ref().is_some_and(|uring| uring.ring.failure().is_none())
     }
 
-    /// The ring, for a path that has found it to hold what it sends.
+    /// The ring, for a path that has checked that it holds the data.
     pub(crate) fn ring(&mut self) -> Result<&mut Uring, SendError> {
         let missing = SendError::Unsupported { call: crate::uring::CALL, errno: Errno::OPNOTSUPP };
         self.ring.as_mut().ok_or(missing)
     }
 
-    /// Drops a ring that has failed, once it has answered all: paths that need it step down.
+    /// Drops a failed ring after it has returned all results: paths that need it step down.
     pub(crate) fn drop_failed_ring(&mut self) {
         let idle = self.ring.as_ref().filter(|uring| uring.queued() == 0);
         if let Some(errno) = idle.and_then(|uring| uring.ring.failure()) {

@@ -22,12 +22,13 @@ use crate::{DataPath, LoanCounts};
 /// Never wait for room, never raise SIGPIPE.
 pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
-/// Sends with generated headers that can be lent at a time.
+/// Most outstanding loans of sends with generated headers.
 const HEADER_BLOCKS: usize = 64;
 
-/// The MTU in bytes that the kernel knows of the path to the address `socket` is connected to.
+/// The kernel's MTU, in bytes, of the path to the address that `socket` is connected to.
 ///
 /// # Errors
+///
 /// `ENOTCONN` if it is not connected, else those of the calls.
 pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
     let mtu = match socket.local_addr()? {
@@ -37,7 +38,7 @@ pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
     Ok(mtu?)
 }
 
-/// Lets the kernel fragment datagrams that are larger than the path's MTU, or (the default) not.
+/// Allows or (the default) forbids the kernel to fragment datagrams larger than the path's MTU.
 pub(crate) fn set_fragmentation(socket: impl AsFd, local: SocketAddr, allowed: bool) -> io::Result<()> {
     match local {
         SocketAddr::V4(_) => {
@@ -50,8 +51,8 @@ pub(crate) fn set_fragmentation(socket: impl AsFd, local: SocketAddr, allowed: b
     Ok(())
 }
 
-/// Returns whether packets of this size fit the MTU of the path. If not, they may be fragmented where
-/// segments are cut for the sake of checksums only, or by the kernel module.
+/// Returns whether packets of this size fit the MTU of the path. Larger packets may be fragmented if
+/// segmentation is used only for checksums, or by the kernel module.
 pub(crate) fn packets_fit(socket: &UdpSocket, packet_size: u16) -> bool {
     let room = || Ok::<u32, io::Error>(payload_room(path_mtu(socket)?, socket.local_addr()?));
     room().is_ok_and(|room| u32::from(packet_size) <= room)
@@ -67,11 +68,11 @@ pub struct UdpSink {
     fits: Cell<bool>,
     /// True if the kernel module may make trains.
     trains: bool,
-    /// Present from the first path on that lends; boxed, because few sinks have one.
+    /// Present from the first path that lends; boxed, because few sinks have it.
     pub(crate) lender: OnceCell<Box<RefCell<HeaderLender>>>,
 }
 
-/// Blocks that generated headers are lent from.
+/// Blocks for generated headers that are lent.
 #[derive(Debug)]
 pub(crate) struct HeaderLender {
     pub(crate) loans: Loans<()>,
@@ -113,26 +114,27 @@ impl UdpSink {
         Ok(sink)
     }
 
-    /// Prefetches what sending needs beside the sink itself.
+    /// Prefetches the data needed for sending, except the sink itself.
     #[inline]
     pub fn prefetch(&self) {
         prefetch(&*self.socket);
     }
 
-    /// The same, with runs by the kernel module in packets by themselves: to measure what trains save.
+    /// Like [`UdpSink::new`], but runs of the kernel module are single packets: to measure the saving of
+    /// trains.
     pub fn without_segmentation(self) -> UdpSink {
         UdpSink { trains: false, ..self }
     }
 
-    /// Sets the socket up for another path. The paths that send packet by packet let the network fragment
-    /// what is too large for it, so that they work everywhere; those that send segments cannot.
+    /// Sets the socket up for another path. Paths that send packet by packet let the network fragment packets
+    /// that are too large, so that they work everywhere; paths that send segments cannot.
     pub fn prepare(&self, path: DataPath) -> io::Result<()> {
         if path.lends() && self.lender.get().is_none() {
             zerocopy::enable(self.socket.as_fd())?;
             let lender = HeaderLender::new()?;
             self.lender.get_or_init(|| Box::new(RefCell::new(lender)));
         }
-        // What the module segments needs no option.
+        // Segmentation by the module needs no socket option.
         let fits = path.segments()
             || ((path.segments_if_fitting() || path.takes_runs())
                 && packets_fit(&self.socket, self.packet_size));
@@ -146,7 +148,7 @@ impl UdpSink {
         set_fragmentation(self.socket.as_fd(), self.local, !fits)
     }
 
-    /// Packets of a train that the kernel module cuts: one where they are fragmented, or without trains.
+    /// Packets of a train that the kernel module cuts: one if they are fragmented, or without trains.
     pub(crate) fn train_packets(&self) -> u32 {
         if self.fits.get() && self.trains { MAXIMUM_DATAGRAMS as u32 } else { 1 }
     }
@@ -156,7 +158,7 @@ impl UdpSink {
         self.lender.get().map(|lender| lender.borrow().loans.counts()).unwrap_or_default()
     }
 
-    /// Waits until all loans are back, at most for `timeout`; answers whether they are.
+    /// Waits until all loans are completed, at most for `timeout`; returns whether they are.
     pub fn wait_for_loans(&self, timeout: Duration) -> io::Result<bool> {
         match self.lender.get() {
             Some(lender) => lender.borrow_mut().loans.wait(self.socket.as_fd(), timeout),
@@ -169,7 +171,7 @@ impl UdpSink {
         self.socket.as_fd()
     }
 
-    /// The local address that packets come from.
+    /// The local source address of the packets.
     pub fn local_address(&self) -> SocketAddr {
         self.local
     }

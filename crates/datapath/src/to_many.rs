@@ -1,9 +1,9 @@
-//! One train of datagrams to many sockets without a copy for each: it is copied once into a block of registered
-//! memory, from which an io_uring of the calling thread sends it to all of them.
+//! Sends one train of datagrams to many sockets without a copy for each: the train is copied once into a
+//! block of registered memory, and an io_uring of the calling thread sends it from there to all sockets.
 //!
-//! The kernel says of each send whether it copied all the same: for receivers on this machine, and for devices
-//! that cannot gather or compute checksums. Then [`may_lend`] is false for that socket for a while. A block is
-//! filled again when the network is done with it; while it has all of them, callers copy.
+//! The kernel reports for each send whether it copied nevertheless, as it does for receivers on this machine
+//! and for devices without gathering or checksum offload. Then [`may_lend`] is false for that socket for a
+//! while. A block is reused when the network no longer uses it; while all are in use, callers copy.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,31 +14,31 @@ use rustix::io::Errno;
 use wirepath_sys::datagrams::MAXIMUM_TRAIN;
 use wirepath_sys::ring::Ring;
 
-/// Least bytes of a train that is cheaper to send by reference than by a copy (docs/decisions/0023).
+/// Least bytes of a train for which sending by reference is cheaper than a copy (docs/decisions/0023).
 pub const LEAST_LENT: usize = 32 * 1024;
 
-/// Fewest sockets for which that holds.
+/// Fewest sockets for which that is true.
 pub const FEWEST_LENT: usize = 4;
 
 /// Sends in one call.
 const ENTRIES: u32 = 256;
 
-/// Blocks of a thread: 1 MiB, within what users may lock (8 MiB by default).
+/// Blocks of a thread: 1 MiB, within the memory that users may lock (8 MiB by default).
 const BLOCKS: u16 = 16;
 const BLOCK_BYTES: usize = MAXIMUM_TRAIN.next_multiple_of(4096);
 
-/// Trains that are copied for a socket before another is lent: routes change, and packet captures end.
+/// Trains that are copied for a socket before another is lent, since routes change and packet captures end.
 const COPIES: u32 = 1024;
 
-/// Most sockets that are remembered; then all are forgotten, and tried again.
+/// Most sockets that are remembered; above that, all are forgotten and tried again.
 const REMEMBERED: usize = 4096;
 
-/// Identity of a socket, for what is remembered of it.
+/// Identity of a socket, for its remembered state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketId(u32);
 
 impl SocketId {
-    /// Number that no other socket has. Numbers repeat after 2^32, which costs the other socket a trial.
+    /// Unique number of a socket. Numbers repeat after 2^32, which costs the other socket one attempt.
     pub fn unique() -> SocketId {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         SocketId(NEXT.fetch_add(1, Relaxed))
@@ -47,12 +47,12 @@ impl SocketId {
 
 struct Sender {
     ring: Ring,
-    /// Trains that are to be copied for sockets of which the kernel copied one.
+    /// Number of trains to copy for each socket for which the kernel copied one.
     copies: HashMap<u32, u32>,
 }
 
 thread_local! {
-    /// Opened with the first train, if this host can.
+    /// Opened at the first train, if this host supports it.
     static SENDER: RefCell<Option<Option<Sender>>> = const { RefCell::new(None) };
 }
 
@@ -78,8 +78,8 @@ pub fn note_copied(socket: SocketId) {
 }
 
 /// Sends a train, of at most [`MAXIMUM_TRAIN`] bytes, to connected UDP sockets that cut it themselves
-/// ([`set_segment`](wirepath_sys::socket::set_segment)). Answers with the place of each in `sockets` and what it
-/// took. Without an answer nothing was sent. Never waits.
+/// ([`set_segment`](wirepath_sys::socket::set_segment)). Returns the index of each in `sockets` and the bytes
+/// that it accepted. If it returns nothing, nothing was sent. Never waits.
 pub fn send_to_each<'a>(
     train: &[u8],
     sockets: impl Iterator<Item = (BorrowedFd<'a>, SocketId)>,
@@ -108,7 +108,7 @@ pub fn send_to_each<'a>(
 
 fn open() -> Option<Sender> {
     let opened = Ring::with_blocks(ENTRIES, BLOCKS, BLOCK_BYTES);
-    // Without word of what was copied, lending might cost more than copying for ever.
+    // If the kernel did not report copies, lending might always cost more than copying.
     let ring = opened.ok().filter(|ring| ring.copied().is_some())?;
     Some(Sender { ring, copies: HashMap::with_capacity(REMEMBERED) })
 }
@@ -119,7 +119,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    /// On loopback the kernel copies for each receiver, and says so.
+    /// On loopback the kernel copies for each receiver, and reports it.
     #[test]
     fn sockets_for_which_the_kernel_copies_are_no_longer_lent_to() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();

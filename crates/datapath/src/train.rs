@@ -14,11 +14,12 @@ pub struct Train {
     pub offset: u64,
     /// Length of all packets together in bytes.
     pub length: u32,
-    /// Length in the file of every packet but the last, in bytes; a stored header is counted.
+    /// Length in the file of every packet except the last, in bytes, including a stored header.
     pub packet_size: u16,
-    /// Payload bytes of the first packet that are not sent: a start inside a packet, the only one then.
+    /// Payload bytes of the first packet that are not sent, for a start inside a packet; the train then has
+    /// only this packet.
     pub skip: u16,
-    /// Place of the first packet in `run`.
+    /// Index of the first packet in `run`.
     pub first: u32,
     /// The headers as they are stored.
     pub run: Run,
@@ -27,9 +28,9 @@ pub struct Train {
 /// Source of a train's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {
-    /// They are sent as they are stored.
+    /// Packets are sent as they are stored.
     Stored,
-    /// They are the session's own: stored numbers plus an offset.
+    /// Headers are per-session: stored numbers plus an offset.
     Own {
         /// Added to each stored sequence number, modulo 2^16.
         sequence_offset: u16,
@@ -37,15 +38,15 @@ pub enum Headers {
         timestamp_offset: u32,
         /// True if the first packet of this train carries the marker, whatever its stored header says.
         marker: bool,
-        /// True if the file has the headers too, which are passed over; false if it has payload only.
+        /// True if the file contains headers, which are skipped; false if it has payload only.
         stored: bool,
     },
-    /// The file has payload only, as an asset does: a packet's bytes there are its payload, and the train's
-    /// headers are generated in front of them.
+    /// The file has payload only, as an asset does: a packet's bytes in it are its payload, and the train's
+    /// headers are generated.
     Generated,
-    /// Packets leave without headers of RTP: a plain transport stream in UDP.
+    /// Packets are sent without RTP headers: a plain transport stream in UDP.
     Omitted {
-        /// True if the file has headers, which are passed over; false if it has payload only.
+        /// True if the file contains headers, which are skipped; false if it has payload only.
         stored: bool,
     },
 }
@@ -67,13 +68,13 @@ impl Headers {
         !matches!(self, Headers::Omitted { .. })
     }
 
-    /// The same numbers for packets of this file, which may have payload only.
+    /// The same headers for packets of this file, which may have payload only.
     #[inline]
     pub fn in_file(self, file: &MappedFile) -> Headers {
         if file.has_payload_only() { self.of_payload() } else { self }
     }
 
-    /// The same numbers for packets of a file with payload only.
+    /// The same headers for packets of a file with payload only.
     #[inline]
     fn of_payload(self) -> Headers {
         match self {
@@ -122,8 +123,8 @@ impl Train {
         Train { length: self.length.min(packets.saturating_mul(self.packet_size.into())), ..*self }
     }
 
-    /// Returns whether `behind` is stored behind this train and of the same stream, so that a call can send
-    /// both.
+    /// Returns whether `behind` is stored after this train and belongs to the same stream, so that one call
+    /// can send both.
     fn is_before(&self, behind: &Train) -> bool {
         behind.offset == self.offset + u64::from(self.length)
             && behind.packet_size == self.packet_size
@@ -133,7 +134,7 @@ impl Train {
             && !(self.run.short || behind.run.short)
     }
 
-    /// Bytes that are sent, headers of RTP included.
+    /// Bytes that are sent, including RTP headers.
     fn sent_length(&self, headers: Headers) -> u32 {
         let header = if headers.are_sent() { HEADER_LENGTH as u32 } else { 0 };
         self.payload_length(headers) + self.packets() * header
@@ -145,7 +146,7 @@ impl Train {
         ticks * 1_000_000 / u64::from(CLOCK_HZ)
     }
 
-    /// Number of packets that leave within `us` of the first one, which counts.
+    /// Number of packets that leave within `us` of the first one, including the first.
     pub fn packets_within(&self, us: u64) -> u32 {
         // No train is a minute long; the bound keeps the product below 2^64.
         let ticks = us.min(60_000_000) * u64::from(CLOCK_HZ) / 1_000_000;
@@ -153,13 +154,13 @@ impl Train {
         u32::try_from(packets.saturating_add(1)).unwrap_or(u32::MAX).min(self.packets())
     }
 
-    /// Each packet as a generated header, unless that is omitted, and its payload in a mapping.
+    /// Each packet as a generated header, unless it is omitted, and its payload in a mapping.
     #[inline]
     pub(crate) fn datagrams(self, headers: Headers) -> impl Iterator<Item = Datagram> {
         (0..self.packets()).map(move |index| self.datagram(index, headers))
     }
 
-    /// Packet `index` as a generated header, unless that is omitted, and its payload in a mapping.
+    /// Packet `index` as a generated header, unless it is omitted, and its payload in a mapping.
     #[inline]
     pub(crate) fn datagram(&self, index: u32, headers: Headers) -> Datagram {
         let payload = self.payload(index, headers).in_memory();
@@ -184,7 +185,7 @@ impl Train {
         header
     }
 
-    /// Place of packet `index`'s payload, without the skip.
+    /// Offset of packet `index`'s payload, without the skip.
     #[inline]
     pub(crate) fn payload(&self, index: u32, headers: Headers) -> Extent {
         let start = index * u32::from(self.packet_size);
@@ -198,25 +199,25 @@ impl Train {
     }
 }
 
-/// Most ticks by which a timestamp is smaller in joined trains than in separate ones: a millisecond.
+/// Most ticks by which a timestamp may be smaller in joined trains than in separate ones: a millisecond.
 const MOST_TICKS: u32 = CLOCK_HZ / 1000;
 
-/// Trains that are stored one behind the other, joined to be sent by one call.
+/// Trains that are stored one after another, joined so that one call sends them.
 ///
-/// Where headers are not stored, they are made from one run for all. Then no timestamp is greater than that
-/// of the separate trains, so that the next train never goes back in time, and none is smaller by more than a
+/// If headers are not stored, they are made from one run for all trains. No timestamp is then greater than in
+/// the separate trains, so that the next train never goes back in time, and none is smaller by more than a
 /// millisecond.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinedTrains {
     train: Train,
-    /// Most by which timestamps are smaller than those of the separate trains, in 1/65536 of a tick.
+    /// Largest difference by which timestamps are smaller than in the separate trains, in 1/65536 of a tick.
     early: u64,
 }
 
 impl JoinedTrains {
-    /// A train that others may be joined to.
+    /// A train to which others may be joined.
     pub fn new(train: Train) -> JoinedTrains {
-        // The fraction of the first packet's timestamp, where that is not the first of the run.
+        // The fraction of the first packet's timestamp, if it is not the first packet of the run.
         JoinedTrains { train, early: u64::from(train.first > 0) << 16 }
     }
 
@@ -225,8 +226,8 @@ impl JoinedTrains {
         self.train
     }
 
-    /// Joins the train that is stored behind these. Returns false, and changes nothing, if a call cannot send
-    /// all of them, or their headers do not fit one run.
+    /// Joins the next stored train. Returns false, without a change, if one call cannot send all of them, or
+    /// their headers do not fit one run.
     pub fn join(&mut self, behind: &Train, headers: Headers) -> bool {
         let train = Train { length: self.train.length + behind.length, ..self.train };
         let has_room = train.packets() <= MAX_TRAIN_PACKETS && train.sent_length(headers) <= MAX_TRAIN_BYTES;
@@ -242,7 +243,7 @@ impl JoinedTrains {
         true
     }
 
-    /// The run for these trains and the one behind them, and by how much its timestamps are too small.
+    /// The run for these trains and the next one, and the difference by which its timestamps are too small.
     fn run_with(&self, behind: &Train) -> Option<(Run, u64)> {
         let Train { run, first, .. } = self.train;
         let start = run.header(first);
@@ -250,7 +251,7 @@ impl JoinedTrains {
         let (head, tail) =
             (behind.run.header(behind.first), behind.run.header(behind.first + behind.packets() - 1));
         let since_start = |header: Header| u64::from(header.timestamp.wrapping_sub(start.timestamp)) << 16;
-        // Numbers of the first and the last packet behind, and their times from the start.
+        // Numbers of the first and the last packet of the next train, and their times from the start.
         let ends =
             [(packets, since_start(head)), (packets + u64::from(behind.packets()) - 1, since_start(tail))];
         // A single packet has no step of its own.
@@ -259,7 +260,7 @@ impl JoinedTrains {
         let lowered = if packets == 1 { 0 } else { (own - step) * (packets - 1) };
         let early =
             ends.iter().map(|(number, time)| time - number * step).fold(self.early + lowered, u64::max);
-        // Of a joined run, the first packet alone can carry the marker.
+        // In a joined run, only the first packet can carry the marker.
         let marked = (packets > 1 && run.is_marked(first + packets as u32 - 1)) || head.marker || tail.marker;
         let fits = early <= u64::from(MOST_TICKS) << 16 && !marked;
         let step = u32::try_from(step).ok().filter(|_| fits)?;
@@ -274,7 +275,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Headers as they are stored, moved, and made.
+    /// Stored, moved and made headers.
     pub(crate) const HEADERS: [Headers; 3] = [
         Headers::Stored,
         Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true, stored: true },
@@ -370,8 +371,8 @@ pub(crate) mod tests {
         assert!(!JoinedTrains::new(short).join(&behind, Headers::Stored), "a short last packet");
     }
 
-    /// Trains whose packets follow each other after so many ticks, timestamps as the packer makes them: that
-    /// of a train's last packet is exact.
+    /// Trains whose packets are so many ticks apart, with timestamps as the packer makes them: that of a
+    /// train's last packet is exact.
     fn trains(ticks: &[Vec<u32>]) -> Vec<Train> {
         let (mut trains, mut packets, mut now) = (Vec::new(), 0, 5_000_000);
         for gaps in ticks {
@@ -401,7 +402,7 @@ pub(crate) mod tests {
                 .flat_map(|train| (0..train.packets()).map(|index| train.run.header(index)))
                 .collect();
             let mut trains = trains.into_iter().peekable();
-            // Some of the first train may have been sent before.
+            // Part of the first train may have been sent before.
             let mut joined_headers: Vec<Header> = Vec::new();
             let mut rest = trains.next().and_then(|train| {
                 headers.drain(..sent.min(train.packets()) as usize);
@@ -426,7 +427,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Trains of a constant rate, whose timestamps are rounded, are joined as far as a call can send them.
+    /// Trains of a constant rate with rounded timestamps are joined as far as one call can send them.
     #[test]
     fn trains_of_a_constant_rate_are_joined() {
         // A packet each 23.7 ticks, seven in a train.

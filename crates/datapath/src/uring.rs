@@ -1,4 +1,4 @@
-//! A thread's ring: the regions that it can send from, and what is queued in it.
+//! A thread's ring: the regions from which it can send, and the queued sends.
 
 use std::io;
 use std::ops::Range;
@@ -19,10 +19,10 @@ pub(crate) const CALL: &str = "io_uring send_zc";
 const ENTRIES: u32 = 256;
 
 /// Regions are registered in pieces of 8 MiB, since pinning pages takes time (about 0.15 ms for a piece of
-/// small pages, Linux 6.18) and engine threads have none. All pieces of a ring are 128 GiB.
+/// small pages, Linux 6.18), which engine threads do not have. All pieces of a ring are 128 GiB.
 const PIECE: usize = 8 << 20;
 
-/// Overlap of pieces: no datagram is longer, so each lies in the piece that it begins in.
+/// Overlap of pieces. No datagram is longer, so each is completely in the piece in which it begins.
 const OVERLAP: usize = 1 << 16;
 
 /// The extent is not registered with the ring.
@@ -36,34 +36,34 @@ pub(crate) struct Uring {
     pub(crate) ring: Ring,
     /// By identity.
     regions: Vec<Held>,
-    /// Some regions are to be registered or unregistered.
+    /// True if regions are waiting to be registered or unregistered.
     busy: bool,
-    /// Answers to what was queued that came while something was sent alone.
+    /// Results of queued sends that came while something was sent alone.
     parked: Vec<(u64, Result<u32, Errno>)>,
 }
 
-/// A region, and the pieces of it that are registered, from its start on.
+/// A region, and its registered pieces, from its start on.
 struct Held {
     region: Arc<Region>,
     pieces: Vec<BufferIndex>,
     wanted: bool,
 }
 
-/// Place of a file's extent in the ring.
+/// Position of a file's extent in the ring.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     piece: BufferIndex,
     range: Range<usize>,
 }
 
-/// Work left for regions that are registered or unregistered.
+/// Remaining work for regions that are being registered or unregistered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegistrationProgress {
     /// Nothing.
     Done,
     /// More, at once.
     More,
-    /// Nothing while sends are in flight: ask again later.
+    /// None while sends are in flight: try again later.
     Later,
 }
 
@@ -140,8 +140,8 @@ impl Uring {
         Ok(if self.busy { RegistrationProgress::Later } else { RegistrationProgress::Done })
     }
 
-    /// Place of an extent, or as much of it as one piece has, if it is held. That is more than any datagram:
-    /// the kernel refuses a cut one (`EMSGSIZE`) like a whole one.
+    /// Position of an extent, or of the part of it that is in one piece, if it is held. A piece is longer
+    /// than any datagram, and the kernel refuses a shortened one (`EMSGSIZE`) like a whole one.
     #[inline]
     pub(crate) fn find(&self, file: &MappedFile, extent: Extent) -> Option<Place> {
         let held = &self.regions[self.position(file.hot()?).ok()?];
@@ -157,13 +157,13 @@ impl Uring {
         self.ring.send(socket, place.piece, place.range, token).map_err(refused)
     }
 
-    /// Sends at once, and what is queued before it; answers how many bytes the socket took.
+    /// Sends the queued sends, then this one, at once; returns how many bytes the socket accepted.
     pub(crate) fn send(&mut self, socket: Socket, place: Place) -> Result<Result<u32, Errno>, SendError> {
         self.enqueue(socket, place, ALONE)?;
         Ok(self.submit_alone())
     }
 
-    /// As `send`, lending a caller's own pages; answers nothing if no more can be lent now.
+    /// Like `send`, but lends the caller's own pages; returns nothing if no more can be lent now.
     pub(crate) fn lend(
         &mut self,
         socket: Socket,
@@ -204,7 +204,7 @@ impl Uring {
         self.ring.submit(answer);
     }
 
-    /// Number of answers of the next flush.
+    /// Number of results of the next flush.
     #[inline]
     pub(crate) fn queued(&self) -> usize {
         self.ring.queued() + self.parked.len()
@@ -237,12 +237,12 @@ impl Held {
     }
 }
 
-/// The end of the piece that a place lies in, as if the region had no end.
+/// The end of the piece that contains a position, as if the region had no end.
 fn piece_end(start: usize) -> usize {
     (start / PIECE + 1) * PIECE + OVERLAP
 }
 
-/// Says why there is no ring, and what to do.
+/// Explains why there is no ring, and what to do.
 fn explain(error: io::Error) -> io::Error {
     let words = match errno_of(&error) {
         Errno::NOSYS => "this kernel was built without io_uring, or a container's filter hides it",

@@ -9,7 +9,7 @@ paths! {
         UringSend = "uring_send",
         /// MSG_ZEROCOPY from a mapping: a call, no copy, pages are lent.
         MmapZerocopy = "mmap_zerocopy",
-        /// As `mmap_zerocopy` where a loan is cheaper than a copy, else as `mmap_send`.
+        /// Like `mmap_zerocopy` if a loan is cheaper than a copy, else like `mmap_send`.
         Loan = "loan",
         /// `sendfile`: a call, no copy.
         Sendfile = "sendfile",
@@ -27,7 +27,7 @@ paths! {
 }
 
 impl BlockPath {
-    /// Returns whether it needs a copy of the file in memory that is registered with the thread's ring.
+    /// Returns whether it needs a copy of the file in memory registered with the thread's ring.
     pub fn needs_hot_memory(self) -> bool {
         self == BlockPath::UringSend
     }
@@ -37,7 +37,7 @@ impl BlockPath {
         self.lends() || self == BlockPath::UringSend
     }
 
-    /// Returns whether one call takes any number of datagrams, so that an extent can be as long as a file.
+    /// Returns whether one call sends any number of datagrams, so that an extent can be as long as a file.
     pub fn takes_runs(self) -> bool {
         matches!(self, BlockPath::Ksendfile | BlockPath::Kmsend)
     }

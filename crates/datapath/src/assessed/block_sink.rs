@@ -24,18 +24,18 @@ use crate::loans::Loans;
 use crate::sink::{packets_fit, set_fragmentation};
 use crate::{Extent, LoanCounts, MappedFile, SendContext, SendError};
 
-/// Loans of a caller's own pages that can be out at a time; further sends are copied.
+/// Most outstanding loans of a caller's own pages; further sends are copied.
 const PAGES_LENT: usize = 256;
 
 /// Sink of blocks: a connected socket, set up for one path.
 ///
-/// The socket of a sink that lends is ready for errors (EPOLLERR) whenever a loan comes back. The sink reads
-/// the error queue now and then while it sends, and in [`BlockSink::reclaim_loans`].
+/// The socket of a sink that lends is ready for errors (EPOLLERR) whenever a loan is completed. The sink
+/// reads the error queue at intervals while it sends, and in [`BlockSink::reclaim_loans`].
 #[derive(Debug)]
 pub struct BlockSink {
     pub(crate) socket: Arc<OwnedFd>,
     stream: bool,
-    /// Bytes of a datagram, and datagrams of a train: what the kernel module is told of a run.
+    /// Bytes of a datagram, and datagrams of a train: the values for the kernel module's runs.
     datagram_bytes: u16,
     train_datagrams: u32,
     pub(crate) lender: Option<Lender>,
@@ -92,13 +92,13 @@ impl BlockSink {
         Ok(BlockSink { socket, stream: false, datagram_bytes: packet_size, train_datagrams, lender })
     }
 
-    /// The same, with runs by the kernel module in datagrams by themselves: to measure what trains save.
+    /// The same, but runs of the kernel module are single datagrams: to measure the saving of trains.
     pub fn without_segmentation(mut self) -> BlockSink {
         self.train_datagrams = 1;
         self
     }
 
-    /// The same, deciding by `switch` which sends lend. Paths other than `loan` decide nothing.
+    /// The same, with a `switch` that decides which sends lend. It affects the path `loan` only.
     pub fn with_switch(mut self, switch: LoanSwitch) -> BlockSink {
         if let Some(own) = self.lender.as_mut().and_then(|lender| lender.switch.as_mut()) {
             *own = switch;
@@ -111,12 +111,12 @@ impl BlockSink {
         self.socket.as_fd()
     }
 
-    /// Returns whether it takes bytes, not datagrams.
+    /// Returns whether it accepts a stream of bytes instead of datagrams.
     pub fn is_stream(&self) -> bool {
         self.stream
     }
 
-    /// A run of payload, cut into this sink's datagrams.
+    /// A run of payload, divided into this sink's datagrams.
     pub(crate) fn in_datagrams<'a>(&self, run: Run<'a>) -> Run<'a> {
         run.in_packets(self.datagram_bytes.into()).in_trains(self.train_datagrams)
     }
@@ -126,7 +126,7 @@ impl BlockSink {
         self.lender.as_ref().map(Lender::counts).unwrap_or_default()
     }
 
-    /// Takes back some of the loans that are over. Never blocks.
+    /// Processes some of the completed loans. Never blocks.
     pub fn reclaim_loans(&self) -> io::Result<LoanCounts> {
         if let Some(lender) = &self.lender {
             lender.loans.borrow_mut().read(self.socket())?;
@@ -134,7 +134,7 @@ impl BlockSink {
         Ok(self.loans())
     }
 
-    /// Waits until all loans are back, at most for `timeout`; answers whether they are.
+    /// Waits until all loans are completed, at most for `timeout`; returns whether they are.
     pub fn wait_for_loans(&self, timeout: Duration) -> io::Result<bool> {
         match &self.lender {
             Some(lender) => lender.loans.borrow_mut().wait(self.socket(), timeout),
@@ -142,8 +142,8 @@ impl BlockSink {
         }
     }
 
-    /// Returns whether a send of this range of memory is to lend it. An empty one never is: the kernel does
-    /// not number such a loan over TCP, and would never say that it is over.
+    /// Returns whether a send of this range of memory should lend it. An empty one never should: the kernel
+    /// does not number such a loan over TCP, and would never report its completion.
     #[inline]
     pub(crate) fn lends(&self, range: &Range<usize>) -> bool {
         let Some(lender) = self.lender.as_ref().filter(|_| !range.is_empty()) else { return false };
@@ -153,7 +153,7 @@ impl BlockSink {
         lender.device_takes_loans && is_worth_it && policy.lends(range)
     }
 
-    /// Lends by `send`; `None` if the kernel takes no loan now: then a copy is sent.
+    /// Lends by `send`; `None` if the kernel accepts no loan now: then a copy is sent.
     #[inline]
     pub(crate) fn lend(
         &self,
@@ -164,7 +164,7 @@ impl BlockSink {
         loans.lend(self.socket(), send).map_err(|errno| self.failed("send", errno))
     }
 
-    /// Counts a send that might have lent and copied instead, if it sent anything.
+    /// Counts a send that could have lent and was copied, if it sent anything.
     #[inline]
     pub(crate) fn counted_copy(&self, sent: Result<usize, SendError>) -> Result<usize, SendError> {
         if let (Ok(_), Some(lender)) = (sent, &self.lender) {
@@ -189,7 +189,7 @@ impl BlockSink {
         }
     }
 
-    /// As `failed`, for errors of `std`.
+    /// Like `failed`, for errors of `std`.
     pub(crate) fn failed_io(&self, call: &'static str, error: &io::Error) -> SendError {
         self.failed(call, errno_of(error))
     }
@@ -204,7 +204,7 @@ pub(crate) struct BlockRequest<'a> {
 }
 
 impl BlockRequest<'_> {
-    /// Sends the extent, or its first bytes if the sink is a stream, from the mapping; answers how many: the
+    /// Sends the extent, or its first bytes if the sink is a stream, from the mapping; returns how many: the
     /// papers' `mmap_send`, one call, one copy.
     #[inline]
     pub(crate) fn copy(&self) -> Result<usize, SendError> {
@@ -214,7 +214,7 @@ impl BlockRequest<'_> {
 }
 
 impl Drop for BlockSink {
-    /// Reads the error queue a last time: pages whose loan is over are not given up.
+    /// Reads the error queue a last time, so that pages of completed loans are not abandoned.
     fn drop(&mut self) {
         if let Some(lender) = &mut self.lender {
             let heard = lender.loans.get_mut().read_all(self.socket.as_fd());
@@ -253,8 +253,8 @@ impl Lender {
     }
 }
 
-/// Returns whether the device that owns `local` can send pages that are lent. One that does not say is
-/// assumed to: if the kernel copies, its notices say so.
+/// Returns whether the device of the address `local` can send lent pages. An unknown device is assumed to: if
+/// the kernel copies, its notifications report it.
 fn device_takes_loans(socket: BorrowedFd<'_>, local: IpAddr) -> bool {
     let Ok(Some(name)) = device::with_address(local) else { return true };
     device::offloads_checksums(socket, &name).unwrap_or(true)

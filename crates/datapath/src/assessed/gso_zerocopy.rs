@@ -2,10 +2,10 @@
 //! mapping.
 //!
 //! No copies, but a packet buffer takes 17 fragments (MAX_SKB_FRAGS), one for each header and for each page
-//! of payload: room for 7 or 8 packets of 1,316 bytes, for 5 that cross a page each. A train whose stored
-//! headers are sent has none of its own and leaves in one call. Generated headers lie in blocks of the
-//! sink's, which are not written again before the kernel has given them back; when no block is free, or the
-//! kernel takes no more loans, the train is copied, and counted as such.
+//! of payload: room for 7 or 8 packets of 1,316 bytes, for 5 that cross a page each. A train with stored
+//! headers needs no generated ones and is sent in one call. Generated headers are in blocks of the sink,
+//! which are not written again before the kernel has released them. If no block is free, or the kernel
+//! accepts no more loans, the train is copied, and counted as such.
 
 use rustix::io::Errno;
 use wirepath_sys::header_blocks::HeaderBlocks;
@@ -15,10 +15,10 @@ use crate::serving::gso_writev;
 use crate::sink::HeaderLender;
 use crate::{Headers, SendError, Train};
 
-/// Fragments of one packet buffer, unless the kernel was built or told otherwise.
+/// Fragments of one packet buffer, unless the kernel was built or configured differently.
 pub(crate) const FRAGMENTS: usize = 17;
 
-/// Sends the train's first packets, at least one; answers how many.
+/// Sends the train's first packets, at least one; returns how many.
 #[inline]
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let unprepared = SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", errno: Errno::OPNOTSUPP };
@@ -34,7 +34,7 @@ pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     }
 }
 
-/// Lends the train's first packets; answers how many, or nothing if it has to be copied.
+/// Lends the train's first packets; returns how many, or nothing if it has to be copied.
 fn lend(request: &mut TrainRequest<'_>, lender: &mut HeaderLender) -> Result<Option<u32>, Errno> {
     let (socket, mapping, train) = (request.socket(), &request.file.mapping, request.train);
     if request.is_as_stored() && train.length > 0 {
@@ -58,7 +58,7 @@ fn lend(request: &mut TrainRequest<'_>, lender: &mut HeaderLender) -> Result<Opt
     lent
 }
 
-/// First packets of the train that fit a packet buffer, with a header each; none if one is too large.
+/// First packets of the train that fit a packet buffer, each with a header; none if a packet is too large.
 fn fitting(train: &Train, headers: Headers) -> Train {
     let page = rustix::param::page_size();
     let mut fragments = 0;

@@ -1,9 +1,10 @@
 //! `loan`: the page loan of the zero-copy protocol paper (002), today. A send lends its pages where that is
 //! cheaper than a copy, and is copied where it is not: one call, one copy or none.
 //!
-//! Size, alignment ([`crate::LoanPolicy`]) and device decide: one that neither gathers nor computes checksums
-//! is always sent copies, and so is, but for a trial now and then, a route on which the kernel turned the
-//! last loans into copies. The pages are those of a mapped file, or the caller's ([`BlockSink::send_pages`]).
+//! Size, alignment ([`crate::LoanPolicy`]) and device decide: a device that neither gathers nor computes
+//! checksums always gets copies. So does a route on which the kernel turned the last loans into copies,
+//! except for occasional attempts to lend. The pages are those of a mapped file, or the caller's
+//! ([`BlockSink::send_pages`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::block_sink::{BlockRequest, BlockSink};
 use super::mmap_zerocopy;
 use crate::{SendContext, SendError};
 
-/// Sends the extent, or its first bytes if the sink is a stream; answers how many.
+/// Sends the extent, or its first bytes if the sink is a stream; returns how many.
 #[inline]
 pub(crate) fn send(request: &BlockRequest<'_>) -> Result<usize, SendError> {
     if request.sink.lends(&request.extent.in_memory()) {
@@ -27,12 +28,12 @@ pub(crate) fn send(request: &BlockRequest<'_>) -> Result<usize, SendError> {
 
 impl BlockSink {
     /// Sends a range of a caller's own pages as [`crate::BlockPath::Loan`] does: to a UDP socket as one
-    /// datagram (or train) or not at all, to a TCP connection as much of it as is taken now. Answers how many
-    /// bytes. Never blocks; allocates nothing.
+    /// datagram (or train) or not at all, to a TCP connection as much of it as it accepts now. Returns how
+    /// many bytes. Never blocks; allocates nothing.
     ///
-    /// Pages that were lent are kept until their loan is back; then [`SharedPages::reclaim`] gives them to be
-    /// written again. A sink that is dropped gives up loans that are not back then: what it sent is sent, but
-    /// those pages are only freed and not reused.
+    /// Lent pages are kept until their loan is completed; then [`SharedPages::reclaim`] returns them for
+    /// writing. A dropped sink abandons outstanding loans: their bytes are sent, but the pages are freed and
+    /// not reused.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent.
@@ -46,8 +47,8 @@ impl BlockSink {
         self.copy_pages(pages, range)
     }
 
-    /// As [`BlockSink::send_pages`], but lends by the io_uring of `context` (SEND_ZC), if it has one. Such
-    /// loans are counted with the others; they come back to the ring, and are given up with `context`.
+    /// Like [`BlockSink::send_pages`], but lends by the io_uring of `context` (SEND_ZC), if it has one. Such
+    /// loans are counted with the others; the ring completes them, and they are abandoned with `context`.
     pub fn send_pages_by_ring(
         &self,
         pages: &SharedPages,

@@ -1,11 +1,11 @@
-//! When a send lends its pages, and the switch that changes it while everything runs (the papers' sysctl).
+//! Policy for sends that lend their pages, and the switch that changes it at run time (the papers' sysctl).
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Policy of sends that lend their pages: by size, and by whether they begin where a page does. A part of a
-/// page costs a loan as much as a whole one, and a send that begins inside a page has one page more.
+/// Policy of sends that lend their pages: by size, and by whether they begin at a page boundary. For a loan,
+/// part of a page costs as much as a whole page, and a send that begins inside a page has one page more.
 /// ```
 /// use wirepath_datapath::LoanPolicy;
 ///
@@ -15,17 +15,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoanPolicy {
-    /// Sends that begin where a page does lend from so many bytes on. `None`: none of them lends.
+    /// Least bytes of a send that begins at a page boundary and lends. `None`: no such send lends.
     pub aligned_bytes: Option<usize>,
-    /// The same for sends that begin anywhere else.
+    /// The same for sends that begin elsewhere.
     pub unaligned_bytes: Option<usize>,
-    /// Every send lends, or none does, whatever its size; none where the device cannot send loans.
+    /// If set, every send lends, or none does, whatever its size; none if the device cannot send loans.
     pub forced: Option<bool>,
 }
 
 impl Default for LoanPolicy {
-    /// Lends from 10 KiB on, until somebody has measured: the kernel's documentation finds loans "generally
-    /// only effective at writes over around 10 KB" (`msg_zerocopy.rst`). What begins inside a page needs a
+    /// Lends from 10 KiB on, until it is measured: the kernel's documentation finds loans "generally only
+    /// effective at writes over around 10 KB" (`msg_zerocopy.rst`). A send that begins inside a page has a
     /// page more.
     fn default() -> LoanPolicy {
         LoanPolicy { aligned_bytes: Some(10 * 1024), unaligned_bytes: Some(14 * 1024), forced: None }
@@ -40,7 +40,7 @@ impl LoanPolicy {
     pub const NEVER: LoanPolicy =
         LoanPolicy { aligned_bytes: None, unaligned_bytes: None, forced: Some(false) };
 
-    /// Returns whether a send of this range of memory, or of a file that is mapped, lends.
+    /// Returns whether a send of this range of memory, or of a mapped file, lends.
     #[inline]
     pub fn lends(self, range: &Range<usize>) -> bool {
         let is_aligned = range.start.is_multiple_of(rustix::param::page_size());
@@ -77,8 +77,8 @@ impl Default for LoanSwitch {
     }
 }
 
-/// A policy in one word, so that nobody sees half of a change: both thresholds above two bits for what is
-/// forced. No send has more than 2 GiB, so a threshold beyond is none.
+/// A policy in one word, so that a change is atomic: both thresholds, above two bits for a forced decision.
+/// No send has more than 2 GiB, so a larger threshold means none.
 fn packed(policy: LoanPolicy) -> u64 {
     let threshold =
         |bytes: Option<usize>| bytes.map_or(NO_THRESHOLD, |bytes| (bytes as u64).min(NO_THRESHOLD));

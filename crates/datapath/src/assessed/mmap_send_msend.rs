@@ -2,8 +2,8 @@
 //! socket (MSG_MORE), and then its payload from a mapping: two calls, no copy of payload. The papers' four
 //! calls included cork and uncork. Needs the kernel module.
 //!
-//! The socket has UDP_SEGMENT set for the sake of its checksums, as for `rtp_sendfile`: without it, or where
-//! the device computes none, the module copies what completes a packet that waits.
+//! The socket has UDP_SEGMENT set only for the checksums, as for `rtp_sendfile`: without it, or if the device
+//! computes none, the module copies the payload that completes a waiting packet.
 
 use crate::SendError;
 use crate::cork;
@@ -11,7 +11,7 @@ use crate::request::TrainRequest;
 use crate::serving::gso_writev;
 use crate::serving::kernel_module::{Source, send_run};
 
-/// Sends the train's first packets, at least one; answers how many.
+/// Sends the train's first packets, at least one; returns how many.
 #[inline]
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     request.one_by_one(|request, index| {

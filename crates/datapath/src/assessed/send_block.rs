@@ -9,8 +9,8 @@ use crate::{Extent, MappedFile, SendContext, SendError, SendOutcome};
 
 impl BlockPath {
     /// Sends the extent: to a UDP socket as one datagram (or train) or not at all, or, if the path takes
-    /// runs, its first datagrams; to a TCP connection as much of it as is taken now. Answers how many bytes,
-    /// at least one. Never blocks, allocates nothing.
+    /// runs, its first datagrams; to a TCP connection as much of it as it accepts now. Returns how many
+    /// bytes, at least one. Never blocks, allocates nothing.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent.
@@ -25,8 +25,8 @@ impl BlockPath {
         self.send_request(&mut BlockRequest { sink, file, extent, context })
     }
 
-    /// As `send`, but a datagram or train whose path can queue is only queued, and answered with `token` (any
-    /// number but `u64::MAX`) by [`SendContext::flush`].
+    /// Like `send`, but a datagram or train whose path supports queueing is only queued, and
+    /// [`SendContext::flush`] returns its result with `token` (any number except `u64::MAX`).
     ///
     /// # Errors
     /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.
@@ -64,8 +64,8 @@ impl BlockPath {
     }
 }
 
-/// `sendfile`: sends the extent, or its first bytes if the sink is a stream; answers how many. A datagram
-/// that the kernel may give a wrong checksum is sent from the mapping, with a copy.
+/// `sendfile`: sends the extent, or its first bytes if the sink is a stream; returns how many. A datagram for
+/// which the kernel may compute a wrong checksum is sent from the mapping, with a copy.
 #[inline]
 fn send_file(request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
     let BlockRequest { sink, file, extent, .. } = *request;

@@ -18,7 +18,7 @@ const CALL: &str = "ioctl(WIREPATH_SENDFILEW)";
 /// Packets in a vector: as many as a train has.
 pub(crate) const PACKETS: u32 = 64;
 
-/// Sends the train's first packets, at least one; answers how many.
+/// Sends the train's first packets, at least one; returns how many.
 #[inline]
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     if request.payload(0).length == 0 {

@@ -11,7 +11,7 @@ use super::block_sink::BlockRequest;
 use crate::SendError;
 use crate::uring::{CALL, NOT_REGISTERED};
 
-/// Sends the extent, or its first bytes if the sink is a stream; answers how many.
+/// Sends the extent, or its first bytes if the sink is a stream; returns how many.
 pub(crate) fn send(request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
     let ring = request.context.ring()?;
     let place = ring.find(request.file, request.extent).ok_or(NOT_REGISTERED)?;

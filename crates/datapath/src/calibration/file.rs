@@ -1,4 +1,4 @@
-//! The file that calibrations are kept in: read, replaced as a whole, and changed by one program at a time.
+//! The calibration file: read, replaced as a whole, and changed by one program at a time.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -9,14 +9,15 @@ use rustix::fs::OFlags;
 
 use super::{Calibrations, VERSION};
 
-/// A file larger than this is not ours.
+/// A larger file was not written by us.
 const MOST_BYTES: u64 = 1 << 20;
 
 impl Calibrations {
     /// Reads the file; nothing if there is none.
     ///
     /// # Errors
-    /// A file that cannot be read, or is not one of calibrations; do not replace it.
+    ///
+    /// The file cannot be read, or is not a calibration file; do not replace it.
     pub fn load(file: &Path) -> io::Result<Option<Calibrations>> {
         let opened = match open_regular(file) {
             Ok(opened) => opened,
@@ -35,7 +36,7 @@ impl Calibrations {
         Ok(Some(read))
     }
 
-    /// Writes the file, whole or not at all; its folder is made.
+    /// Writes the file atomically, and creates its folder.
     pub fn store(&self, file: &Path) -> io::Result<()> {
         fs::create_dir_all(folder_of(file))?;
         let mut draft = file.as_os_str().to_owned();
@@ -51,10 +52,11 @@ impl Calibrations {
         written
     }
 
-    /// Reads the file, changes that by `change`, and writes it if it is another then; answers what `change`
-    /// answers. Locks the folder, since the file is replaced, so that no measurement is lost.
+    /// Reads the file, changes the calibrations by `change`, and writes the file if they differ; returns the
+    /// result of `change`. Locks the folder, since the file is replaced, so that no measurement is lost.
     ///
     /// # Errors
+    ///
     /// As [`Calibrations::load`] and [`Calibrations::store`]: then the file is unchanged.
     pub fn update<T>(file: &Path, change: impl FnOnce(&mut Calibrations) -> T) -> io::Result<T> {
         let folder = folder_of(file);

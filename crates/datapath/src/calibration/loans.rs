@@ -1,4 +1,4 @@
-//! Sizes from which lending pages is cheaper, as `wirepath assess loan` measured them.
+//! Sizes from which lending pages is cheaper, as measured by `wirepath assess loan`.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::LoanPolicy;
 pub struct LoanThreshold {
     /// The machine and its kernel.
     pub host: Host,
-    /// The device that it was measured on, or stands for.
+    /// The device on which it was measured, or the kind of device.
     pub device: DeviceKind,
     /// MTU in bytes.
     pub mtu: u32,
@@ -20,13 +20,13 @@ pub struct LoanThreshold {
     pub transport: Transport,
     /// Method of measurement, in words.
     pub origin: String,
-    /// When, in seconds since 1970 (UTC).
+    /// Time of the measurement, in seconds since 1970 (UTC).
     pub unix_s: u64,
-    /// Bytes of a send that begins where a page does; null if no size that was measured is cheaper lent.
+    /// Least bytes of a send that begins at a page boundary and is cheaper lent; null if no measured size is.
     pub aligned_bytes: Option<usize>,
-    /// The same of a send that begins elsewhere.
+    /// The same for a send that begins elsewhere.
     pub unaligned_bytes: Option<usize>,
-    /// True if it was the quick form, which never takes the place of a full measurement.
+    /// True for a quick measurement, which never replaces a full one.
     pub quick: bool,
 }
 
@@ -50,8 +50,8 @@ impl fmt::Display for Transport {
 }
 
 impl Calibrations {
-    /// Adds a threshold, in place of an earlier one of the same host, device, MTU and transport, unless only
-    /// this one is of a quick measurement; answers whether it did.
+    /// Adds a threshold, replacing an earlier one of the same host, device, MTU and transport, unless only
+    /// this one is of a quick measurement; returns whether it did.
     pub fn add_loan(&mut self, threshold: LoanThreshold) -> bool {
         let is_same = |other: &LoanThreshold| {
             (&other.host, &other.device, other.mtu, other.transport)
@@ -68,8 +68,8 @@ impl Calibrations {
         true
     }
 
-    /// The cheapest policy for this host and the first of these devices that was measured, of several the one
-    /// whose MTU is nearest. For sinks of [`crate::BlockPath::Loan`].
+    /// The cheapest policy for this host and the first of these devices that was measured; of several, the one
+    /// with the nearest MTU. For sinks of [`crate::BlockPath::Loan`].
     ///
     pub fn loan_policy(
         &self,
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// As programs wrote it that knew of no loans.
+    /// As written by programs without loans.
     #[test]
     fn a_file_without_thresholds_is_read_and_stays_without() {
         let text = r#"{"version":1,"entries":[]}"#;

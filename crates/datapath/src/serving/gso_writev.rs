@@ -1,6 +1,6 @@
 //! `gso_writev`: a train by one `sendmsg` with UDP_SEGMENT over headers and a mapping.
 //!
-//! One call per train, one copy. Stored headers need no vector of their own.
+//! One call per train, one copy. Stored headers need no separate vector.
 
 use wirepath_sys::gather::Datagram;
 
@@ -25,7 +25,7 @@ pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
 }
 
 /// `mmap_writev`, the papers' path of the same name: sends the train's first packets, at least one, with a
-/// call and a copy for each; answers how many.
+/// call and a copy for each; returns how many.
 #[inline]
 pub(crate) fn send_each(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     request.one_by_one(send_packet)

@@ -1,8 +1,8 @@
 //! Calls of the kernel module, which the papers call enhanced.
 //!
-//! In the module they are one: payload from a file or a mapping, a header that is given, made by the kernel's
-//! RTP engine, or none, and one packet or a run of packets (`kernel/module/uapi/wirepath.h`). Payload goes by
-//! reference, from Linux 6.5 on.
+//! In the module they are one mechanism: payload from a file or a mapping; a header that is given, made by
+//! the kernel's RTP engine, or none; and one packet or a run of packets (`kernel/module/uapi/wirepath.h`).
+//! Payload is sent by reference from Linux 6.5 on.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -17,7 +17,7 @@ use crate::{Extent, Headers, MappedFile, SendContext, SendError, Train, rtp};
 
 const CALL: &str = "ioctl(WIREPATH_SEND)";
 
-/// Packets with timestamps that no fixed step leads to, for one call: the train that the kernel cuts.
+/// Most packets in one call whose timestamps have no fixed step: the train that the kernel cuts.
 const TABLE: usize = 64;
 
 /// Source of payload.
@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-/// Sends a run of an extent; answers what was sent, at least a packet.
+/// Sends a run of an extent; returns how much was sent, at least a packet.
 #[inline]
 pub(crate) fn send_run(
     socket: BorrowedFd<'_>,
@@ -50,7 +50,7 @@ pub(crate) fn send_run(
     run: Run<'_>,
     context: &mut SendContext,
 ) -> Result<Sent, SendError> {
-    // Reading of a page that is not in memory is begun, and answered as if the socket were full.
+    // A page that is not in memory is read asynchronously; the result is the same as for a full socket.
     let mut run = run.without_waiting();
     let result = context.module()?.send(socket, &mut run);
     match (run.sent(), result) {
@@ -63,7 +63,7 @@ pub(crate) fn send_run(
     }
 }
 
-/// Classifies errors of the module when it has sent nothing.
+/// Classifies errors of the module when it sent nothing.
 #[cold]
 pub(crate) fn failed(
     call: &'static str,
@@ -81,13 +81,13 @@ pub(crate) fn failed(
     }
 }
 
-/// Sends the train's first packets, at least one, with a call for each; answers how many.
+/// Sends the train's first packets, at least one, with a call for each; returns how many.
 #[inline]
 pub(crate) fn send_each(from: Source, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     request.one_by_one(|request, index| send_packet(from, request, index))
 }
 
-/// Sends packet `index` of a train behind a header that is given.
+/// Sends packet `index` of a train after the given header.
 #[inline]
 fn send_packet(from: Source, request: &mut TrainRequest<'_>, index: u32) -> Result<(), SendError> {
     let payload = request.payload(index);
@@ -99,9 +99,9 @@ fn send_packet(from: Source, request: &mut TrainRequest<'_>, index: u32) -> Resu
     send_run(socket, file, payload, run, request.context).map(drop)
 }
 
-/// Sends the train's first packets behind headers of the kernel's RTP engine, which skips stored ones: all of
-/// it in one call where its timestamps go up by whole ticks. Answers how many packets were sent, at least
-/// one.
+/// Sends the train's first packets with headers of the kernel's RTP engine, which skips stored ones. All
+/// packets are sent in one call if their timestamps increase by whole ticks. Returns how many packets were
+/// sent, at least one.
 #[inline]
 pub(crate) fn send_rtp(from: Source, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let (file, headers) = (request.file, request.headers);
@@ -128,16 +128,16 @@ pub(crate) fn send_rtp(from: Source, request: &mut TrainRequest<'_>) -> Result<u
     send_run(request.socket(), file, extent, run, request.context).map(|sent| sent.packets as u32)
 }
 
-/// Packets of a train that the RTP engine sends in a call. Where the last one has a marker and a timestamp of
-/// its own, that goes alone.
+/// Packets of a train that the RTP engine sends in one call. If the last packet has a marker and a timestamp
+/// of its own, it is sent alone.
 pub(crate) fn packets_a_call(train: &Train) -> u32 {
     let packets = if has_whole_ticks(train) { train.packets() } else { train.packets().min(TABLE as u32) };
     let ends_group = packets > 1 && train.run.step > 0 && train.run.marker == rtp::Marker::Last;
     if ends_group && train.run.is_marked(train.first + packets - 1) { packets - 1 } else { packets }
 }
 
-/// Packets of a train of one call that carry the marker. A session asks for one on the first packet only of
-/// trains that have none elsewhere.
+/// Packets with the marker in a train that is sent by one call. A session requests a marker on the first
+/// packet only for trains that have none elsewhere.
 fn marker(train: &Train, headers: Headers) -> Marker {
     let last = train.packets() - 1;
     match train.run.marker {
@@ -152,7 +152,7 @@ fn has_whole_ticks(train: &Train) -> bool {
     train.run.step & 0xffff == 0
 }
 
-/// The timestamps of a train, with room in `table` for those that need one.
+/// The timestamps of a train; `table` has room for those that need a table.
 fn timestamps<'a>(
     train: &Train,
     headers: Headers,

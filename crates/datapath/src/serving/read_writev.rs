@@ -8,7 +8,7 @@ use rustix::io::writev;
 use crate::SendError;
 use crate::request::TrainRequest;
 
-/// Sends the train's first packets, at least one; answers how many.
+/// Sends the train's first packets, at least one; returns how many.
 #[inline]
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     request.one_by_one(|request, index| {

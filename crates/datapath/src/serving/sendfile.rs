@@ -1,6 +1,7 @@
-//! `sendfile`: an extent of a file to a socket, pages by reference.
+//! `sendfile`: sends an extent of a file to a socket, pages by reference.
 //!
-//! To a TCP connection as much as it takes; to a UDP socket a datagram or train (no copy from Linux 6.5 on).
+//! To a TCP connection as much as it accepts; to a UDP socket a datagram or train (no copy from Linux 6.5
+//! on).
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -12,11 +13,12 @@ use crate::{Extent, MappedFile, SendError, cork};
 
 const CALL: &str = "sendfile";
 
-/// Sends up to `length` bytes of `file` from `offset`, as much as the connection takes now; answers how many,
-/// at least one. The socket must be non-blocking.
+/// Sends up to `length` bytes of `file` from `offset`, as many as the connection accepts now; returns how
+/// many, at least one. The socket must be non-blocking.
 ///
 /// # Errors
-/// [`SendError::Full`] if it takes none now, [`SendError::Storage`] if the file ends before `offset` or
+///
+/// [`SendError::Full`] if it accepts none now, [`SendError::Storage`] if the file ends before `offset` or
 /// cannot be read, [`SendError::Other`] if the connection is gone.
 pub fn to_stream(socket: impl AsFd, file: &File, offset: u64, length: usize) -> Result<usize, SendError> {
     let mut position = offset;
@@ -29,9 +31,9 @@ pub fn to_stream(socket: impl AsFd, file: &File, offset: u64, length: usize) -> 
     }
 }
 
-/// Sends the extent to a UDP socket: as a datagram or train, or as what completes one that waits there.
-/// Answers whether it is sent. If not, nothing waits any more and the extent can be read, but why the network
-/// refused it only another call can say.
+/// Sends the extent to a UDP socket: as a datagram or train, or as the rest of a datagram that waits there.
+/// Returns whether it was sent. If not, nothing waits any more and the extent can be read; only another call
+/// can tell why the network refused it.
 #[inline]
 pub(crate) fn to_datagrams(
     socket: impl AsFd,
@@ -47,7 +49,8 @@ pub(crate) fn to_datagrams(
     }
 }
 
-/// Error of a `call` that took none of an extent. Reading tells `EIO` of a disk from that of a route.
+/// Error of a `call` that sent none of an extent. Reading distinguishes an `EIO` of a disk from that of a
+/// route.
 #[cold]
 pub(crate) fn of_nothing(
     call: &'static str,
@@ -63,12 +66,13 @@ pub(crate) fn of_nothing(
     read.err().unwrap_or_else(|| SendError::of_udp(call, errno))
 }
 
-/// Finds out why only `taken` bytes were taken, and leaves nothing of them waiting.
+/// Finds out why only `taken` bytes were sent, and leaves none of them waiting.
 ///
-/// Either the file ends inside the extent, and what was taken has left, which for a receiver is loss; or it
-/// cannot be read there, and what was taken waits in the socket. Or the network refused it. The kernel hands
-/// it over in parts (pages before Linux 6.5, since then the 16 pages that a pipe holds), decides on the last
-/// one, and drops them all; `sendfile` then tells what was taken before, and not why the rest was not.
+/// Either the file ends inside the extent, and the bytes before its end have left, which is a loss for the
+/// receiver. Or it cannot be read there, and the bytes before it wait in the socket. Or the network refused
+/// it: the kernel passes the extent on in parts (pages before Linux 6.5, since then the 16 pages that a pipe
+/// holds), gets the refusal at the last part, and drops them all; `sendfile` then returns the bytes of the
+/// earlier parts, and not the reason.
 #[cold]
 fn in_part(
     socket: impl AsFd,

@@ -1,12 +1,12 @@
 //! `sendmmsg`: many datagrams in one call, without segmentation.
 //!
-//! One call per train, one copy, but the way through the network stack is paid for each packet. Works on
-//! routes that cannot segment, and lets the network fragment what is too large for it.
+//! One call per train, one copy, but each packet passes the network stack by itself. Works on routes without
+//! segmentation, and lets the network fragment packets that are too large.
 
 use crate::SendError;
 use crate::request::TrainRequest;
 
-/// Sends the train's first packets, at least one; answers how many.
+/// Sends the train's first packets, at least one; returns how many.
 #[inline]
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let (socket, packets) = (request.socket(), request.train.datagrams(request.headers));

@@ -1,8 +1,9 @@
 //! `wire_sendfile`: a train of ready packets by one `sendfile` to a socket with UDP_SEGMENT.
 //!
 //! One call per train; no copies from Linux 6.5 on, where pages go into the socket buffer by reference
-//! (MSG_SPLICE_PAGES). Headers are those of the image. A single packet that the kernel may give a wrong
-//! checksum is sent from the mapping, with a copy; images, in which trains begin at even offsets, have none.
+//! (MSG_SPLICE_PAGES). Headers are those of the image. A single packet for which the kernel may compute a
+//! wrong checksum is sent from the mapping, with a copy; images have no such packets, since their trains
+//! begin at even offsets.
 
 use super::{gso_writev, sendfile};
 use crate::SendError;
