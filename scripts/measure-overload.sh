@@ -3,54 +3,13 @@
 # admitted must stay timely and the others get 453, and afterwards all must be as before, memory too. Takes root, and five
 # minutes:
 #
-#   scripts/measure-overload.sh [RESULT.json]         (PROGRAM=target/release/wirepath RATE=25000000 RESERVE=15)
-#
-#   clients' namespace                              server's namespace, on the last processor
-#   10.77.0.2/24 veth ------------------------ veth 10.77.0.1/24
-#   10.78.0.0/16 local: not judged                  10.78.0.0/16 for UDP: dev sink, dropped
-#   10.79.0.0/16 local: judged                      10.79.0.0/16 via 10.77.0.2
+#   scripts/measure-overload.sh [RESULT.json]         (PROGRAM=target/release/wirepath RATE=50000000 RESERVE=15)
 set -eu
-program=$(realpath "${PROGRAM:-target/release/wirepath}") rate=${RATE:-25000000} reserve=${RESERVE:-15}
+program=$(realpath "${PROGRAM:-target/release/wirepath}") rate=${RATE:-50000000} reserve=${RESERVE:-15}
 result=${1:-target/overload.json} ramp=500 first=500 most=20000
-folder=$(mktemp -d) server= load=
-clients=wirepath-$$-0 servers=wirepath-$$-1
-trap 'kill $load $server 2>/dev/null || :; wait; ip netns del "$clients"; ip netns del "$servers"; rm -rf "$folder"' EXIT
-ip netns add "$clients"
-ip netns add "$servers"
-at() { ip netns exec "$@"; }
-for one in "$clients" "$servers"; do ip -n "$one" link set lo up; done
-ip -n "$clients" link add veth type veth peer name veth netns "$servers"
-ip -n "$clients" address add 10.77.0.2/24 dev veth
-ip -n "$servers" address add 10.77.0.1/24 dev veth
-for one in "$clients" "$servers"; do ip -n "$one" link set veth up; done
-# Reports come from addresses whose UDP is routed to the sink.
-at "$servers" sh -c 'for all in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 >"$all"; done'
-ip -n "$servers" link add sink mtu 1500 type ifb 2>"$folder/ifb" || ip -n "$servers" link add sink mtu 1500 type dummy
-ip -n "$servers" address add 10.80.0.1/16 dev sink
-ip -n "$servers" link set sink up
-for network in 10.78.0.0/16 10.79.0.0/16; do
-  ip -n "$clients" route add local $network dev lo
-  ip -n "$servers" route add $network via 10.77.0.2
-done
-ip -n "$servers" route add 10.78.0.0/16 via 10.80.0.2 dev sink onlink table 100
-ip -n "$servers" rule add ipproto udp lookup 100
+. "$(dirname "$0")/load-bed.sh"
+serve "$rate" --reserve "$reserve%" --session-timeout 10s
 
-mkdir "$folder/media"
-ffmpeg -nostdin -v error -f lavfi -i testsrc2=size=640x360:rate=25:duration=120 -c:v libx264 -preset ultrafast \
-  -pix_fmt yuv420p -g 25 -b:v 1500k -maxrate 1500k -bufsize 750k -muxrate "$rate" -f mpegts "$folder/media/clip.ts"
-"$program" pack --cache "$folder/cache" "$folder/media" >"$folder/pack.log" 2>&1
-: >"$folder/ready"
-ip netns exec "$servers" "$program" serve "$folder/media" --cache "$folder/cache" --rtsp 10.77.0.1:0 --http 10.77.0.1:0 \
-  --cpus $(($(nproc) - 1)) --threads 1 --reserve "$reserve%" --session-timeout 10s >"$folder/ready" 2>"$folder/log" &
-server=$!
-until grep -q ^ready "$folder/ready"; do
-  kill -0 "$server" || { cat "$folder/log" >&2; exit 1; }
-  sleep 0.1
-done
-rtsp=$(sed -n 's|.* rtsp=\(rtsp://[^/]*\)/.*|\1|p' "$folder/ready")
-http=$(sed -n 's|.* http=\(http://[^/]*\)/.*|\1|p' "$folder/ready")
-
-sessions() { at "$clients" curl -s "$http/metrics" | awk '$1 == "wirepath_rtsp_sessions" { print n = $2 } END { if (n == "") print -1 }'; }
 count() {
   echo "{\"sessions\": $(sessions), \"descriptors\": $(ls "/proc/$server/fd" | wc -l), \
 \"threads\": $(awk '$1 == "Threads:" { print $2 }' "/proc/$server/status"), \

@@ -24,7 +24,7 @@ counters! {
     /// Times that a client over TCP read so slowly that its playback skipped forward to a random access
     /// point.
     forward_skips: LocalCounter,
-    /// Times that a playback was so late that it shifted its timetable instead of catching up.
+    /// Times that a playback was more than 250 ms late, so that its timetable was moved; it then catches up slowly.
     clock_resyncs: LocalCounter,
     /// Times that a playback had to wait until a segment was read or packed.
     io_stalls: LocalCounter,

@@ -258,8 +258,13 @@ impl PacedPlayback {
                 self.begin_picture(&departure, thread, burst_us);
             }
             let Some(Playing { timetable, .. }) = &mut self.playing else { return Step::Wait };
+            let behind_us = timetable.behind_us();
             let due_us = timetable.due_us(departure.at_us, burst_us);
+            let is_back = behind_us > 0 && timetable.behind_us() == 0;
             let (end_us, length_us) = (timetable.end_us(), timetable.length_us());
+            if is_back {
+                self.note_clock(&departure);
+            }
             if due_us > now_us {
                 self.note_on_time();
                 return Step::At(due_us);

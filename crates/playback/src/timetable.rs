@@ -2,6 +2,13 @@
 
 use crate::speed::Speed;
 
+/// Part of a burst's length by which bursts follow each other faster until a timetable that was moved is back in its
+/// place. More would be a burst that switches and receivers have to queue.
+const CATCH_UP_PART: u64 = 8;
+
+/// Most microseconds that a timetable catches up with, after a machine stood still for longer.
+const CATCH_UP_LIMIT_US: u64 = 2_000_000;
+
 /// Timetable of a playing playback. The source's time, divided by the speed, is divided into bursts. The
 /// departures in a burst leave together when the burst begins. The length may change from one burst to the
 /// next.
@@ -15,6 +22,8 @@ pub(crate) struct Timetable {
     /// End of the burst, in microseconds after the time at which the start of the source would have left.
     end_us: u64,
     length_us: u64,
+    /// Microseconds by which it was moved and that it has not caught up with.
+    behind_us: u64,
 }
 
 impl Timetable {
@@ -27,6 +36,7 @@ impl Timetable {
             due_us,
             end_us: begin_us + length_us,
             length_us,
+            behind_us: 0,
         }
     }
 
@@ -45,6 +55,7 @@ impl Timetable {
     pub(crate) fn due_us(&mut self, at_us: u64, length_us: u64) -> u64 {
         let time_us = self.speed.time_us(at_us);
         if time_us >= self.end_us {
+            self.catch_up();
             let begin_us = begin_us(time_us, length_us);
             self.due_us = self.clock_us(begin_us.max(self.end_us));
             self.end_us = begin_us + length_us;
@@ -77,10 +88,24 @@ impl Timetable {
         self.origin_us.saturating_add_unsigned(time_us).try_into().unwrap_or(0)
     }
 
-    /// Shifts the timetable so that the burst is due now.
+    /// Shifts the timetable so that the burst is due now. Later bursts follow each other faster, until the shift is
+    /// made up.
     pub(crate) fn resync(&mut self, now_us: u64) {
+        let late_us = now_us.saturating_sub(self.due_us);
         self.origin_us += now_us as i64 - self.due_us as i64;
         self.due_us = now_us;
+        self.behind_us = (self.behind_us + late_us).min(CATCH_UP_LIMIT_US);
+    }
+
+    /// Microseconds by which it was moved and that it has not caught up with.
+    pub(crate) fn behind_us(&self) -> u64 {
+        self.behind_us
+    }
+
+    fn catch_up(&mut self) {
+        let step_us = self.behind_us.min(self.length_us / CATCH_UP_PART);
+        self.origin_us -= step_us as i64;
+        self.behind_us -= step_us;
     }
 }
 
@@ -104,7 +129,26 @@ mod tests {
         assert_eq!(timetable.due_us(1_145_000, 20_000), 7_120_000, "nothing departed for some bursts");
         timetable.resync(7_500_000);
         assert_eq!(timetable.due_us(1_159_999, 20_000), 7_500_000);
-        assert_eq!(timetable.due_us(1_160_000, 20_000), 7_520_000);
+        assert_eq!(timetable.due_us(1_160_000, 20_000), 7_517_500);
+    }
+
+    /// Promise: A playback that was late by more than 250 ms sends an eighth faster until it is back in its timetable.
+    #[test]
+    fn a_timetable_that_was_moved_catches_up() {
+        let mut timetable = Timetable::starting(0, 5_000_000, 20_000, Speed::NORMAL);
+        timetable.resync(5_300_000);
+        let mut last_us = timetable.due_us(0, 20_000);
+        assert_eq!((last_us, timetable.behind_us()), (5_300_000, 300_000));
+        for burst in 1..=120 {
+            let due_us = timetable.due_us(20_000 * burst, 20_000);
+            assert_eq!(due_us - last_us, 17_500);
+            last_us = due_us;
+        }
+        assert_eq!((last_us, timetable.behind_us()), (5_000_000 + 120 * 20_000, 0));
+        assert_eq!(timetable.due_us(121 * 20_000, 20_000), 5_000_000 + 121 * 20_000);
+
+        timetable.resync(3_600_000_000);
+        assert_eq!(timetable.behind_us(), CATCH_UP_LIMIT_US, "the machine stood still for an hour");
     }
 
     #[test]
@@ -127,7 +171,7 @@ mod tests {
         assert_eq!(timetable.due_us(1_120_000, 20_000), 7_040_000);
         assert_eq!(timetable.time_of(5_000_000) - timetable.time_of(1_000_000), 1_000_000);
         timetable.resync(8_000_000);
-        assert_eq!(timetable.due_us(1_200_000, 20_000), 8_020_000);
+        assert_eq!(timetable.due_us(1_200_000, 20_000), 8_017_500);
 
         let mut slow = Timetable::starting(0, 5_000_000, 20_000, Speed::LEAST);
         assert_eq!(slow.end_us(), 5_000);

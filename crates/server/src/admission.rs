@@ -1,6 +1,7 @@
 //! Admission of sessions by measurement: one is admitted while engine threads have time and the link has room for
 //! it, and unless those that play are late for longer than a moment. What a session costs is estimated by the
-//! calibration until sessions play, and measured the more the more play.
+//! calibration until sessions play, and measured the more the more play. So that a ramp does not overfill the server
+//! before its cost is known, those that come within an interval get half of the time that is left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,7 +133,7 @@ impl Admission {
         let load = self.state.lock().load;
         match () {
             () if self.is_off => None,
-            () if load.lateness.is_late() => Some("sessions are late, and downloads wait"),
+            () if load.is_late(self.limits) => Some("sessions are late, and downloads wait"),
             () if load.is_full(self.limits) => Some("sessions take the whole link, and downloads wait"),
             () => None,
         }
@@ -156,7 +157,7 @@ impl Admission {
             "bits_per_second_per_session": each.bits,
             "is_measured": load.rate > 0.0,
             "lateness_p99_ms": load.lateness.last().as_secs_f64() * 1000.0,
-            "is_late": !self.is_off && load.lateness.is_late(),
+            "is_late": !self.is_off && load.is_late(self.limits),
         })
     }
 }
@@ -192,6 +193,7 @@ impl State {
         self.load = Load {
             used,
             control: [share(control.saturating_sub(self.control)), self.load.control[0]],
+            sessions: counters.playbacks,
             playing,
             rate,
             costs: [cost, self.load.costs[0]],

@@ -41,6 +41,11 @@ impl RecentLateness {
     pub(super) fn is_late(&self) -> bool {
         self.last.min(self.before) > LATE
     }
+
+    /// Returns whether sessions were late in one of both intervals.
+    pub(super) fn was_late(&self) -> bool {
+        self.last.max(self.before) > LATE
+    }
 }
 
 #[cfg(test)]
@@ -63,6 +68,8 @@ mod tests {
         assert!(after(&[(20, LATE_ENOUGH), (20, LATE_ENOUGH)]).is_late());
         assert!(!after(&[(20, LATE), (20, LATE_ENOUGH)]).is_late());
         assert!(!after(&[(20, LATE_ENOUGH), (20, LATE)]).is_late());
+        assert!(after(&[(20, LATE_ENOUGH), (20, LATE)]).was_late());
+        assert!(!after(&[(20, LATE_ENOUGH), (20, LATE), (20, LATE)]).was_late());
         assert_eq!(after(&[(20, LATE_ENOUGH), (20, LATE)]).last(), LATE);
     }
 

@@ -18,6 +18,10 @@ const PACKET_OVERHEAD: f64 = 12.0 + 8.0 + 20.0 + 18.0 + 20.0;
 /// pays for a wake-up of the thread that many share: one alone costs up to fifty times as much.
 const MANY_SESSIONS: f64 = 64.0;
 
+/// Share of the time that sessions may take and that is left, which those may take that come within an interval: what
+/// more sessions cost is known only when it was measured.
+const MOST_GROWTH: f64 = 0.5;
+
 /// Limits of what sessions take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
@@ -110,7 +114,9 @@ pub(super) struct Load {
     pub(super) used: f64,
     /// Time that the thread of RTSP requests took, in threads, and in the interval before.
     pub(super) control: [f64; 2],
-    /// Sessions that play.
+    /// Sessions that existed at the end of the interval.
+    pub(super) sessions: u64,
+    /// Those that played.
     pub(super) playing: u64,
     /// Sum of their speeds: one at Speed 4 takes as much as four.
     pub(super) rate: f64,
@@ -132,6 +138,12 @@ pub(crate) enum Overload {
         "the processor has no time for another session: sessions would take {needed:.2} of {limit:.2} threads"
     )]
     Processor { needed: f64, limit: f64 },
+    /// More sessions came within an interval than may before their cost is measured.
+    #[error(
+        "too many sessions come at once: with this one they would take {needed:.2} of {limit:.2} threads before their \
+         cost is measured; try again in a second"
+    )]
+    Growth { needed: f64, limit: f64 },
     /// The link has no room left.
     #[error("the link has no room for another session: they would take {:.1} of {:.1} Mb/s", bits / 1e6, limit / 1e6)]
     Rate { bits: f64, limit: f64 },
@@ -154,21 +166,42 @@ pub(super) struct Asked {
 impl Load {
     /// Admits what is asked, or says why not.
     pub(super) fn admit(&self, asked: Asked, limits: Limits, estimate: Estimate) -> Result<(), Overload> {
-        if self.lateness.is_late() {
+        if self.is_late(limits) {
             return Err(Overload::Late { late: self.lateness.last() });
         }
         let each = self.cost(limits, estimate);
         let own = asked.payload_bits.map_or(each, |bits| self.cost_of(bits, limits, estimate));
-        let others = self.rate + asked.sessions.saturating_sub(self.playing) as f64;
+        // Sessions that do not play may do so soon.
+        let speeds = |sessions: u64| self.rate + sessions.saturating_sub(self.playing) as f64;
+        let others = speeds(asked.sessions);
         let (needed, limit) = (others * each.threads + asked.more * own.threads, self.threads(limits));
         if needed > limit {
             return Err(Overload::Processor { needed, limit });
+        }
+        let settled = speeds(self.sessions) * each.threads;
+        let limit = settled + (limit - settled) * MOST_GROWTH;
+        // The estimate, which holds before that, is an upper bound.
+        if self.costs[0].is_some_and(|cost| cost.is_of_many(limits)) && needed > limit {
+            return Err(Overload::Growth { needed, limit });
         }
         let bits = others * each.bits + asked.more * own.bits;
         match limits.session_rate() {
             Some(limit) if bits > limit => Err(Overload::Rate { bits, limit }),
             _ => Ok(()),
         }
+    }
+
+    /// Returns whether sessions and requests took more than half of the threads' time in both intervals. Then the worse
+    /// of two intervals counts; before, the better: it was a machine that paused for a moment.
+    fn is_busy(&self, limits: Limits) -> bool {
+        let used = self.costs.map(|cost| cost.map_or(0.0, |cost| cost.threads * cost.rate));
+        let both = [used[0] + self.control[0], used[1] + self.control[1]];
+        both.iter().all(|share| *share > limits.all_threads / 2.0)
+    }
+
+    /// Returns whether sessions are late: in both intervals, or in one while the threads are busy.
+    pub(super) fn is_late(&self, limits: Limits) -> bool {
+        if self.is_busy(limits) { self.lateness.was_late() } else { self.lateness.is_late() }
     }
 
     /// Returns whether sessions took the whole rate in both intervals.
@@ -200,13 +233,13 @@ impl Load {
         Cost { threads: self.threads_each(own.threads, limits), ..own }
     }
 
-    /// Threads' time of a session, in threads: the less of both intervals.
+    /// Threads' time of a session, in threads.
     fn threads_each(&self, estimated: f64, limits: Limits) -> f64 {
         let cost = |measured: Option<MeasuredCost>| {
             measured.map_or(estimated, |measured| measured.with(estimated, limits))
         };
         let [last, before] = self.costs.map(cost);
-        last.min(before)
+        if self.is_busy(limits) { last.max(before) } else { last.min(before) }
     }
 
     /// Threads' time that sessions may take, in threads. Requests that come for a moment take nothing from them.

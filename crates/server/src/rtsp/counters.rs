@@ -13,6 +13,8 @@ label! {
         Descriptors = "descriptor_limit",
         /// The engine threads have no time for another session.
         Processor = "processor",
+        /// Too many sessions came within a second.
+        Growth = "growth",
         /// The link has no room for another session.
         Rate = "rate",
         /// Sessions are late.
@@ -77,7 +79,7 @@ counters! {
     tracks: Gauge,
     /// RTSP sessions set up since the start.
     sessions_started: Counter,
-    /// RTSP sessions refused, by reason: a limit, the processor, the link's rate, or lateness.
+    /// RTSP sessions refused, by reason: a limit, the processor, too many at once, the link's rate, or lateness.
     sessions_refused: Family<RefusalReason>,
     /// RTSP sessions ended, by reason.
     sessions_ended: Family<EndReason>,
@@ -110,6 +112,7 @@ impl From<Overload> for RefusalReason {
     fn from(overload: Overload) -> RefusalReason {
         match overload {
             Overload::Processor { .. } => RefusalReason::Processor,
+            Overload::Growth { .. } => RefusalReason::Growth,
             Overload::Rate { .. } => RefusalReason::Rate,
             Overload::Late { .. } => RefusalReason::Late,
         }

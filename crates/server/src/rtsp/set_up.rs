@@ -200,12 +200,10 @@ impl RequestHandler {
 
     fn refuse_limit(&self, reason: RefusalReason) -> Refusal {
         let who = match reason {
-            RefusalReason::Total | RefusalReason::Processor | RefusalReason::Rate | RefusalReason::Late => {
-                "the server"
-            }
             RefusalReason::Address => "your address",
             RefusalReason::Connection => "this connection",
             RefusalReason::Descriptors => "the server's open files",
+            _ => "the server",
         };
         self.refuse_session(reason, format!("session limit reached for {who}"))
     }

@@ -17,7 +17,12 @@ fn admit(load: Load, more: f64, sessions: u64, limits: Limits) -> Result<(), Ove
 /// The load of sessions that take so much of a thread, each as much, for two intervals.
 fn steady(used: f64, playing: u64, rate: f64) -> Load {
     let cost = Some(MeasuredCost { threads: used / rate, rate });
-    Load { used, playing, rate, costs: [cost; 2], ..Load::default() }
+    Load { used, sessions: playing, playing, rate, costs: [cost; 2], ..Load::default() }
+}
+
+/// The same load, once its cost was measured while so many sessions existed.
+fn with_sessions(load: Load, sessions: u64) -> Load {
+    Load { sessions, ..load }
 }
 
 /// Promise: A session is refused if the playing sessions leave no processor time for it.
@@ -26,17 +31,44 @@ fn sessions_are_admitted_while_there_is_time_for_them() {
     let load = steady(0.5, 1024, 1024.0);
     assert_eq!(load.capacity(threads(0.75), UNMEASURED), 1536);
     assert_eq!(admit(load, 1.0, 1024, threads(0.75)), Ok(()));
-    assert_eq!(admit(load, 1.0, 1535, threads(0.75)), Ok(()), "sessions that rest will play, too");
+    let resting = with_sessions(load, 1534);
+    assert_eq!(admit(resting, 1.0, 1534, threads(0.75)), Ok(()), "sessions that rest will play, too");
     let error = admit(load, 1.0, 1700, threads(0.75)).unwrap_err().to_string();
     assert!(error.contains("0.83 of 0.75 threads"), "{error}");
+}
+
+/// Promise: Sessions that come within a second get half of the time that is left, so a ramp does not overfill the server.
+#[test]
+fn sessions_that_come_at_once_get_half_of_what_is_left() {
+    let load = steady(0.5, 1024, 1024.0);
+    assert_eq!(admit(load, 1.0, 1279, threads(0.75)), Ok(()));
+    let error = admit(load, 1.0, 1280, threads(0.75)).unwrap_err();
+    assert!(matches!(error, Overload::Growth { .. }), "{error:?}");
+    assert!(error.to_string().contains("0.63 of 0.62 threads"), "{error}");
+    assert_eq!(admit(with_sessions(load, 1280), 1.0, 1407, threads(0.75)), Ok(()), "half of the rest");
+    assert!(admit(with_sessions(load, 1280), 1.0, 1408, threads(0.75)).is_err());
+}
+
+/// Promise: While the threads are busy, the dearer of two measurements counts, and one late interval refuses sessions.
+#[test]
+fn nothing_is_excused_while_threads_are_busy() {
+    let [cost, dear] = [0.0005, 0.0007].map(|threads| Some(MeasuredCost { threads, rate: 1200.0 }));
+    let mut load = Load { costs: [cost, dear], ..steady(0.6, 1200, 1200.0) };
+    assert!((load.cost(threads(0.85), UNMEASURED).threads - 0.0007).abs() < 1e-9);
+    load.lateness.take(20, Duration::from_millis(101), true);
+    assert!(load.is_late(threads(0.85)));
+    let idle = Load { costs: [cost, Some(MeasuredCost { threads: 0.0004, rate: 1200.0 })], ..load };
+    assert!((idle.cost(threads(0.85), UNMEASURED).threads - 0.0004).abs() < 1e-9, "0.48 threads");
+    assert!(!idle.is_late(threads(0.85)));
 }
 
 /// Promise: A session at Speed 4 counts as four; a Speed is refused if there is no processor time for it.
 #[test]
 fn a_fast_session_counts_as_several() {
     let load = steady(0.5, 256, 1024.0);
-    assert_eq!(admit(load, 512.0, 256, threads(0.75)), Ok(()));
-    assert!(admit(load, 513.0, 256, threads(0.75)).is_err());
+    assert_eq!(admit(load, 256.0, 256, threads(0.75)), Ok(()));
+    assert!(matches!(admit(load, 257.0, 256, threads(0.75)), Err(Overload::Growth { .. })));
+    assert!(matches!(admit(load, 513.0, 256, threads(0.75)), Err(Overload::Processor { .. })));
     assert_eq!(load.capacity(threads(0.75), UNMEASURED), 256 + 512, "sessions at the normal speed");
 }
 
