@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::admission::Overload;
+use crate::played_as::PlayedAs;
 use wirepath_media::rtsp::{PortPair, ReplyDelivery};
 use wirepath_media::sdp::Description;
 use wirepath_media::srtp::{MasterKey, TAG_LENGTH};
@@ -45,10 +46,11 @@ pub(crate) struct PlayRange {
 /// Finds presentations.
 pub(crate) trait Player: Send + Sync {
     /// Opens the presentation at a path, for a client at an address: names joined by `/`, none empty, `.` or
-    /// `..`; empty for the root.
+    /// `..`; empty for the root. Presentations that have one form only are played in this.
     fn open<'a>(
         &'a self,
         path: &'a [u8],
+        played_as: PlayedAs,
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>>;
 
