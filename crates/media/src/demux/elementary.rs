@@ -70,7 +70,7 @@ impl ElementaryStream {
         self.is_scrambled |= scrambled;
         match &mut self.frames {
             Syntax::Video(units) => {
-                // Where a PES packet begins, the NAL unit before may be complete, as where recordings are joined.
+                // Where a PES packet begins, the NAL unit before may be complete: recordings are joined.
                 if lost && start.is_none() {
                     units.lose();
                 }

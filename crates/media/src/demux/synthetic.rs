@@ -1,4 +1,5 @@
-//! A generator of transport streams with elementary streams, for tests and fuzzing seeds of this and other crates.
+//! A generator of transport streams with elementary streams, for tests and fuzzing seeds of this and other
+//! crates.
 
 use crate::ts::synthetic::section;
 use crate::ts::{PACKET_LENGTH, SYNC_BYTE};
