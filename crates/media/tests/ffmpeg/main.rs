@@ -1,5 +1,6 @@
 //! MP4 and Matroska files that ffmpeg makes, read by this crate and by readers that are not ours, ffprobe,
-//! `shiguredo_mp4` and `matroska-demuxer`, and transport streams by their tracks; and their tracks as RTP, read by ffmpeg, and as images.
+//! `shiguredo_mp4` and `matroska-demuxer`; transport streams by their tracks, compared with ffprobe; and tracks as
+//! RTP, read by ffmpeg, and as images.
 
 mod clips;
 mod demux;
