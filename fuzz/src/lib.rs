@@ -2,6 +2,7 @@
 
 pub mod authorization;
 pub mod bpf;
+pub mod demux;
 pub mod http;
 pub mod http_client;
 pub mod image;
@@ -26,6 +27,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("authorization", authorization::fuzz),
     ("bpf", bpf::fuzz),
+    ("demux", demux::fuzz),
     ("http", http::fuzz),
     ("http_client", http_client::fuzz),
     ("image", image::fuzz),

@@ -87,6 +87,7 @@ fn read(file: &[u8], mut reader: MovieReader) -> Result<(Movie, Vec<Sample>), Mo
         let held = match &samples {
             Samples::Mp4(samples) => samples.held_bytes(),
             Samples::Matroska(samples) => samples.held(),
+            Samples::TransportStream(samples) => samples.held_bytes(),
         };
         assert!(held <= file.len(), "more is held than was read");
         match samples.next()? {

@@ -45,6 +45,7 @@ pub fn all() -> Result<Vec<Seed>, Error> {
         }
         seeds.push(movie);
     }
+    seeds.extend(demuxed());
     Ok(seeds)
 }
 
@@ -177,6 +178,45 @@ fn matroska_files() -> impl Iterator<Item = Seed> {
         ("encrypted", with(vec![audio(1, "A_AC3", &[], &encrypted)])),
     ];
     files.into_iter().map(|(name, file)| Seed { target: "matroska", name, bytes: file.bytes() })
+}
+
+/// Transport streams with elementary streams: one for each codec, one of timestamps that wrap and that jump.
+fn demuxed() -> impl Iterator<Item = Seed> {
+    use wirepath_media::demux::synthetic::{File, PesPacket, access_unit, adts};
+    let file = |zero: u64, streams: &[(u16, u8, Vec<u8>)], data: &dyn Fn(usize, u64) -> Vec<u8>| {
+        let packets = (0..12).flat_map(|index| (0..streams.len()).map(move |stream| (index, stream)));
+        let packets = packets.map(|(index, stream)| {
+            let time = (zero + 3600 * index) % (1 << 33);
+            let (times, sized) = (Some((time, time)), stream > 0);
+            PesPacket { stream, times, sized, data: data(stream, index) }
+        });
+        File { streams: streams.to_vec(), packets: packets.collect(), tables_every: 8 }.bytes()
+    };
+    let usual = [(0x100, 0x1b, vec![]), (0x101, 0x0f, b"\x0a\x04deu\0".to_vec())];
+    let both = |stream: usize, index: u64| match stream {
+        0 => access_unit(index.is_multiple_of(5), &[vec![index as u8 + 1; 300], vec![3; 9]]),
+        _ => [adts(&[index as u8; 90]), adts(&[7; 50])].concat(),
+    };
+    let plain = file(1000, &usual, &both);
+    let h265 = |_: usize, index: u64| {
+        let sets = b"\0\0\x01\x40\x01\x0c\0\0\x01\x42\x01\x01\x01\x60\0\0\x03\0\x90\0\0\x03\0\0\x03\0\x5d\0\0\x01\x44\x01\xc1";
+        [&sets[..], &[0, 0, 1, if index == 0 { 0x26 } else { 2 }, 1, 0x80, 9, 9]].concat()
+    };
+    let mpeg_audio = |_: usize, _: u64| [&[0xff, 0xfb, 0x90, 0][..], &[1; 413]].concat();
+    let ac3 = |_: usize, _: u64| [&[0x0b, 0x77, 0, 0, 0, 0x40, 0x40][..], &[1; 121]].concat();
+    let opus = |_: usize, _: u64| vec![0x7f, 0xe0, 3, 0x08, 1, 2];
+    let registered = |name: &[u8; 4]| [&[5, 4][..], name].concat();
+    [
+        ("joined", [&plain[..], &file(70_000, &usual, &both)].concat()),
+        ("wrap", file((1 << 33) - 9000, &usual, &both)),
+        ("h265", file(0, &[(0x100, 0x24, vec![])], &h265)),
+        ("mp3", file(0, &[(0x100, 0x03, vec![])], &mpeg_audio)),
+        ("ac3", file(0, &[(0x100, 0x81, vec![])], &ac3)),
+        ("opus", file(0, &[(0x100, 0x06, [registered(b"Opus"), vec![0x7f, 2, 0x80, 2]].concat())], &opus)),
+        ("plain", plain),
+    ]
+    .into_iter()
+    .map(|(name, bytes)| Seed { target: "demux", name, bytes })
 }
 
 /// Short streams, one for each thing that can be special about one.

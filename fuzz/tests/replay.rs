@@ -25,6 +25,12 @@ fn bpf_keeps_its_promises() {
     replay("bpf");
 }
 
+/// Promise: No transport stream makes reading or packing of its tracks panic, and their bytes are bounded by it.
+#[test]
+fn demux_keeps_its_promises() {
+    replay("demux");
+}
+
 /// Promise: No bytes make the HTTP reader or its responses panic, and splitting them does not change the
 /// result.
 #[test]
@@ -126,6 +132,7 @@ fn every_target_is_replayed() {
         [
             "authorization",
             "bpf",
+            "demux",
             "http",
             "http_client",
             "image",

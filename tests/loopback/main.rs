@@ -13,6 +13,7 @@ mod channels;
 mod choice;
 mod command;
 mod confinement;
+mod demux;
 mod ending;
 mod faults;
 mod floods;
@@ -103,6 +104,7 @@ fn main() -> ExitCode {
         load::trials(),
         load_http::trials(),
         log::trials(),
+        demux::trials(),
         movies::trials(),
         package::trials(),
         packing::trials(),

@@ -59,7 +59,11 @@ pub fn matroska(seconds: u32) -> Result<PathBuf> {
 /// A movie of a picture track and a sound track by these encoders, in the container of this extension. H.264 and
 /// H.265 have B-frames; MP4 has its index at the end.
 pub fn film(seconds: u32, video: &str, audio: &str, extension: &str) -> Result<PathBuf> {
-    let container = if extension == "mkv" { "matroska" } else { extension };
+    let container = match extension {
+        "mkv" => "matroska",
+        "ts" => "mpegts",
+        extension => extension,
+    };
     let fast = if video.starts_with("libvpx") {
         ["-deadline", "realtime", "-cpu-used", "8"].as_slice()
     } else {

@@ -1,12 +1,13 @@
-//! Containers with tracks, MP4 and Matroska, behind one reader: tracks, then samples as extents in decode
-//! order.
+//! Containers with tracks, MP4 and Matroska, and transport streams by their tracks, behind one reader: tracks,
+//! then samples as extents in decode order.
 //!
 //! Packing, sending and examining a movie use these types, and do not depend on the container.
 
 use bytes::Bytes;
 
-use crate::track::{Extent, Next, Track};
-use crate::{matroska, mp4};
+use crate::track::{Extent, Next, Sample, Track};
+use crate::ts::Warnings;
+use crate::{demux, matroska, mp4};
 
 /// Reader of what describes a movie: says which bytes it wants, and takes them.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub enum MovieReader {
     Mp4(mp4::MovieReader),
     /// Of a Matroska or WebM file.
     Matroska(matroska::SegmentReader),
+    /// Of a transport stream, by its tracks.
+    TransportStream(Box<demux::TracksReader>),
 }
 
 /// Movie of any container.
@@ -24,6 +27,8 @@ pub enum Movie {
     Mp4(mp4::Movie),
     /// A Matroska or WebM file.
     Matroska(matroska::Segment),
+    /// Of a transport stream, by its tracks.
+    TransportStream(Box<demux::Movie>),
 }
 
 /// Samples of a movie in decode order, interleaved over its tracks by decode time.
@@ -33,6 +38,8 @@ pub enum Samples {
     Mp4(mp4::Samples),
     /// Of a Matroska or WebM file.
     Matroska(matroska::Samples),
+    /// Of a transport stream, by its tracks.
+    TransportStream(Box<demux::Samples>),
 }
 
 /// Fault of one track, without which the file is read.
@@ -53,6 +60,9 @@ pub enum Error {
     /// Of a Matroska or WebM file.
     #[error(transparent)]
     Matroska(#[from] matroska::Error),
+    /// Of a transport stream.
+    #[error(transparent)]
+    TransportStream(#[from] demux::Error),
 }
 
 /// Returns whether a file that begins with these bytes, at least 12, is a movie of these containers.
@@ -70,11 +80,17 @@ impl MovieReader {
         matroska::is_matroska(head).then(|| Self::Matroska(matroska::SegmentReader::new(size)))
     }
 
+    /// A reader of the tracks of a transport stream of `size` bytes.
+    pub fn of_transport_stream(size: u64) -> Self {
+        Self::TransportStream(Box::new(demux::TracksReader::new(size)))
+    }
+
     /// Bytes that are to be read next; `None` at the end.
     pub fn wanted(&self) -> Option<Extent> {
         match self {
             Self::Mp4(reader) => reader.wanted(),
             Self::Matroska(reader) => reader.wanted(),
+            Self::TransportStream(reader) => reader.wanted(),
         }
     }
 
@@ -86,6 +102,7 @@ impl MovieReader {
         match self {
             Self::Mp4(reader) => Ok(reader.take(bytes)?),
             Self::Matroska(reader) => Ok(reader.take(bytes)?),
+            Self::TransportStream(reader) => Ok(reader.take(&bytes.into())?),
         }
     }
 
@@ -94,6 +111,7 @@ impl MovieReader {
         match self {
             Self::Mp4(reader) => Ok(Movie::Mp4(reader.finish()?)),
             Self::Matroska(reader) => Ok(Movie::Matroska(reader.finish()?)),
+            Self::TransportStream(reader) => Ok(Movie::TransportStream(Box::new(reader.finish()?))),
         }
     }
 }
@@ -104,6 +122,7 @@ impl Movie {
         match self {
             Self::Mp4(movie) => &movie.tracks,
             Self::Matroska(segment) => &segment.tracks,
+            Self::TransportStream(movie) => &movie.tracks,
         }
     }
 
@@ -112,6 +131,10 @@ impl Movie {
         match self {
             Self::Mp4(movie) => movie.faults.iter().cloned().map(TrackFault::from).collect(),
             Self::Matroska(_) => Vec::new(),
+            Self::TransportStream(movie) => {
+                let fault = |(track, error): (u32, demux::Error)| TrackFault { track, error: error.into() };
+                movie.faults.iter().cloned().map(fault).collect()
+            }
         }
     }
 
@@ -120,6 +143,7 @@ impl Movie {
         match self {
             Self::Mp4(movie) => movie.retain(keep),
             Self::Matroska(segment) => segment.retain(keep),
+            Self::TransportStream(movie) => movie.retain(keep),
         }
     }
 
@@ -128,6 +152,7 @@ impl Movie {
         match self {
             Self::Mp4(movie) => movie.tracks.iter().filter_map(Track::duration_us).max(),
             Self::Matroska(segment) => segment.duration_us,
+            Self::TransportStream(_) => None,
         }
     }
 
@@ -136,14 +161,16 @@ impl Movie {
         match self {
             Self::Mp4(movie) => Samples::Mp4(movie.samples()),
             Self::Matroska(segment) => Samples::Matroska(segment.samples()),
+            Self::TransportStream(movie) => Samples::TransportStream(Box::new(movie.samples())),
         }
     }
 
-    /// Name of the container: `mp4`, `matroska` or `webm`.
+    /// Name of the container: `mp4`, `matroska`, `webm` or `mpegts`.
     pub fn container(&self) -> &'static str {
         match self {
             Self::Mp4(_) => "mp4",
             Self::Matroska(segment) => segment.document.name(),
+            Self::TransportStream(_) => "mpegts",
         }
     }
 
@@ -152,6 +179,8 @@ impl Movie {
         match self {
             Self::Mp4(movie) => movie.extent,
             Self::Matroska(segment) => segment.extent,
+            // They are spread over the file.
+            Self::TransportStream(_) => Extent { offset: 0, length: 0 },
         }
     }
 }
@@ -165,6 +194,7 @@ impl Samples {
         match self {
             Self::Mp4(samples) => Ok(samples.next()?),
             Self::Matroska(samples) => Ok(samples.next()?),
+            Self::TransportStream(samples) => Ok(samples.next()?),
         }
     }
 
@@ -176,6 +206,7 @@ impl Samples {
         match self {
             Self::Mp4(samples) => Ok(samples.take(bytes)?),
             Self::Matroska(samples) => Ok(samples.take(bytes)?),
+            Self::TransportStream(samples) => Ok(samples.take(&bytes.into())?),
         }
     }
 
@@ -184,6 +215,7 @@ impl Samples {
         match self {
             Self::Mp4(samples) => samples.end(),
             Self::Matroska(samples) => samples.end(),
+            Self::TransportStream(samples) => samples.end(),
         }
     }
 
@@ -191,7 +223,31 @@ impl Samples {
     pub fn take_faults(&mut self) -> Vec<TrackFault> {
         match self {
             Self::Mp4(samples) => samples.take_faults().into_iter().map(TrackFault::from).collect(),
-            Self::Matroska(_) => Vec::new(),
+            Self::Matroska(_) | Self::TransportStream(_) => Vec::new(),
+        }
+    }
+
+    /// Warnings since the last call that are not faults of tracks.
+    pub fn take_warnings(&mut self) -> Warnings {
+        match self {
+            Self::Mp4(_) | Self::Matroska(_) => Warnings::default(),
+            Self::TransportStream(samples) => samples.take_warnings(),
+        }
+    }
+
+    /// Bytes of a sample that are kept, since they are not an extent of the file; `None` if they are to be read.
+    pub fn stored(&self, extent: Extent) -> Option<&[u8]> {
+        match self {
+            Self::Mp4(_) | Self::Matroska(_) => None,
+            Self::TransportStream(samples) => samples.stored(extent),
+        }
+    }
+
+    /// Place in the file of a sample, or behind it.
+    pub fn place_of(&self, sample: &Sample) -> u64 {
+        match self {
+            Self::Mp4(_) | Self::Matroska(_) => sample.extent.offset,
+            Self::TransportStream(samples) => samples.position(),
         }
     }
 
@@ -200,6 +256,7 @@ impl Samples {
         match self {
             Self::Mp4(samples) => samples.held_bytes(),
             Self::Matroska(samples) => samples.held_bytes(),
+            Self::TransportStream(samples) => samples.held_bytes(),
         }
     }
 
@@ -208,6 +265,7 @@ impl Samples {
         match self {
             Self::Mp4(samples) => samples.truncated(),
             Self::Matroska(samples) => samples.truncated(),
+            Self::TransportStream(_) => false, // the last packet has its own warning
         }
     }
 }

@@ -4,6 +4,7 @@
 //! every test is a plain function call and every parser can be fuzzed.
 
 pub mod container;
+pub mod demux;
 pub mod hls;
 pub mod image;
 pub mod inspect;

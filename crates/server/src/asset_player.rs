@@ -26,6 +26,7 @@ use crate::images::{
 };
 use crate::library::{Asset, FindError, Library};
 use crate::multicast::MulticastGroups;
+use crate::played_as::PlayedAs;
 use crate::plays::Plays;
 use crate::rtsp::player::{
     BoxFuture, Joined, MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Player, Presentation,
@@ -59,6 +60,7 @@ pub(crate) struct AssetPlayer {
 struct AssetPresentation {
     name: String,
     client: IpAddr,
+    played_as: PlayedAs,
     asset: DropOnPool<Arc<File>>,
     image: Arc<Image>,
     player: AssetPlayer,
@@ -84,6 +86,7 @@ impl Player for AssetPlayer {
     fn open<'a>(
         &'a self,
         path: &'a [u8],
+        played_as: PlayedAs,
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let path = AssetPath::from_decoded(path);
@@ -92,10 +95,10 @@ impl Player for AssetPlayer {
             let (player, exact) = (self.clone(), path.clone());
             let opened = blocking(move || {
                 let asset = player.library.find_file(&exact).map_err(find_error)?;
-                player.open_found(&exact, asset, client)
+                player.open_found(&exact, asset, played_as, client)
             });
             match opened.await {
-                Err(OpenError::NotFound) => self.open_in_other_case(path, client).await,
+                Err(OpenError::NotFound) => self.open_in_other_case(path, played_as, client).await,
                 result => result,
             }
         })
@@ -123,13 +126,14 @@ impl AssetPlayer {
     async fn open_in_other_case(
         &self,
         path: AssetPath,
+        played_as: PlayedAs,
         client: IpAddr,
     ) -> Result<Arc<dyn Presentation>, OpenError> {
         let _search = self.searches.acquire().await;
         let player = self.clone();
         blocking(move || {
             let (path, asset) = player.library.find_file_in_other_case(&path).map_err(find_error)?;
-            player.open_found(&path, asset, client)
+            player.open_found(&path, asset, played_as, client)
         })
         .await
     }
@@ -139,15 +143,16 @@ impl AssetPlayer {
         self,
         path: &AssetPath,
         asset: Asset,
+        played_as: PlayedAs,
         client: IpAddr,
     ) -> Result<Arc<dyn Presentation>, OpenError> {
         let asset = Arc::new(asset.file);
         let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
         let limits = self.store.usual_limits();
-        let image = self.store.image_for(Some(client), Arc::clone(&asset), &name, limits);
+        let image = self.store.image_for(Some(client), Arc::clone(&asset), &name, limits, played_as);
         let image = image.map_err(open_error)?;
         let asset = DropOnPool::new(asset, self.playbacks.engine().pool());
-        Ok(Arc::new(AssetPresentation { name, client, asset, image, player: self }))
+        Ok(Arc::new(AssetPresentation { name, client, played_as, asset, image, player: self }))
     }
 }
 
@@ -221,7 +226,8 @@ impl AssetPresentation {
         }
         let (store, asset, name, client) =
             (Arc::clone(&self.player.store), Arc::clone(&self.asset), self.name.clone(), Some(self.client));
-        blocking(move || store.image_for(client, asset, &name, limits).map_err(open_error)).await
+        let played_as = self.played_as;
+        blocking(move || store.image_for(client, asset, &name, limits, played_as).map_err(open_error)).await
     }
 }
 

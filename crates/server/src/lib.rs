@@ -16,6 +16,7 @@ mod library;
 mod link;
 mod memory_limit;
 mod multicast;
+mod played_as;
 mod plays;
 mod reload;
 mod rtsp;

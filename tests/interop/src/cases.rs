@@ -69,6 +69,8 @@ pub(crate) struct Format {
     pub(crate) name: &'static str,
     /// Name of the served file.
     pub(crate) file: &'static str,
+    /// Query of its URL.
+    pub(crate) query: &'static str,
     pub(crate) video: Codec,
     /// None for a transport stream, whose tracks are inside.
     pub(crate) audio: Option<Codec>,
@@ -83,16 +85,25 @@ impl Format {
         (video, audio): (Codec, Codec),
         encoders: (&'static str, &'static str),
     ) -> Format {
-        Format { name, file, video, audio: Some(audio), encoders: Some(encoders) }
+        Format { name, file, query: "", video, audio: Some(audio), encoders: Some(encoders) }
     }
 
-    pub(crate) const ALL: [Format; 9] = [
+    pub(crate) const ALL: [Format; 10] = [
         Format {
             name: "transport stream",
             file: "clip.ts",
+            query: "",
             video: Codec::TransportStream,
             audio: None,
             encoders: None,
+        },
+        Format {
+            name: "transport stream by tracks: H.264, AAC",
+            file: "tracks.ts",
+            query: "?demux=1",
+            video: Codec::H264,
+            audio: Some(Codec::Aac),
+            encoders: Some(("libx264", "aac")),
         },
         Format::movie("MP4: H.264, AAC", "h264.mp4", (Codec::H264, Codec::Aac), ("libx264", "aac")),
         Format::movie("MP4: H.265, Opus", "h265.mp4", (Codec::H265, Codec::Opus), ("libx265", "libopus")),
@@ -295,7 +306,7 @@ impl Bed {
             Transport::Tunnel => ("rtsp", self.server.http),
             Transport::Udp | Transport::Tcp | Transport::Multicast => ("rtsp", self.server.rtsp),
         };
-        Ok(format!("{scheme}://{address}/{}", case.format.file))
+        Ok(format!("{scheme}://{address}/{}{}", case.format.file, case.format.query))
     }
 
     /// The file of a format.

@@ -1,6 +1,6 @@
 //! retina, a client and depacketizer in Rust: it gives samples, which are compared byte for byte.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,7 +11,7 @@ use retina::codec::{CodecItem, FrameFormat};
 use wirepath_tests::frames;
 use wirepath_tests::process::run;
 
-use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, Transport};
+use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, Transport, home};
 
 /// Samples at the end that may be missing: a picture is complete when the next begins, unless its last packet is marked.
 const MISSING: usize = 1;
@@ -38,7 +38,8 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     let came =
         runtime.block_on(async { tokio::time::timeout(Duration::from_secs_f64(LIMIT_S), samples).await });
     let came = came.context("it did not end in time")??;
-    let file = bed.file(&case.format);
+    let home = home()?;
+    let file = in_mp4(bed.file(&case.format), home.path())?;
     ensure_equal(&came.pictures, &stored(&file, case, "0:v:0")?).context("pictures")?;
     if has_sound {
         ensure_equal(&came.sound, &stored(&file, case, "0:a:0")?).context("sound")?;
@@ -105,6 +106,19 @@ fn stored(file: &Path, case: &Case, track: &str) -> Result<Vec<String>> {
     let text = run("ffmpeg", [&before[..], case.format.reading(), &behind].concat(), LIMIT_S)?;
     let frames = frames::parse(&text)?.into_iter().next().context("no such track")?;
     Ok(frames.into_iter().map(|frame| frame.hash).collect())
+}
+
+/// The file, or a copy of a transport stream as MP4, whose samples are those that retina gives: NAL units after
+/// lengths, without parameter sets and delimiters.
+fn in_mp4(file: PathBuf, folder: &Path) -> Result<PathBuf> {
+    if file.extension().is_none_or(|extension| extension != "ts") {
+        return Ok(file);
+    }
+    let copy = folder.join("copy.mp4");
+    let (from, to) = (file.to_str().context("a file's name")?, copy.to_str().context("a file's name")?);
+    let filter = "filter_units=remove_types=7-9|12";
+    run("ffmpeg", ["-nostdin", "-v", "error", "-i", from, "-c", "copy", "-bsf:v", filter, to], LIMIT_S)?;
+    Ok(copy)
 }
 
 fn ensure_equal(came: &[String], stored: &[String]) -> Result<()> {

@@ -79,13 +79,18 @@ pub struct TableExtent {
     pub crc: u32,
 }
 
+/// Flag beside the number of frames: the asset is a transport stream.
+const DEMUXED: u16 = 0x8000;
+
 impl Header {
     /// The page.
     pub fn encode(&self) -> [u8; PAGE as usize] {
         let Plan { identity, recipe, streams } = self.plan;
         let (ts_per_packet, frames) = match recipe.payload {
             PayloadRecipe::TransportStream { ts_per_packet } => (ts_per_packet, 0),
-            PayloadRecipe::Tracks { frames, .. } => (0, frames),
+            PayloadRecipe::Tracks { frames, demuxed, .. } => {
+                (0, u16::from(frames) | if demuxed { DEMUXED } else { 0 })
+            }
         };
         let mut page = [0; PAGE as usize];
         page[..MAGIC.len()].copy_from_slice(MAGIC);
@@ -96,7 +101,7 @@ impl Header {
         put(&mut page, field::INODE, identity.inode);
         put(&mut page, field::DEVICE, identity.device);
         put(&mut page, field::STREAMS, streams.len() as u16);
-        put(&mut page, field::FRAMES, u16::from(frames));
+        put(&mut page, field::FRAMES, frames);
         put(&mut page, field::TS_PER_PACKET, ts_per_packet);
         put(&mut page, field::PACKET_SIZE, recipe.packet_size().into());
         put(&mut page, field::PACKETS, self.packets);
@@ -144,6 +149,7 @@ impl Header {
             0 => PayloadRecipe::Tracks {
                 limit: record.get(field::PACKET_SIZE).saturating_sub(HEADER_LENGTH as u32) as u16,
                 frames: record.get(field::FRAMES) as u8,
+                demuxed: record.get(field::FRAMES) & DEMUXED != 0,
             },
             ts_per_packet => PayloadRecipe::TransportStream { ts_per_packet },
         };
@@ -174,7 +180,7 @@ impl Header {
         match recipe.payload {
             PayloadRecipe::TransportStream { .. } => self.check_transport_stream(record)?,
             PayloadRecipe::Tracks { frames, .. } => {
-                let frames = record.get(field::FRAMES) == u16::from(frames);
+                let frames = record.get(field::FRAMES) & !DEMUXED == u16::from(frames);
                 record.check(frames, field::FRAMES, "255 are the most")?;
                 // Trains may have a byte between them.
                 let least = self.payload_bytes.div_ceil(recipe.payload_length() as u64 + 1);

@@ -54,6 +54,8 @@ pub enum PayloadRecipe {
         limit: u16,
         /// Most frames of audio in a packet, at least 1.
         frames: u8,
+        /// True if the asset is a transport stream.
+        demuxed: bool,
     },
 }
 
@@ -120,13 +122,26 @@ impl PathLimits {
 
     /// The recipe for the same kind of asset as that of `recipe`.
     pub fn recipe_like(self, recipe: Recipe) -> Recipe {
-        if recipe.is_transport_stream() { self.transport_stream() } else { self.tracks() }
+        match recipe.payload {
+            PayloadRecipe::TransportStream { .. } => self.transport_stream(),
+            PayloadRecipe::Tracks { demuxed: true, .. } => self.demuxed(),
+            PayloadRecipe::Tracks { .. } => self.tracks(),
+        }
     }
 
     /// The recipe for the tracks of a movie, whose full packets have an even length: the kernel's checksums of
     /// pages by reference go wrong after parts of odd length.
     pub fn tracks(self) -> Recipe {
-        let payload = PayloadRecipe::Tracks { limit: self.payload & !1, frames: FRAMES_PER_PACKET };
+        self.tracks_of(false)
+    }
+
+    /// The recipe for the tracks of a transport stream.
+    pub fn demuxed(self) -> Recipe {
+        self.tracks_of(true)
+    }
+
+    fn tracks_of(self, demuxed: bool) -> Recipe {
+        let payload = PayloadRecipe::Tracks { limit: self.payload & !1, frames: FRAMES_PER_PACKET, demuxed };
         Recipe { payload, burst_us: self.burst_us }
     }
 }
@@ -171,9 +186,14 @@ impl Recipe {
         (HEADER_LENGTH + self.payload_length()).min(u16::MAX.into()) as u16
     }
 
-    /// Returns whether the asset is a transport stream.
+    /// Returns whether the packets carry those of a transport stream.
     pub fn is_transport_stream(self) -> bool {
         matches!(self.payload, PayloadRecipe::TransportStream { .. })
+    }
+
+    /// Returns whether the asset is a transport stream whose tracks are sent.
+    pub fn is_demuxed(self) -> bool {
+        matches!(self.payload, PayloadRecipe::Tracks { demuxed: true, .. })
     }
 
     /// Checks the ranges.

@@ -224,6 +224,7 @@ impl Examined {
         let (brand, fragmented, cues) = match &self.movie {
             Movie::Mp4(movie) => (movie.brand.map(|brand| brand.to_string()), movie.fragmented, None),
             Movie::Matroska(segment) => (None, false, Some(segment.cues.len() as u64)),
+            Movie::TransportStream(_) => (None, false, None),
         };
         let tracks = self.movie.tracks().iter().zip(&self.tracks);
         MovieReport {

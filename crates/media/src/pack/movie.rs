@@ -55,13 +55,14 @@ impl MoviePacker {
     /// A packer at the start of an asset.
     pub fn new(plan: Plan) -> Result<Self, PlanError> {
         plan.recipe.check()?;
-        let PayloadRecipe::Tracks { limit, frames } = plan.recipe.payload else {
+        let PayloadRecipe::Tracks { limit, frames, demuxed } = plan.recipe.payload else {
             return Err(PlanError::Kind);
         };
         let burst_us = plan.recipe.burst_us.into();
+        let reader = || Box::new(MovieReader::of_transport_stream(plan.identity.size));
         Ok(Self {
             recipe: Recipe { limit: limit.into(), frames: frames.into(), burst_us },
-            state: State::Head,
+            state: if demuxed { State::Tracks { reader: reader(), taken: 0 } } else { State::Head },
             payloads: Payloads::default(),
             schedule: Schedule::new(&plan),
             packed_bytes: 0,
@@ -122,7 +123,10 @@ impl Pack for MoviePacker {
                 Ok(())
             }
             State::Tracks { .. } => self.take_owned(bytes.to_vec()),
-            State::Samples(packing) => packing.take(bytes),
+            State::Samples(packing) => {
+                packing.take(bytes);
+                Ok(())
+            }
         }
     }
 
@@ -133,7 +137,10 @@ impl Pack for MoviePacker {
                 *taken += bytes.len();
                 Ok(reader.take(bytes)?)
             }
-            State::Samples(packing) => packing.take_owned(bytes.into()),
+            State::Samples(packing) => {
+                packing.take_owned(bytes.into());
+                Ok(())
+            }
         }
     }
 
@@ -151,11 +158,14 @@ impl Pack for MoviePacker {
             }
             packing.read_on(&mut self.payloads, &mut self.schedule, &mut self.packed_bytes)?;
         }
-        Ok(self.schedule.pop())
+        Ok(self.schedule.pop().map(|segment| packing.with_stored(segment)))
     }
 
     fn packed_bytes(&self) -> u64 {
-        self.packed_bytes
+        match &self.state {
+            State::Samples(packing) => packing.position().unwrap_or(self.packed_bytes),
+            State::Head | State::Tracks { .. } => 0,
+        }
     }
 
     fn held_bytes(&self) -> usize {
@@ -182,7 +192,7 @@ impl Pack for MoviePacker {
         if packing.samples.truncated() {
             let kind = match &packing.samples {
                 Samples::Mp4(_) => WarningKind::FragmentCut,
-                Samples::Matroska(_) => WarningKind::ElementCut,
+                Samples::Matroska(_) | Samples::TransportStream(_) => WarningKind::ElementCut,
             };
             description.warnings.push(Warning { offset: self.plan.identity.size, kind });
         }

@@ -35,7 +35,7 @@ const DETECTION_MARGIN: usize = 1024;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Deframer {
     phase: Phase,
     /// Bytes of earlier inputs that could not be judged yet.

@@ -144,6 +144,12 @@ impl Codec {
         matches!(self, Mpeg1Video | Mpeg2Video | Mpeg4Video | H264 | H265 | H266 | Av1 | Vc1 | Avs)
     }
 
+    /// Returns whether [`demux`](crate::demux) reads its frames.
+    pub fn is_demuxed(self) -> bool {
+        use Codec::*;
+        matches!(self, H264 | H265 | Mpeg1Audio | Mpeg2Audio | Aac | Ac3 | Opus)
+    }
+
     /// Stream types: ISO/IEC 13818-1 table 2-34; above 0x7f ATSC A/53 and, if registered as "HDMV", Blu-ray.
     fn of(stream_type: u8, descriptors: Descriptors<'_>, programme_format: Option<[u8; 4]>) -> Self {
         let blu_ray = programme_format == Some(*b"HDMV");

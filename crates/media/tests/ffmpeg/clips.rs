@@ -18,7 +18,7 @@ const H264: &str = "PICTURE SOUND -c:v libx264 -preset veryfast -bf 3 -g 25 -c:a
 const COPY: &str = "-i b-frames.mp4 -c copy -map 0";
 
 /// Clips of tables, of fragments, and of each codec.
-const CLIPS: [Clip; 30] = [
+const CLIPS: [Clip; 35] = [
     Clip { name: "b-frames.mp4", arguments: H264 },
     Clip { name: "faststart.mp4", arguments: "COPY -movflags +faststart" },
     Clip { name: "fragments.mp4", arguments: "COPY -movflags +frag_keyframe+empty_moov+default_base_moof" },
@@ -75,6 +75,21 @@ const CLIPS: [Clip; 30] = [
         name: "vp8.webm",
         arguments: "PICTURE SOUND -c:v libvpx -cpu-used 8 -deadline realtime -c:a libopus",
     },
+    Clip { name: "b-frames.ts", arguments: "COPY" },
+    Clip {
+        name: "blu-ray.m2ts",
+        arguments: "PICTURE SOUND -c:v libx264 -preset veryfast -c:a ac3 -mpegts_m2ts_mode 1 -f mpegts",
+    },
+    Clip {
+        name: "interlaced.ts",
+        arguments: "PICTURE SOUND -c:v libx264 -preset veryfast -flags +ildct+ilme -x264-params tff=1 -c:a libmp3lame",
+    },
+    Clip {
+        name: "h265.ts",
+        arguments: "PICTURE SOUND -c:v libx265 -x265-params log-level=error:bframes=4:b-pyramid=1 -preset ultrafast \
+                    -c:a ac3",
+    },
+    Clip { name: "mp2.ts", arguments: "PICTURE SOUND -c:v libx264 -preset veryfast -bf 0 -c:a mp2" },
     Clip { name: "l16.mkv", arguments: "SOUND -c:a pcm_s16be -ac 2" },
     Clip { name: "a-law.mkv", arguments: "SOUND -ar 8000 -c:a pcm_alaw" },
 ];

@@ -9,6 +9,7 @@ use super::folder::ArchiveFolder;
 use super::recordings::{Recording, Recordings};
 use crate::images::Image;
 use crate::library::FindError;
+use crate::played_as::PlayedAs;
 
 /// Most concurrent attempts to open recordings.
 const TRIES: usize = 64;
@@ -96,7 +97,13 @@ impl Opener {
             }
         };
         let name = self.folder.name_of(recording);
-        let image = match self.folder.store().image_for(Some(self.client), asset, &name, self.limits) {
+        let image = match self.folder.store().image_for(
+            Some(self.client),
+            asset,
+            &name,
+            self.limits,
+            PlayedAs::Stored,
+        ) {
             Ok(image) => image,
             Err(error) => {
                 self.folder.leave_out(recording, &error.to_string());

@@ -12,6 +12,7 @@ use super::presentation::ArchivePresentation;
 use super::{Archives, Gaps};
 use crate::admission::Overload;
 use crate::asset_player::{AssetPlayer, blocking};
+use crate::played_as::PlayedAs;
 use crate::rtsp::player::{BoxFuture, OpenError, Player, Presentation};
 
 /// Player of archives and assets.
@@ -40,13 +41,14 @@ impl Player for ArchivePlayer {
     fn open<'a>(
         &'a self,
         path: &'a [u8],
+        played_as: PlayedAs,
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         Box::pin(async move {
             if let Some(folder) = self.archives.find(path) {
                 return self.open_archive(Arc::clone(folder), client).await;
             }
-            match self.assets.open(path, client).await {
+            match self.assets.open(path, played_as, client).await {
                 Err(OpenError::NotFound) => match self.archives.find_in_other_case(path) {
                     Some(folder) => self.open_archive(Arc::clone(folder), client).await,
                     None => Err(OpenError::NotFound),

@@ -11,6 +11,7 @@ use super::Channels;
 use super::presentation::ChannelPresentation;
 use crate::admission::Overload;
 use crate::archive::ArchivePlayer;
+use crate::played_as::PlayedAs;
 use crate::rtsp::player::{BoxFuture, OpenError, Player, Presentation};
 
 /// Player of channels, archives and assets.
@@ -23,6 +24,7 @@ impl Player for ChannelPlayer {
     fn open<'a>(
         &'a self,
         path: &'a [u8],
+        played_as: PlayedAs,
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         match self.channels.find(path) {
@@ -31,7 +33,7 @@ impl Player for ChannelPlayer {
                 let channel: Arc<dyn Presentation> = Arc::new(ChannelPresentation { player, channel });
                 Box::pin(async move { Ok(channel) })
             }
-            None => self.archives.open(path, client),
+            None => self.archives.open(path, played_as, client),
         }
     }
 

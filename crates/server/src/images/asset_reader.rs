@@ -86,6 +86,7 @@ impl AssetReader {
                     run.copy(&span, part);
                 }
                 PayloadRun::Pieces(pieces) => self.read_pieces(asset, pieces, part)?,
+                PayloadRun::Bytes(bytes) => part.copy_from_slice(bytes),
             }
             payload = rest;
         }

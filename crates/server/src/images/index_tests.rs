@@ -15,6 +15,7 @@ use wirepath_media::ts::synthetic::{Sample, SampleStream};
 use wirepath_playback::{Load, Segment, TrainSource};
 
 use super::*;
+use crate::played_as::PlayedAs;
 
 struct Fixture {
     folder: tempfile::TempDir,
@@ -336,7 +337,8 @@ fn one_address_has_so_many_assets_packed_at_a_time() {
     });
     let other = Arc::new(File::open(other).unwrap());
     let address = Some([10, 0, 0, 1].into());
-    let refused = store.image_for(address, Arc::clone(&other), "other.ts", store.usual_limits());
+    let refused =
+        store.image_for(address, Arc::clone(&other), "other.ts", store.usual_limits(), PlayedAs::Stored);
     assert!(matches!(refused.map(drop), Err(StoreError::AddressBusy)));
     assert_eq!(store.counts().packings_refused, 1);
     drop(store);
@@ -345,10 +347,12 @@ fn one_address_has_so_many_assets_packed_at_a_time() {
         options.images = ImagePolicy::None;
         options.packings_per_address = 1;
     });
-    let image = store.image_for(address, other, "other.ts", store.usual_limits()).unwrap();
+    let image = store.image_for(address, other, "other.ts", store.usual_limits(), PlayedAs::Stored).unwrap();
     wait_until("the index", || *image.progress().borrow() == Progress::Complete);
     let recipe = store.usual_limits();
-    wait_until("room for another", || store.image_for(address, fixture.asset(), "clip.ts", recipe).is_ok());
+    wait_until("room for another", || {
+        store.image_for(address, fixture.asset(), "clip.ts", recipe, PlayedAs::Stored).is_ok()
+    });
 }
 
 /// Promise: If an asset is changed or truncated, its playbacks end with an error that says so.

@@ -5,6 +5,10 @@ use wirepath_media::image::{Identity, Layout, PayloadRecipe, Recipe};
 /// End of the name of an index.
 const INDEX: &str = ".index";
 
+/// Letters between the limit of payloads and the frames in a packet: of a movie, and of a transport stream.
+const TRACKS: char = 'b';
+const DEMUXED: char = 'd';
+
 /// Key of an image; one version of a file always has the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
@@ -25,8 +29,9 @@ impl Key {
             PayloadRecipe::TransportStream { ts_per_packet } => {
                 format!("{device:x}-{inode:x}-{ts_per_packet}x{burst_us}")
             }
-            PayloadRecipe::Tracks { limit, frames } => {
-                format!("{device:x}-{inode:x}-{limit}b{frames}x{burst_us}")
+            PayloadRecipe::Tracks { limit, frames, demuxed } => {
+                let unit = if demuxed { DEMUXED } else { TRACKS };
+                format!("{device:x}-{inode:x}-{limit}{unit}{frames}x{burst_us}")
             }
         }
     }
@@ -51,9 +56,12 @@ impl Key {
             let (device, rest) = name.split_once('-')?;
             let (inode, recipe) = rest.split_once('-')?;
             let (payload, burst_us) = recipe.split_once('x')?;
-            let payload = match payload.split_once('b') {
-                Some((limit, frames)) => {
-                    PayloadRecipe::Tracks { limit: limit.parse().ok()?, frames: frames.parse().ok()? }
+            let tracks = [(TRACKS, false), (DEMUXED, true)];
+            let tracks = tracks.map(|(unit, demuxed)| Some((payload.split_once(unit)?, demuxed)));
+            let payload = match tracks.into_iter().flatten().next() {
+                Some(((limit, frames), demuxed)) => {
+                    let (limit, frames) = (limit.parse().ok()?, frames.parse().ok()?);
+                    PayloadRecipe::Tracks { limit, frames, demuxed }
                 }
                 None => PayloadRecipe::TransportStream { ts_per_packet: payload.parse().ok()? },
             };

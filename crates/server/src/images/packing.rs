@@ -23,6 +23,7 @@ use super::image_folder::Draft;
 use super::memory_budget::MemoryBudget;
 use super::segment::Files;
 use super::summary::Summary;
+use crate::played_as::PlayedAs;
 
 /// Bytes at both ends of an asset for an estimate. The larger number is read only if the smaller one does not
 /// suffice.
@@ -42,6 +43,9 @@ thread_local! {
 /// Reason why packing ended before the end of the asset.
 const CHANGED: &str = "the asset was changed while it was being packed";
 
+/// Reason why an asset of no bytes is not packed.
+const EMPTY: &str = "the file is empty";
+
 /// Longest asset: an image of it could not be mapped.
 const MAX_SIZE: u64 = 1 << 47;
 
@@ -49,9 +53,13 @@ const MAX_SIZE: u64 = 1 << 47;
 const HEAD_LENGTH: usize = 12;
 
 /// The recipe for an asset within the limits of a path, by its container.
-pub(super) fn recipe(asset: &File, limits: PathLimits) -> Result<Recipe, StoreError> {
+pub(super) fn recipe(asset: &File, limits: PathLimits, played_as: PlayedAs) -> Result<Recipe, StoreError> {
     let head = read_at_most(asset, 0, HEAD_LENGTH)?;
-    Ok(if is_movie(&head) { limits.tracks() } else { limits.transport_stream() })
+    Ok(match (is_movie(&head), played_as) {
+        (true, _) => limits.tracks(),
+        (false, PlayedAs::Tracks) => limits.demuxed(),
+        (false, PlayedAs::Stored) => limits.transport_stream(),
+    })
 }
 
 /// Description and streams of an asset that is not packed yet. Waits until memory for the estimate is free.
@@ -69,9 +77,10 @@ pub(super) fn examine(
         let stream = StreamPlan::transport_stream(ssrc, sequence, timestamp);
         return Ok((estimate(asset, size, memory)?, stream.into()));
     }
-    let head = read_at_most(asset, 0, HEAD_LENGTH)?;
-    let reader = MovieReader::of(&head, size).ok_or_else(|| not_playable(CHANGED))?;
-    let (mut reader, mut reserved) = (reader, None);
+    if size == 0 {
+        return Err(StoreError::NotPlayable(EMPTY.to_owned()));
+    }
+    let (mut reader, mut reserved) = (movie_reader(asset, size, recipe)?, None);
     while let Some(wanted) = reader.wanted() {
         if wanted.length > PAGE && reserved.is_none() {
             reserved = Some(memory.reserve(wanted.length));
@@ -82,8 +91,22 @@ pub(super) fn examine(
     }
     let playable = PlayableMovie::of(reader.finish().map_err(not_playable)?).map_err(not_playable)?;
     let streams = playable.streams(random_numbers)?.ok_or_else(|| not_playable("it has no track"))?;
-    let duration_us = playable.movie.duration_us();
+    drop(reserved);
+    let duration_us = match recipe.is_demuxed() {
+        // Its tracks do not say it, but its clock does, if there is one.
+        true => estimate(asset, size, memory).ok().and_then(|estimate| estimate.duration_us),
+        false => playable.movie.duration_us(),
+    };
     Ok((Summary { duration_us, payload_bytes: size, description: playable.describe() }, streams))
+}
+
+/// A reader of the tracks of an asset.
+fn movie_reader(asset: &File, size: u64, recipe: Recipe) -> Result<MovieReader, StoreError> {
+    if recipe.is_demuxed() {
+        return Ok(MovieReader::of_transport_stream(size));
+    }
+    let head = read_at_most(asset, 0, HEAD_LENGTH)?;
+    MovieReader::of(&head, size).ok_or_else(|| not_playable(CHANGED))
 }
 
 /// SSRC, first sequence number and timestamp of a stream.
@@ -96,7 +119,7 @@ fn random_numbers() -> Result<(u32, u16, u32), StoreError> {
 /// Estimate from both ends of an asset of `size` bytes. Waits until memory for it is free.
 fn estimate(asset: &File, size: u64, memory: &MemoryBudget) -> Result<Summary, StoreError> {
     if size == 0 {
-        return Err(StoreError::NotPlayable("the file is empty".to_owned()));
+        return Err(StoreError::NotPlayable(EMPTY.to_owned()));
     }
     let mut summary = Summary::default();
     for length in ESTIMATE_LENGTHS {
@@ -359,7 +382,7 @@ mod tests {
         let identity = Identity { size, mtime_ns: 1, inode: 2, device: 3 };
         let streams = StreamPlan::transport_stream(1, 0, 0).into();
         let asset = tempfile::tempfile().unwrap();
-        for recipe in [limits.tracks(), limits.transport_stream()] {
+        for recipe in [limits.tracks(), limits.demuxed(), limits.transport_stream()] {
             assert!(length_bound(&Plan { identity, recipe, streams }) > size);
             match examine(&asset, size, recipe, &MemoryBudget::new(1 << 20)) {
                 Err(StoreError::NotPlayable(reason)) => assert!(reason.contains("are played"), "{reason}"),

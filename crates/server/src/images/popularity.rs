@@ -68,6 +68,9 @@ struct StoredPlayed {
     /// For images of tracks: largest payload in bytes, and number of frames in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tracks: Option<(u16, u8)>,
+    /// True of images of the tracks of a transport stream.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    demuxed: bool,
     burst_us: u32,
     bytes: u64,
 }
@@ -193,17 +196,19 @@ impl StoredPlayed {
     fn new(key: &Key, played: &Played) -> StoredPlayed {
         let Identity { size, mtime_ns, .. } = played.identity;
         let Key { device, inode, recipe: Recipe { payload, burst_us } } = *key;
-        let (ts_per_packet, tracks) = match payload {
-            PayloadRecipe::TransportStream { ts_per_packet } => (ts_per_packet, None),
-            PayloadRecipe::Tracks { limit, frames } => (0, Some((limit, frames))),
+        let (ts_per_packet, tracks, demuxed) = match payload {
+            PayloadRecipe::TransportStream { ts_per_packet } => (ts_per_packet, None, false),
+            PayloadRecipe::Tracks { limit, frames, demuxed } => (0, Some((limit, frames)), demuxed),
         };
-        StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, tracks, burst_us, bytes: played.bytes() }
+        let bytes = played.bytes();
+        StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, tracks, demuxed, burst_us, bytes }
     }
 
     fn take_out(self) -> (Key, Played) {
-        let StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, tracks, burst_us, bytes } = self;
+        let StoredPlayed { device, inode, size, mtime_ns, ts_per_packet, tracks, demuxed, burst_us, bytes } =
+            self;
         let payload = match tracks {
-            Some((limit, frames)) => PayloadRecipe::Tracks { limit, frames },
+            Some((limit, frames)) => PayloadRecipe::Tracks { limit, frames, demuxed },
             None => PayloadRecipe::TransportStream { ts_per_packet },
         };
         let identity = Identity { size, mtime_ns, inode, device };

@@ -30,6 +30,7 @@ use super::read::read_image;
 use super::segment::Files;
 use super::summary::Summary;
 use super::work_queue::{UrgentThread, WorkQueue};
+use crate::played_as::PlayedAs;
 
 mod job;
 mod making;
@@ -176,23 +177,24 @@ impl Store {
         USUAL_LIMITS
     }
 
-    /// The image of `asset`, whose name for people is `name`, within `limits`: an open image, one from the
+    /// The image of `asset`, whose name for people is `name`, as it is stored, within `limits`: an open image, one from the
     /// folder, or one that is being packed from now on. A failure of the last few seconds is returned again.
     pub fn image(&self, asset: Arc<File>, name: &str, limits: PathLimits) -> Result<Arc<Image>, StoreError> {
-        self.image_for(None, asset, name, limits)
+        self.image_for(None, asset, name, limits, PlayedAs::Stored)
     }
 
-    /// The same for a client at this address, whose concurrent packings are limited.
+    /// The same for a client at this address, whose concurrent packings are limited, those by tracks too.
     pub fn image_for(
         &self,
         client: Option<IpAddr>,
         asset: Arc<File>,
         name: &str,
         limits: PathLimits,
+        played_as: PlayedAs,
     ) -> Result<Arc<Image>, StoreError> {
         read_only_as_told(&asset);
         let identity = identity(&asset)?;
-        let key = self.key(&asset, identity, limits)?;
+        let key = self.key(&asset, identity, limits, played_as)?;
         let open_lock = self.open.lock().open_lock(key);
         let _alone = open_lock.lock();
         let known = self.open.lock().find(key, identity, Instant::now());
@@ -216,17 +218,27 @@ impl Store {
     /// Duration of an asset in microseconds, as far as its beginning and end or its index show it. Waits for
     /// storage.
     pub(crate) fn duration_us(&self, asset: &File) -> Result<Option<u64>, StoreError> {
-        let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS)?);
+        let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
         packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.duration_us)
     }
 
     /// The key of an asset within `limits`. The asset is read only if no image of it is open.
-    fn key(&self, asset: &File, identity: Identity, limits: PathLimits) -> Result<Key, StoreError> {
-        let keys = [limits.transport_stream(), limits.tracks()].map(|recipe| Key::of(identity, recipe));
+    fn key(
+        &self,
+        asset: &File,
+        identity: Identity,
+        limits: PathLimits,
+        played_as: PlayedAs,
+    ) -> Result<Key, StoreError> {
+        let transport_stream = match played_as {
+            PlayedAs::Stored => limits.transport_stream(),
+            PlayedAs::Tracks => limits.demuxed(),
+        };
+        let keys = [transport_stream, limits.tracks()].map(|recipe| Key::of(identity, recipe));
         let open = self.open.lock();
         let known = keys.into_iter().find(|key| open.has(*key, identity));
         drop(open); // before storage is waited for
-        known.map_or_else(|| Ok(Key::of(identity, packing::recipe(asset, limits)?)), Ok)
+        known.map_or_else(|| Ok(Key::of(identity, packing::recipe(asset, limits, played_as)?)), Ok)
     }
 
     /// Path of the finished file from which an image is sent, or of the index if the image has no packets.

@@ -1,7 +1,7 @@
 //! Authentication of requests (RFC 2326 section 16). With users, each request is authenticated, also in a
 //! session. A session that a signed URL or the callback admitted continues without further checks.
 
-use super::handler::{Described, RequestHandler, refuse};
+use super::handler::{RequestHandler, refuse};
 use wirepath_auth::Area;
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target, header_names};
 use wirepath_net::auth::{Admission, AuthRefusal, AuthRequest, RETRY_AFTER_S, RefusalKind};
@@ -27,7 +27,7 @@ impl RequestHandler {
             Method::Describe => (Some(path), own_query),
             Method::Setup => {
                 let presentation = presentation.unwrap_or(path);
-                (Some(presentation), self.set_up_query(own_query, presentation))
+                (Some(presentation), self.query(own_query, presentation))
             }
             _ => (None, own_query),
         };
@@ -47,7 +47,7 @@ impl RequestHandler {
         });
         match admission.await {
             Ok(admission) => {
-                self.note_admission(request, resource, admission);
+                self.note_admission(admission);
                 None
             }
             Err(refusal) => Some(response(request, refusal)),
@@ -61,21 +61,10 @@ impl RequestHandler {
         session.and_then(|id| self.find(id)).is_some_and(|session| session.is_by_url)
     }
 
-    /// Query of SETUP: its own, or that of the URL of the last DESCRIBE of the presentation. ffmpeg,
-    /// GStreamer and live555 build the URLs of tracks from `Content-Base`, which has none.
-    fn set_up_query<'a>(&'a self, own: &'a str, presentation: &[u8]) -> &'a str {
-        let described = self.described.as_ref().filter(|described| described.path == presentation);
-        described.filter(|_| own.is_empty()).map_or(own, |described| &described.query)
-    }
-
-    fn note_admission(&mut self, request: &Request, resource: Option<&Resource>, admission: Admission) {
+    fn note_admission(&mut self, admission: Admission) {
         self.is_by_url = matches!(admission, Admission::SignedUrl | Admission::Callback);
         if let Admission::User(name) = admission {
             self.user = Some(name);
-        }
-        if let Some(resource) = resource.filter(|_| request.method == Method::Describe) {
-            let (path, query) = (resource.path().to_vec(), resource.query().to_owned());
-            self.described = (!query.is_empty()).then(|| Box::new(Described { path, query }));
         }
     }
 

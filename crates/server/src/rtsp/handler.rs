@@ -8,6 +8,7 @@ use super::session::Session;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::shared::Shared;
 use super::srtp::OfferedKeys;
+use crate::played_as::PlayedAs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -276,6 +277,13 @@ impl RequestHandler {
         }
     }
 
+    /// Query for a presentation: its URL's own, or that by which the presentation was described. ffmpeg, GStreamer and
+    /// live555 make the URLs of tracks of `Content-Base`, which has none.
+    pub(super) fn query<'a>(&'a self, own: &'a str, path: &[u8]) -> &'a str {
+        let described = self.described.as_ref().filter(|described| own.is_empty() && described.path == path);
+        described.map_or(own, |described| &described.query)
+    }
+
     /// Opens a presentation, which takes a descriptor meanwhile.
     pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, OpenError> {
         let _descriptor =
@@ -285,7 +293,8 @@ impl RequestHandler {
                 ),
                 _ => OpenError::Exhausted("the limit of descriptors is reached".to_owned()),
             })?;
-        self.shared.player.open(resource.path(), self.peer.ip()).await
+        let played_as = PlayedAs::of_query(self.query(resource.query(), resource.path()));
+        self.shared.player.open(resource.path(), played_as, self.peer.ip()).await
     }
 
     pub(super) fn open_refusal(&self, error: OpenError) -> Refusal {

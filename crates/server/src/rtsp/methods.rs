@@ -1,7 +1,7 @@
 //! RFC 2326 section 10: the methods.
 
 use super::counters::EndReason;
-use super::handler::{Answer, RequestHandler, refuse, resource};
+use super::handler::{Answer, Described, RequestHandler, refuse, resource};
 use super::player::{OpenError, PlayRange};
 use super::session_events::EventKind;
 use super::session_state::{Pace, PlayStep};
@@ -20,6 +20,8 @@ impl RequestHandler {
             let why = "Accept: presentations are described in application/sdp";
             return Err(refuse(StatusCode::NotAcceptable, why));
         }
+        let (path, query) = (resource.path().to_vec(), resource.query().to_owned());
+        self.described = (!query.is_empty()).then(|| Box::new(Described { path, query }));
         let description = match self.open(resource).await {
             Ok(presentation) => self.described_for_client(resource.path(), &presentation.describe())?,
             Err(error) => return Err(self.explain_missing(resource, error).await),

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::admission::Overload;
+use crate::played_as::PlayedAs;
 use wirepath_media::rtsp::{PortPair, ReplyDelivery};
 use wirepath_media::sdp::Description;
 use wirepath_media::srtp::{MasterKey, TAG_LENGTH};
@@ -46,9 +47,11 @@ pub(crate) struct PlayRange {
 pub(crate) trait Player: Send + Sync {
     /// Opens the presentation at a path, for a client at an address. The path consists of names joined by
     /// `/`, none of them empty, `.` or `..`; it is empty for the root.
+    /// A presentation that has only one form is opened in that form, whatever is asked for.
     fn open<'a>(
         &'a self,
         path: &'a [u8],
+        played_as: PlayedAs,
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>>;
 

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use super::schedule::Schedule;
 use super::track::PackedTrack;
 use crate::container::{self, Samples, TrackFault};
-use crate::image::MovieDescription;
+use crate::image::{MovieDescription, NewSegment, PayloadRun};
 use crate::pack::Error;
-use crate::payload::{Payloads, Unit, Units};
+use crate::payload::{Payloads, Piece, Unit, Units};
 use crate::track::{Extent, Next, Sample};
 use crate::ts::{Warning, WarningKind};
 
@@ -18,6 +18,9 @@ const MAX_UNITS: usize = 1 << 16;
 
 /// Most units of a sample of which nothing is sent, such as empty ones: zeros are a unit each byte.
 const MAX_EMPTY_UNITS: usize = 64;
+
+/// Most bytes that are read of a unit of a sample that is kept.
+const MAX_HEAD: usize = 8;
 
 /// Latest time of a sample in microseconds: ten years.
 const MAX_TIME_US: u64 = 315_360_000_000_000;
@@ -57,55 +60,82 @@ pub(super) enum Reading {
 }
 
 impl Packing {
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        match &mut self.reading {
-            Reading::Headers(_) => {
-                self.reading = Reading::Nothing;
-                self.take_headers(Bytes::copy_from_slice(bytes));
-                Ok(())
+    pub(super) fn take(&mut self, bytes: &[u8]) {
+        match &self.reading {
+            Reading::Headers(_) => self.take_owned(Bytes::copy_from_slice(bytes)),
+            Reading::Units(..) => self.take_units(bytes),
+            Reading::Nothing | Reading::Complete(_) | Reading::End => {}
+        }
+    }
+
+    fn take_units(&mut self, bytes: &[u8]) {
+        let Reading::Units(sample, walk, extent) = &mut self.reading else { return };
+        let sample = *sample;
+        let fault = match walk.take(bytes) {
+            Ok(_) if self.units.len() == MAX_UNITS => Some("it has too many units".to_owned()),
+            Ok(None) if self.empty_units == MAX_EMPTY_UNITS => Some("it has too many empty units".to_owned()),
+            Ok(unit) => {
+                self.empty_units += usize::from(unit.is_none());
+                self.units.extend(unit);
+                None
             }
-            Reading::Units(sample, walk, extent) => {
-                let sample = *sample;
-                let fault = match walk.take(bytes) {
-                    Ok(_) if self.units.len() == MAX_UNITS => Some("it has too many units".to_owned()),
-                    Ok(None) if self.empty_units == MAX_EMPTY_UNITS => {
-                        Some("it has too many empty units".to_owned())
-                    }
-                    Ok(unit) => {
-                        self.empty_units += usize::from(unit.is_none());
-                        self.units.extend(unit);
-                        None
-                    }
-                    Err(error) => Some(error.to_string()),
-                };
-                match walk.wanted().filter(|_| fault.is_none()) {
-                    Some(wanted) => *extent = wanted,
-                    // The sample is complete, or is played as far as it is good.
-                    None => self.reading = Reading::Complete(sample),
-                }
-                if let Some(reason) = fault {
-                    self.warn(&sample, reason);
-                }
-                Ok(())
-            }
-            Reading::Nothing | Reading::Complete(_) | Reading::End => Ok(()),
+            Err(error) => Some(error.to_string()),
+        };
+        match walk.wanted().filter(|_| fault.is_none()) {
+            Some(wanted) => *extent = wanted,
+            // The sample is complete, or is played as far as it is good.
+            None => self.reading = Reading::Complete(sample),
+        }
+        if let Some(reason) = fault {
+            self.warn(&sample, reason);
         }
     }
 
     /// Takes bytes that are not copied.
-    pub(super) fn take_owned(&mut self, bytes: Bytes) -> Result<(), Error> {
+    pub(super) fn take_owned(&mut self, bytes: Bytes) {
         if !matches!(self.reading, Reading::Headers(_)) {
             return self.take(&bytes);
         }
         self.reading = Reading::Nothing;
         self.take_headers(bytes);
-        Ok(())
     }
 
     fn take_headers(&mut self, bytes: Bytes) {
         if let Err(error) = self.samples.take(bytes) {
             self.end_early(error);
         }
+    }
+
+    /// Bytes of the file up to which samples were found, where they are not extents of it.
+    pub(super) fn position(&self) -> Option<u64> {
+        match &self.samples {
+            Samples::Mp4(_) | Samples::Matroska(_) => None,
+            Samples::TransportStream(samples) => Some(samples.position()),
+        }
+    }
+
+    /// A segment whose payload is copied out of samples that are kept, and not needed afterwards.
+    pub(super) fn with_stored(&mut self, mut segment: NewSegment) -> NewSegment {
+        let Samples::TransportStream(samples) = &mut self.samples else { return segment };
+        for run in &mut segment.payload {
+            let PayloadRun::Pieces(pieces) = run else { continue };
+            let mut bytes = Vec::with_capacity(pieces.iter().map(Piece::length).sum());
+            for piece in pieces.iter() {
+                match piece {
+                    Piece::Generated(generated) => bytes.extend_from_slice(generated.bytes()),
+                    Piece::Extent(extent) => {
+                        bytes.extend_from_slice(samples.stored(*extent).unwrap_or_default())
+                    }
+                }
+            }
+            for piece in pieces.iter() {
+                if let Piece::Extent(extent) = piece {
+                    samples.release(*extent);
+                }
+            }
+            *run = PayloadRun::Bytes(bytes);
+        }
+        segment
     }
 
     /// Goes on until bytes are needed, or a sample is packed.
@@ -129,6 +159,7 @@ impl Packing {
         for TrackFault { track, error } in self.samples.take_faults() {
             self.warn_of_end(WarningKind::TrackCut { track, reason: error.to_string() });
         }
+        self.description.warnings.append(self.samples.take_warnings());
         match next {
             Next::Read(extent) => self.reading = Reading::Headers(extent),
             Next::Sample(sample) => self.admit(sample)?,
@@ -167,6 +198,19 @@ impl Packing {
             Some(wanted) => Reading::Units(sample, walk, wanted),
             None => Reading::Complete(sample),
         };
+        self.take_stored();
+    }
+
+    /// Reads the units of a sample that is kept.
+    fn take_stored(&mut self) {
+        while let Reading::Units(_, _, extent) = &self.reading
+            && let Some(bytes) = self.samples.stored(*extent)
+        {
+            let mut head = [0; MAX_HEAD];
+            let Some(head) = head.get_mut(..bytes.len()) else { return };
+            head.copy_from_slice(bytes);
+            self.take_units(head);
+        }
     }
 
     /// Schedules the trains of a sample, and has those depart that no other can precede.
@@ -189,6 +233,7 @@ impl Packing {
     fn warn(&mut self, sample: &Sample, reason: String) {
         let track = self.tracks[sample.track].id();
         let kind = WarningKind::SampleDamaged { track, reason };
-        self.description.warnings.push(Warning { offset: sample.extent.offset, kind });
+        let offset = self.samples.place_of(sample);
+        self.description.warnings.push(Warning { offset, kind });
     }
 }

@@ -3,6 +3,7 @@
 use super::super::player::*;
 use super::soon;
 use crate::admission::Overload;
+use crate::played_as::PlayedAs;
 use parking_lot::Mutex;
 use std::io;
 use std::net::IpAddr;
@@ -137,13 +138,15 @@ impl Player for FakePlayer {
     fn open<'a>(
         &'a self,
         path: &'a [u8],
+        played_as: PlayedAs,
         _client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let error = match path {
             b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" | b"film.mp4" | b"silent.mp4" => {
                 let (shared, is_silent) = (Arc::clone(&self.shared), path == b"silent.mp4");
                 let duration_us = (path != b"growing.ts").then_some(MINUTE_US);
-                let tracks = if path.ends_with(b".mp4") { 2 } else { 1 };
+                let has_tracks = path.ends_with(b".mp4") || played_as == PlayedAs::Tracks;
+                let tracks = if has_tracks { 2 } else { 1 };
                 let presentation = FakePresentation { shared, duration_us, tracks, is_silent };
                 return Box::pin(async { Ok(Arc::new(presentation) as Arc<dyn Presentation>) });
             }

@@ -231,3 +231,23 @@ async fn sockets_of_tracks_are_limited() {
     assert_eq!(open.counter("sessions_refused/descriptor_limit"), 1);
     assert_eq!(in_session(&mut client, "PLAY", FILM, &id).await.status, 200, "the first track stays");
 }
+
+/// Promise: SETUP without a query sets up the tracks of the presentation that was described by `?demux=1`.
+#[tokio::test]
+async fn tracks_of_a_transport_stream_are_those_that_were_described() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    for (url, set_up, expected) in [
+        ("clip.ts", "clip.ts/track2", 404),
+        ("clip.ts?demux=1", "clip.ts/track2", 200),
+        ("clip.ts", "clip.ts/track2", 404),
+        ("clip.ts", "clip.ts/track2?demux=1", 200),
+        ("clip.ts", "clip.ts?demux=1/track2", 200),
+        ("clip.ts?demux=0", "clip.ts/track2", 404),
+    ] {
+        let described = client.ask("DESCRIBE", url, &[]).await;
+        assert_eq!(described.status, 200, "{url}");
+        let reply = client.ask("SETUP", set_up, &[TCP]).await;
+        assert_eq!(reply.status, expected, "{set_up} after {url}");
+    }
+}
