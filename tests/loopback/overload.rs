@@ -28,8 +28,7 @@ pub(crate) fn alone() -> Vec<Trial> {
     trials![twice_the_clients_that_fit_disturb_nobody, memory_of_sessions_goes_back]
 }
 
-/// Promise: With twice the clients that fit, admitted ones stay timely, others get 453, and the server then
-/// recovers.
+/// Promise: With twice the tens of clients that fit, admitted ones stay timely and others get 453; the server recovers.
 fn twice_the_clients_that_fit_disturb_nobody() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(20)?)])?;
     let server = Server::of(folder.path()).with(LITTLE_TIME).packed().start()?;

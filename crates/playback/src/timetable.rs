@@ -2,11 +2,11 @@
 
 use crate::speed::Speed;
 
-/// Part of a burst's length by which bursts follow each other faster until a timetable that was moved is back in its
-/// place. More would be a burst that switches and receivers have to queue.
+/// While a shift is made up, each burst leaves earlier by its length divided by this. Catching up faster would send
+/// bursts that switches and receivers have to queue.
 const CATCH_UP_PART: u64 = 8;
 
-/// Most microseconds that a timetable catches up with, after a machine stood still for longer.
+/// Longest shift that is made up, in microseconds. A machine may stand still for hours.
 const CATCH_UP_LIMIT_US: u64 = 2_000_000;
 
 /// Timetable of a playing playback. The source's time, divided by the speed, is divided into bursts. The
@@ -22,7 +22,7 @@ pub(crate) struct Timetable {
     /// End of the burst, in microseconds after the time at which the start of the source would have left.
     end_us: u64,
     length_us: u64,
-    /// Microseconds by which it was moved and that it has not caught up with.
+    /// Part of the shifts that is not made up yet, in microseconds.
     behind_us: u64,
 }
 
@@ -97,11 +97,12 @@ impl Timetable {
         self.behind_us = (self.behind_us + late_us).min(CATCH_UP_LIMIT_US);
     }
 
-    /// Microseconds by which it was moved and that it has not caught up with.
+    /// Part of the shifts that is not made up yet, in microseconds.
     pub(crate) fn behind_us(&self) -> u64 {
         self.behind_us
     }
 
+    /// Makes up a part of the shifts before the next burst.
     fn catch_up(&mut self) {
         let step_us = self.behind_us.min(self.length_us / CATCH_UP_PART);
         self.origin_us -= step_us as i64;

@@ -1,7 +1,7 @@
 //! Admission of sessions by measurement: one is admitted while engine threads have time and the link has room for
 //! it, and unless those that play are late for longer than a moment. What a session costs is estimated by the
-//! calibration until sessions play, and measured the more the more play. So that a ramp does not overfill the server
-//! before its cost is known, those that come within an interval get half of the time that is left.
+//! calibration until sessions play, and measured the more the more play. The cost of new sessions is
+//! known an interval later, so the new sessions of one interval get only half of the time that is left.
 
 use std::sync::Arc;
 use std::time::Duration;

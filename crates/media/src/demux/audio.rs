@@ -15,7 +15,7 @@ pub(super) struct Frames {
     starts: VecDeque<(usize, Option<Stamp>)>,
     /// True if a frame begins where the last one ends; else a header is believed if another follows its frame.
     in_step: bool,
-    /// What all frames have in common: that of the first.
+    /// Codec and parameters of the first frame. Later frames must have the same.
     kind: Option<FrameKind>,
     changed: bool,
 }

@@ -1,7 +1,7 @@
 //! A generator of transport streams with elementary streams, for tests and fuzzing seeds of this and other
 //! crates.
 
-use crate::ts::synthetic::section;
+use crate::ts::synthetic::{map_body, section};
 use crate::ts::{PACKET_LENGTH, SYNC_BYTE};
 
 /// Sequence parameter set of H.264: 64 by 64 pixels, Baseline.
@@ -56,14 +56,7 @@ impl File {
     /// Body of the programme map.
     fn map(&self) -> Vec<u8> {
         let pcr_pid = self.streams.first().map_or(0x1fff, |stream| stream.0);
-        let mut body = [(0xe000 | pcr_pid).to_be_bytes(), [0xf0, 0]].concat();
-        for (pid, stream_type, descriptors) in &self.streams {
-            body.push(*stream_type);
-            body.extend((0xe000 | pid).to_be_bytes());
-            body.extend((0xf000 | descriptors.len() as u16).to_be_bytes());
-            body.extend(descriptors);
-        }
-        body
+        map_body(pcr_pid, &self.streams)
     }
 }
 

@@ -285,17 +285,20 @@ impl<'a> Writer<'a> {
 impl SampleProgramme {
     /// The body of the programme's map section.
     fn map(&self) -> Vec<u8> {
-        let mut body = Vec::new();
-        body.extend((0xe000 | self.pcr_pid).to_be_bytes());
-        body.extend([0xf0, 0]);
-        for (pid, stream_type, descriptors) in &self.streams {
-            body.push(*stream_type);
-            body.extend((0xe000 | pid).to_be_bytes());
-            body.extend((0xf000 | descriptors.len() as u16).to_be_bytes());
-            body.extend(descriptors);
-        }
-        body
+        map_body(self.pcr_pid, &self.streams)
     }
+}
+
+/// Body of a programme map section (ISO/IEC 13818-1 section 2.4.4.9): streams by PID, stream type and descriptors.
+pub(crate) fn map_body(pcr_pid: u16, streams: &[(u16, u8, Vec<u8>)]) -> Vec<u8> {
+    let mut body = [(0xe000 | pcr_pid).to_be_bytes(), [0xf0, 0]].concat();
+    for (pid, stream_type, descriptors) in streams {
+        body.push(*stream_type);
+        body.extend((0xe000 | pid).to_be_bytes());
+        body.extend((0xf000 | descriptors.len() as u16).to_be_bytes());
+        body.extend(descriptors);
+    }
+    body
 }
 
 /// A section of `table` with its checksum; `body` is at most 1,012 bytes.

@@ -42,8 +42,8 @@ impl RecentLateness {
         self.last.min(self.before) > LATE
     }
 
-    /// Returns whether sessions were late in one of both intervals.
-    pub(super) fn was_late(&self) -> bool {
+    /// Returns whether sessions were late in at least one of both intervals.
+    pub(super) fn is_late_once(&self) -> bool {
         self.last.max(self.before) > LATE
     }
 }
@@ -68,8 +68,8 @@ mod tests {
         assert!(after(&[(20, LATE_ENOUGH), (20, LATE_ENOUGH)]).is_late());
         assert!(!after(&[(20, LATE), (20, LATE_ENOUGH)]).is_late());
         assert!(!after(&[(20, LATE_ENOUGH), (20, LATE)]).is_late());
-        assert!(after(&[(20, LATE_ENOUGH), (20, LATE)]).was_late());
-        assert!(!after(&[(20, LATE_ENOUGH), (20, LATE), (20, LATE)]).was_late());
+        assert!(after(&[(20, LATE_ENOUGH), (20, LATE)]).is_late_once());
+        assert!(!after(&[(20, LATE_ENOUGH), (20, LATE), (20, LATE)]).is_late_once());
         assert_eq!(after(&[(20, LATE_ENOUGH), (20, LATE)]).last(), LATE);
     }
 

@@ -18,8 +18,8 @@ const PACKET_OVERHEAD: f64 = 12.0 + 8.0 + 20.0 + 18.0 + 20.0;
 /// pays for a wake-up of the thread that many share: one alone costs up to fifty times as much.
 const MANY_SESSIONS: f64 = 64.0;
 
-/// Share of the time that sessions may take and that is left, which those may take that come within an interval: what
-/// more sessions cost is known only when it was measured.
+/// Share of the unused threads' time that the new sessions of one interval may take. Their cost is known only when the
+/// interval has been measured.
 const MOST_GROWTH: f64 = 0.5;
 
 /// Limits of what sessions take.
@@ -116,7 +116,7 @@ pub(super) struct Load {
     pub(super) control: [f64; 2],
     /// Sessions that existed at the end of the interval.
     pub(super) sessions: u64,
-    /// Those that played.
+    /// Sessions that played at the end of the interval.
     pub(super) playing: u64,
     /// Sum of their speeds: one at Speed 4 takes as much as four.
     pub(super) rate: f64,
@@ -138,7 +138,7 @@ pub(crate) enum Overload {
         "the processor has no time for another session: sessions would take {needed:.2} of {limit:.2} threads"
     )]
     Processor { needed: f64, limit: f64 },
-    /// More sessions came within an interval than may before their cost is measured.
+    /// The new sessions of an interval would take too much before their cost is measured.
     #[error(
         "too many sessions come at once: with this one they would take {needed:.2} of {limit:.2} threads before their \
          cost is measured; try again in a second"
@@ -180,7 +180,7 @@ impl Load {
         }
         let settled = speeds(self.sessions) * each.threads;
         let limit = settled + (limit - settled) * MOST_GROWTH;
-        // The estimate, which holds before that, is an upper bound.
+        // Few sessions are admitted by an estimate, which is too high already.
         if self.costs[0].is_some_and(|cost| cost.is_of_many(limits)) && needed > limit {
             return Err(Overload::Growth { needed, limit });
         }
@@ -191,8 +191,8 @@ impl Load {
         }
     }
 
-    /// Returns whether sessions and requests took more than half of the threads' time in both intervals. Then the worse
-    /// of two intervals counts; before, the better: it was a machine that paused for a moment.
+    /// Returns whether sessions and requests took more than half of the threads' time in both intervals. A busy server
+    /// counts the worse of two intervals. Other servers count the better one, since a machine may pause for a moment.
     fn is_busy(&self, limits: Limits) -> bool {
         let used = self.costs.map(|cost| cost.map_or(0.0, |cost| cost.threads * cost.rate));
         let both = [used[0] + self.control[0], used[1] + self.control[1]];
@@ -201,7 +201,7 @@ impl Load {
 
     /// Returns whether sessions are late: in both intervals, or in one while the threads are busy.
     pub(super) fn is_late(&self, limits: Limits) -> bool {
-        if self.is_busy(limits) { self.lateness.was_late() } else { self.lateness.is_late() }
+        if self.is_busy(limits) { self.lateness.is_late_once() } else { self.lateness.is_late() }
     }
 
     /// Returns whether sessions took the whole rate in both intervals.

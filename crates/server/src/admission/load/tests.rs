@@ -37,7 +37,7 @@ fn sessions_are_admitted_while_there_is_time_for_them() {
     assert!(error.contains("0.83 of 0.75 threads"), "{error}");
 }
 
-/// Promise: Sessions that come within a second get half of the time that is left, so a ramp does not overfill the server.
+/// Promise: Once many sessions play, the new sessions of a second get at most half of the time that is left.
 #[test]
 fn sessions_that_come_at_once_get_half_of_what_is_left() {
     let load = steady(0.5, 1024, 1024.0);
