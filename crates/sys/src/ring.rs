@@ -330,12 +330,15 @@ impl Ring {
     /// Sends never wait, so all of them are answered when that call is over; were it otherwise, this would
     /// wait for them. If the call itself fails, the ring is of no more use, and [`Ring::failure`] says why:
     /// what was not sent is handed back with `EAGAIN`, as it would be by a socket that is full.
+    ///
+    /// The call waits for as many answers as there are sends, because the kernel takes that number as its limit for
+    /// second answers: since Linux 6.13, a call that waits for fewer than 20 handles 40 of them. The others pile up, and
+    /// each pass over the pile stops the thread (measured: 200 ms at 140 Gb/s).
     pub fn submit(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let mut attempts = 0;
         while self.unanswered > 0 {
             let in_queue = self.ring.submission().len() as u32;
-            let wanted = u32::from(in_queue == 0); // all are taken: wait for one that is not answered
-            match self.enter(in_queue, wanted) {
+            match self.enter(in_queue, in_queue.max(1)) {
                 Ok(()) | Err(Errno::INTR) => {}
                 // The kernel lacks memory for the moment, or wants its completions to be reaped first.
                 Err(Errno::AGAIN | Errno::BUSY) if attempts < ATTEMPTS => attempts += 1,
@@ -346,13 +349,21 @@ impl Ring {
         self.queued.clear();
     }
 
-    /// Takes completions from the kernel. A call, if anything is in flight.
+    /// Takes completions from the kernel, if anything is in flight. Makes calls until one brings none, as a call brings
+    /// only some.
     pub fn reap_completions(&mut self) {
-        if self.in_flight() == 0 || self.unanswered > 0 {
-            return; // in the second case `submit` does it
+        if self.unanswered > 0 {
+            return; // `submit` does it
         }
-        if self.enter(0, 0).is_ok() {
+        loop {
+            let before = self.in_flight;
+            if before == 0 || self.enter(0, 0).is_err() {
+                return;
+            }
             self.reap(|_, _| ());
+            if self.in_flight == before {
+                return;
+            }
         }
     }
 

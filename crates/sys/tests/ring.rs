@@ -21,6 +21,7 @@ fn main() -> std::process::ExitCode {
     let tests = trials![
         trains_arrive_and_answer_twice,
         many_buffers_and_sockets_in_one_call,
+        second_answers_do_not_pile_up,
         what_lies_outside_is_refused,
         a_full_queue_says_so,
         a_full_socket_is_told_and_nothing_is_sent,
@@ -112,6 +113,33 @@ fn many_buffers_and_sockets_in_one_call() {
         assert_eq!(receiver.recv(&mut buffer).unwrap(), PACKET);
         assert!(buffer[..PACKET] == stored[start..start + PACKET]);
     }
+}
+
+/// Promise: The ring takes the kernel's second answers as fast as it sends: none pile up.
+///
+/// Each call brings those of the sends before, however many these were.
+fn second_answers_do_not_pile_up() {
+    const SENDS: usize = 256;
+    const ROUNDS: usize = 20;
+    let mut ring = Ring::new(SENDS as u32, 8).unwrap();
+    let region = region(50_000);
+    let index = ring.register(&region, 0..50_000).unwrap();
+    let pairs: Vec<_> = (0..16).map(|_| udp()).collect();
+    let mut buffer = [0; 2000];
+    for _ in 0..ROUNDS {
+        for send in 0..SENDS {
+            let (socket, _) = &pairs[send % pairs.len()];
+            ring.send(Arc::clone(socket), index, 0..PACKET, send as u64).unwrap();
+        }
+        assert_eq!(submit(&mut ring).len(), SENDS);
+        for send in 0..SENDS {
+            assert_eq!(pairs[send % pairs.len()].1.recv(&mut buffer).unwrap(), PACKET);
+        }
+        // A receiver on this machine has its own copy: all sends are over.
+        assert!(ring.in_flight() <= SENDS, "{} of {SENDS} sends have no second answer", ring.in_flight());
+    }
+    ring.reap_completions();
+    assert_eq!(ring.in_flight(), 0, "one request takes all that is there");
 }
 
 fn what_lies_outside_is_refused() {
