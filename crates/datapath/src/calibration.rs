@@ -15,6 +15,9 @@ use crate::DataPath;
 /// Packets in the trains by which paths are chosen: those of a stream of 4 Mb/s in bursts of 20 ms.
 pub const USUAL_TRAIN: u32 = 8;
 
+/// Packets in the longest trains: as many as an IPv4 datagram holds.
+pub(crate) const LONGEST_TRAIN: u32 = 48;
+
 /// Size of measured packets: seven packets of a transport stream and a header.
 pub const PACKET_SIZE: u16 = 1328;
 
@@ -95,13 +98,62 @@ pub struct PathCost {
     pub cpu_ns_per_packet: f64,
 }
 
+/// Processor time of a train: a part for the train, and one for each packet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrainCost {
+    train_ns: f64,
+    packet_ns: f64,
+}
+
+impl TrainCost {
+    /// Cost of trains whose packets cost the same, however many there are.
+    pub fn of_packets(packet_ns: f64) -> TrainCost {
+        TrainCost { train_ns: 0.0, packet_ns }
+    }
+
+    /// Cost of trains that was measured at two lengths, in nanoseconds for each packet.
+    fn between(shorter: (u32, f64), longer: (u32, f64)) -> TrainCost {
+        let train_ns = |(packets, ns): (u32, f64)| f64::from(packets) * ns;
+        let packet_ns = (train_ns(longer) - train_ns(shorter)) / f64::from(longer.0 - shorter.0);
+        let packet_ns = packet_ns.clamp(0.0, shorter.1);
+        TrainCost { train_ns: train_ns((shorter.0, shorter.1 - packet_ns)), packet_ns }
+    }
+
+    /// The higher cost of both parts.
+    pub(crate) fn max(self, other: TrainCost) -> TrainCost {
+        TrainCost {
+            train_ns: self.train_ns.max(other.train_ns),
+            packet_ns: self.packet_ns.max(other.packet_ns),
+        }
+    }
+
+    /// Nanoseconds of a packet in trains of so many packets on average; no train is longer than a datagram.
+    pub fn ns_per_packet(self, packets: f64) -> f64 {
+        self.packet_ns + self.train_ns / packets.clamp(1.0, f64::from(LONGEST_TRAIN))
+    }
+}
+
 impl Calibration {
     /// Cost in nanoseconds of a packet in trains of [`USUAL_TRAIN`], with stored or per-session headers.
     pub(crate) fn cost_ns(&self, path: DataPath, own_headers: bool) -> Option<f64> {
-        let usual = (USUAL_TRAIN, path.name(), own_headers);
-        let is_usual = |cost: &&PathCost| (cost.packets_per_train, &*cost.path, cost.own_headers) == usual;
-        let cost = self.costs.iter().find(is_usual)?.cpu_ns_per_packet;
+        self.cost_in_trains_ns(path, own_headers, USUAL_TRAIN)
+    }
+
+    fn cost_in_trains_ns(&self, path: DataPath, own_headers: bool, packets: u32) -> Option<f64> {
+        let wanted = (packets, path.name(), own_headers);
+        let is_wanted = |cost: &&PathCost| (cost.packets_per_train, &*cost.path, cost.own_headers) == wanted;
+        let cost = self.costs.iter().find(is_wanted)?.cpu_ns_per_packet;
         Some(cost).filter(|ns| ns.is_finite() && *ns > 0.0)
+    }
+
+    /// Cost of a train, with stored or per-session headers. Where the longest trains were not measured, packets cost
+    /// in all trains what they cost in those of [`USUAL_TRAIN`].
+    pub(crate) fn train_cost(&self, path: DataPath, own_headers: bool) -> Option<TrainCost> {
+        let usual = self.cost_ns(path, own_headers)?;
+        let longest = self.cost_in_trains_ns(path, own_headers, LONGEST_TRAIN);
+        Some(longest.map_or(TrainCost::of_packets(usual), |longest| {
+            TrainCost::between((USUAL_TRAIN, usual), (LONGEST_TRAIN, longest))
+        }))
     }
 
     /// The cheapest of these paths that were measured, with stored or per-session headers.

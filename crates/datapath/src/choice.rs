@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use wirepath_sys::device;
 use wirepath_sys::socket::set_receive_offload;
 
-use crate::calibration::{Calibration, Calibrations, DeviceKind, Host, USUAL_TRAIN, now_unix_s};
+use crate::calibration::{Calibration, Calibrations, DeviceKind, Host, TrainCost, USUAL_TRAIN, now_unix_s};
 use crate::measure::measure;
 use crate::probe::{Working, probe};
 use crate::{DataPath, SendError};
@@ -138,14 +138,14 @@ impl Support {
         Some(calibration.cost_ns(own, true)? - calibration.cost_ns(stored, false)?)
     }
 
-    /// Processor time in nanoseconds of a packet on an ordinary device, in usual trains: the higher cost of
-    /// stored and made headers, with the paths chosen for them. None if neither was measured.
-    pub fn ns_per_packet(&self) -> Option<f64> {
+    /// Processor time of a train on an ordinary device: the higher cost of stored and made headers, with the
+    /// paths chosen for them. None if neither was measured.
+    pub fn train_cost(&self) -> Option<TrainCost> {
         let (stored, own) = (self.host().path, self.host_for_own_headers().path);
         let calibrations = self.calibrations.lock();
         let calibration = calibrations.find(&self.host, &USUAL_DEVICE, USUAL_MTU)?;
-        let costs = [calibration.cost_ns(stored, false), calibration.cost_ns(own, true)];
-        costs.into_iter().flatten().reduce(f64::max)
+        let costs = [calibration.train_cost(stored, false), calibration.train_cost(own, true)];
+        costs.into_iter().flatten().reduce(TrainCost::max)
     }
 
     /// Returns whether a path was measured to be dearer than the choice for an ordinary device.
@@ -355,13 +355,13 @@ mod tests {
         let local = "127.0.0.1".parse().unwrap();
         assert!(support.is_unmeasured() && support.measured_costs().is_empty());
         assert_eq!(support.saved_by_stored_headers_ns(), None);
-        assert_eq!(support.ns_per_packet(), None);
+        assert_eq!(support.train_cost(), None);
         assert!(support.choose(local, 1500).reason.contains("works on this host"));
         let measured = support.calibrate(Duration::from_millis(100)).unwrap();
         assert!(!support.is_unmeasured());
         assert_eq!(support.measured_costs(), [measured]);
         assert!(support.saved_by_stored_headers_ns().is_some_and(f64::is_finite));
-        assert!(support.ns_per_packet().is_some_and(|ns| ns > 0.0));
+        assert!(support.train_cost().is_some_and(|cost| cost.ns_per_packet(8.0) > 0.0));
         let chosen = support.choose(local, 1500);
         assert!(chosen.reason.contains("cheapest per packet in trains of 8: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());

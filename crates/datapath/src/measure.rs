@@ -9,12 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use wirepath_media::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
 
-use crate::calibration::{PACKET_SIZE, PathCost, USUAL_TRAIN};
+use crate::calibration::{LONGEST_TRAIN, PACKET_SIZE, PathCost, USUAL_TRAIN};
 use crate::probe::{in_memory, ready_packets};
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
-
-/// Packets in the longest trains: as many as an IPv4 datagram holds.
-const LONGEST_TRAIN: u32 = 48;
 
 /// Ready packets are taken in turn from 30 MiB of memory, more than most of a processor's caches hold, like a
 /// library of files. Much more would be too much for a small machine.

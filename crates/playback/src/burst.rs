@@ -1,5 +1,7 @@
 //! Lengths of bursts: the part of a source that leaves at once.
 
+use std::time::Duration;
+
 /// Lengths that [`Burst::Auto`] takes, in microseconds.
 const LENGTHS_US: [u64; 6] = [10_000, 20_000, 50_000, 100_000, 200_000, 500_000];
 
@@ -23,6 +25,12 @@ pub enum Burst {
 }
 
 impl Burst {
+    /// Longest burst.
+    pub(crate) fn longest(self) -> Duration {
+        let (Burst::Fixed(longest_us) | Burst::Auto { most_us: longest_us }) = self;
+        Duration::from_micros(longest_us)
+    }
+
     /// Length in microseconds on a thread that plays so many playbacks.
     pub(crate) fn length_us(self, playing: u64) -> u64 {
         match self {

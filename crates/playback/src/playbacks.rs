@@ -57,6 +57,7 @@ pub struct Playbacks {
     threads: Vec<PacerThread>,
     support: Arc<Support>,
     ring: RingUse,
+    burst: Burst,
     next_id: AtomicU64,
     /// Reason for the data path of the last opened playback.
     last_reason: Mutex<Arc<str>>,
@@ -114,7 +115,17 @@ impl Playbacks {
         let measured = Mutex::new(Measured { at_us: now_us(), awake, loads });
         let next_id = AtomicU64::new(1);
         let last_reason = Mutex::new(Arc::from(OVER_TCP));
-        Playbacks { engine, threads, support, ring, next_id, last_reason, registration_failures, measured }
+        Playbacks {
+            engine,
+            threads,
+            support,
+            ring,
+            burst,
+            next_id,
+            last_reason,
+            registration_failures,
+            measured,
+        }
     }
 
     /// Opens a playback, which rests at the start of its source until it is told to play.
@@ -358,6 +369,11 @@ impl Playbacks {
     /// Data paths that the host and its routes support.
     pub fn support(&self) -> &Support {
         &self.support
+    }
+
+    /// Longest burst of a playback, which all have while many play.
+    pub fn longest_burst(&self) -> Duration {
+        self.burst.longest()
     }
 
     /// The engine.

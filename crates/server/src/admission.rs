@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
+use wirepath_datapath::calibration::TrainCost;
 use wirepath_engine::now_us;
 use wirepath_playback::{Counters, LatenessSnapshot, Playbacks};
 
@@ -118,8 +119,12 @@ impl Admission {
     }
 
     fn estimate(&self, state: &State) -> Estimate {
-        let ns_per_packet = state.ns_per_packet.or_else(|| self.playbacks.support().ns_per_packet());
-        Estimate { ns_per_packet, payload_bits: state.payload_bits }
+        let measured = state.ns_per_packet.map(TrainCost::of_packets);
+        Estimate {
+            train_cost: measured.or_else(|| self.playbacks.support().train_cost()),
+            burst: self.playbacks.longest_burst(),
+            payload_bits: state.payload_bits,
+        }
     }
 
     /// Measures the load since the last measurement. To be called each second, on the thread of RTSP requests.

@@ -83,6 +83,29 @@ fn what_has_headers_of_its_own_is_judged_by_itself() {
     assert_eq!(kept, calibration);
 }
 
+/// Promise: The estimated cost of a session follows the length of its trains, measured with trains of 8 and of 48 packets.
+#[test]
+fn the_cost_of_a_train_lies_between_measured_lengths() {
+    let mut calibration = measured(DeviceKind::WithChecksums, 1500, &[(DataPath::WireSendfile, 500.0)]);
+    let cost = |calibration: &Calibration, packets: f64| {
+        calibration.train_cost(DataPath::WireSendfile, false).map(|cost| cost.ns_per_packet(packets).round())
+    };
+    assert_eq!(cost(&calibration, 48.0), Some(500.0), "one length was measured");
+    let long = |ns| PathCost {
+        packets_per_train: 48,
+        cpu_ns_per_packet: ns,
+        ..measured(DeviceKind::WithChecksums, 1500, &[(DataPath::WireSendfile, ns)]).costs[0].clone()
+    };
+    calibration.costs.push(long(150.0));
+    let expected = [(1.0, 3440.0), (8.0, 500.0), (48.0, 150.0), (480.0, 150.0)];
+    for (packets, ns) in expected {
+        assert_eq!(cost(&calibration, packets), Some(ns), "{packets} packets");
+    }
+    calibration.costs[1] = long(600.0);
+    assert_eq!(cost(&calibration, 1.0), Some(500.0), "long trains never make short ones cheap");
+    assert_eq!(calibration.train_cost(DataPath::Sendmmsg, false), None);
+}
+
 #[test]
 fn the_nearest_is_found() {
     let named = DeviceKind::Named("eth0".to_owned());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use wirepath_datapath::calibration::TrainCost;
+
 use super::lateness::RecentLateness;
 
 /// Least share of a thread's time that a session is taken to cost.
@@ -60,8 +62,10 @@ pub(super) struct Cost {
 /// Estimate of costs, where too few sessions play to measure them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
-    /// Processor time of a packet by the calibration, if there is one.
-    pub(super) ns_per_packet: Option<f64>,
+    /// Processor time of a train: as measured, else by the calibration, if there is one.
+    pub(super) train_cost: Option<TrainCost>,
+    /// Length of a burst when many sessions play.
+    pub(super) burst: Duration,
     /// Bit rate of a session's payload that is not known.
     pub(super) payload_bits: f64,
 }
@@ -70,7 +74,9 @@ impl Estimate {
     /// Cost of a session whose payload has this bit rate.
     fn cost(&self, payload_bits: f64) -> Cost {
         let packets = payload_bits / 8.0 / PAYLOAD_BYTES;
-        let threads = self.ns_per_packet.map_or(LEAST_COST, |ns| (packets * ns / 1e9).max(LEAST_COST));
+        let packets_per_train = packets * self.burst.as_secs_f64();
+        let ns_per_packet = self.train_cost.map_or(0.0, |cost| cost.ns_per_packet(packets_per_train));
+        let threads = (packets * ns_per_packet / 1e9).max(LEAST_COST);
         Cost { threads, bits: link_bits(payload_bits / 8.0, packets) }
     }
 }
