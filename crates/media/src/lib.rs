@@ -1,7 +1,7 @@
-//! Containers, payload formats and protocols as bytes and values.
+//! Media containers, RTP payload formats and streaming protocols, without I/O.
 //!
-//! Nothing here opens a file, a socket or a clock: bytes and times come in as arguments and values go out, so
-//! every test is a plain function call and every parser can be fuzzed.
+//! No function opens a file or a socket or reads a clock: bytes and times are arguments, results are return
+//! values. Every test is therefore a plain function call, and every parser can be fuzzed.
 
 pub mod container;
 pub mod demux;

@@ -1,11 +1,12 @@
-//! Packing: turns an asset into the segments of a wire image or an index: a transport stream (RFC 2250, RFC 3551
-//! section 5.7) by [`Packer`], a movie by [`MoviePacker`]. Both are a [`Pack`], which says what it wants to read.
+//! Packing: turns an asset into the segments of a wire image or an index. [`Packer`] packs a transport stream
+//! (RFC 2250, RFC 3551 section 5.7), [`MoviePacker`] a movie. Both implement [`Pack`], which says which bytes
+//! to read next.
 //!
-//! Pure: the caller reads the asset and writes the file. Give a [`Packer`] the asset's bytes in any pieces,
-//! take each segment as it comes out, have a [`Writer`](crate::image::Writer) lay it out and write its bytes
-//! at its offset; then the table and, last of all, the header. Memory is bounded to a few megabytes: of
-//! payload that waits for a clock reference only its place is kept, in so many pieces at most, and segments
-//! are cut when they are taken.
+//! No I/O: the caller reads the asset and writes the file. Push the asset's bytes into a [`Packer`] in pieces
+//! of any size, pop each finished segment, lay it out with a [`Writer`](crate::image::Writer) and write its
+//! bytes at its offset; then write the table and, last of all, the header. Memory is bounded to a few
+//! megabytes: payload that waits for a clock reference is kept as a limited number of file ranges, without
+//! its bytes, and segments are cut when they are popped.
 //! ```
 //! use wirepath_media::image::{
 //!     self, Header, Identity, Layout, Plan, Recipe, StreamPlan, Table, Writer, copy_payload,
@@ -60,52 +61,53 @@ use payload_map::PayloadMap;
 pub use estimate::{Estimate, estimate};
 pub use movie::{MoviePacker, NoTrack, PlayableMovie};
 
-/// Longest input that is handled at once.
+/// Longest piece of input that is processed at once.
 const PIECE_LENGTH: usize = 1 << 20;
 
-/// Bytes of a transport stream that are wanted at a time, and those until there is a first segment, for which
-/// somebody waits.
+/// Bytes of a transport stream that are requested at a time, and the smaller number until the first segment
+/// is complete, because a client may wait for it.
 const WANTED_LENGTH: u64 = 1 << 18;
 const FIRST_WANTED_LENGTH: u64 = 1 << 16;
 
-/// Packer of an asset: says which bytes of it are wanted, takes them, and gives segments.
+/// Packer of an asset: requests bytes of the asset, takes them, and returns segments.
 pub trait Pack: Send {
-    /// Bytes that are wanted next.
+    /// Bytes to pass to the next [`Pack::take`].
     fn wanted(&self) -> Wanted;
 
-    /// Takes the bytes that were wanted; take segments with [`Pack::pop`] after each call.
+    /// Takes the requested bytes. Call [`Pack::pop`] after each call until there are no more segments.
     fn take(&mut self, bytes: &[u8]) -> Result<(), Error>;
 
-    /// The same, with bytes that are kept without a copy where they are kept at all: for long ones.
+    /// Takes the requested bytes as a buffer, which is kept without a copy if the packer has to keep it. Use
+    /// it for long buffers.
     fn take_owned(&mut self, bytes: Vec<u8>) -> Result<(), Error> {
         self.take(&bytes)
     }
 
-    /// The next segment, if it is there.
+    /// Removes and returns the next complete segment, if any.
     fn pop(&mut self) -> Result<Option<NewSegment>, Error>;
 
-    /// Bytes of the asset that are packed, or are on their way into segments.
+    /// Bytes of the asset that are in segments or about to be.
     fn packed_bytes(&self) -> u64;
 
-    /// Bytes of memory that it holds beside itself.
+    /// Bytes of heap memory that the packer holds.
     fn held_bytes(&self) -> usize;
 
-    /// Ends the asset, of which no more bytes are wanted: the last segments can be taken then.
+    /// Ends the asset, once no more bytes are wanted. The last segments can be popped afterwards.
     fn finish(&mut self) -> Result<End, Error>;
 }
 
 /// Bytes that a packer wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// These, at least one.
+    /// This range of the asset, which is not empty.
     Bytes(Extent),
-    /// None: [`Pack::pop`] goes on without.
+    /// No bytes now: call [`Pack::pop`] to continue.
     Nothing,
-    /// None any more.
+    /// No more bytes: the asset is read to its end.
     End,
 }
 
-/// A packer for a plan.
+/// Returns the packer for the payload of a plan.
 pub fn packer(plan: Plan) -> Result<Box<dyn Pack>, PlanError> {
     Ok(match plan.recipe.payload {
         PayloadRecipe::TransportStream { .. } => Box::new(Packer::new(plan)?),
@@ -120,13 +122,13 @@ pub struct Packer {
     packing: Packing,
     /// Length of the asset.
     size: u64,
-    /// Bytes of it that were pushed.
+    /// Bytes of the asset that were pushed.
     pushed: u64,
     /// True after the first segment.
     has_segment: bool,
 }
 
-/// Fault of an asset that cannot be packed.
+/// Error of an asset that cannot be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not a transport stream.
@@ -153,7 +155,7 @@ pub enum Error {
         /// Identifier of the track.
         track: u32,
     },
-    /// A movie with other tracks than those of the plan.
+    /// A movie whose tracks differ from those of the plan.
     #[error("the tracks of this file have changed")]
     OtherTracks,
 }
@@ -189,7 +191,7 @@ impl Pack for Packer {
 }
 
 impl Packer {
-    /// A packer at the start of an asset.
+    /// Packer at the start of an asset.
     pub fn new(plan: Plan) -> Result<Self, PlanError> {
         plan.recipe.check()?;
         let PayloadRecipe::TransportStream { ts_per_packet } = plan.recipe.payload else {
@@ -205,7 +207,8 @@ impl Packer {
         Ok(Self { deframer: Deframer::new(), packing, size, pushed: 0, has_segment: false })
     }
 
-    /// Takes the next bytes of the asset. Take the segments with [`Packer::pop`] after each call.
+    /// Takes the next bytes of the asset. Call [`Packer::pop`] after each call until there are no more
+    /// segments.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.pushed += bytes.len() as u64;
         for mut piece in bytes.chunks(PIECE_LENGTH) {
@@ -217,8 +220,8 @@ impl Packer {
         Ok(())
     }
 
-    /// The next finished segment. Segments are cut one at a time: after a long stretch without a clock
-    /// reference there are many.
+    /// Removes and returns the next finished segment. Segments are cut one at a time, because a long stretch
+    /// without a clock reference leaves many of them to cut.
     pub fn pop(&mut self) -> Option<NewSegment> {
         let segment = self.packing.cutter.cut(&mut self.packing.map);
         if segment.is_none() {
@@ -228,14 +231,14 @@ impl Packer {
         segment
     }
 
-    /// Bytes of memory that the packer holds beside itself; a few megabytes at most, whatever the asset is,
-    /// once there is no segment to pop.
+    /// Bytes of heap memory that the packer holds: at most a few megabytes for any asset, once there is no
+    /// segment to pop.
     pub fn held_bytes(&self) -> usize {
         let Packing { survey, map, cutter, .. } = &self.packing;
         survey.held_bytes() + map.held_bytes() + cutter.held_bytes()
     }
 
-    /// Ends the asset: the last segments can be taken with [`Packer::pop`] then.
+    /// Ends the asset. The last segments can be popped afterwards with [`Packer::pop`].
     pub fn finish(&mut self) -> Result<End, Error> {
         while let Some(event) = self.deframer.finish()? {
             self.packing.take(event)?;
@@ -285,7 +288,7 @@ impl Packing {
         Ok(())
     }
 
-    /// Tells the cutter what is timed by now.
+    /// Passes new random access points and timed stretches to the cutter.
     fn note_timed(&mut self) {
         while let Some(start) = self.survey.next_start() {
             self.cutter.add_start(start);
@@ -302,7 +305,7 @@ impl Packing {
     }
 }
 
-/// Ticks of 27 MHz in microseconds, rounded down.
+/// Converts ticks of 27 MHz to microseconds, rounded down.
 fn microseconds(ticks: u64) -> u64 {
     ticks / (TICKS_PER_SECOND / 1_000_000)
 }

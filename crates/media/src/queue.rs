@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Gives memory back that was needed for much more than there is now.
+/// Shrinks a queue whose capacity is far larger than its contents.
 pub(crate) fn shrink<T>(queue: &mut VecDeque<T>) {
     const SMALL: usize = 1024;
     if queue.capacity() > SMALL && queue.len() < queue.capacity() / 4 {

@@ -1,5 +1,6 @@
-//! Numbers that look random and are the same for the same seed, on every machine and in every version:
-//! samples are made of them, and both ends of a stream that is spread at random draw them. Not for secrets.
+//! Pseudorandom numbers, the same for the same seed on every machine and in every version. Synthetic samples
+//! are made from them, and both ends of a stream that is spread at random draw the same numbers. Not for
+//! secrets.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
@@ -8,14 +9,14 @@ pub struct Random {
 }
 
 impl Random {
-    /// Starts at `seed`.
+    /// Generator with the state `seed`.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
     /// The next number, less than `bound`, which is at least 1.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The upper part of a 128-bit product: less biased than a remainder, by at most bound in 2^64.
+        // Upper half of a 128-bit product: less biased than a remainder, by at most bound in 2^64.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
@@ -32,8 +33,8 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The first outputs for seed 1234567, as published with the reference implementation (Rosetta Code,
-    /// "Splitmix64").
+    /// Compares with the first outputs for seed 1234567, as published with the reference implementation
+    /// (Rosetta Code, "Splitmix64").
     #[test]
     fn it_is_splitmix64() {
         let mut random = Random::new(1_234_567);

@@ -1,4 +1,4 @@
-//! RTCP (RFC 3550 section 6): writes sender reports and reads clients' packets; and the receiver's side.
+//! RTCP (RFC 3550 section 6). Writes sender reports and reads clients' packets; also the receiver's side.
 
 mod ntp;
 mod receiver;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Longest canonical name in bytes (RFC 3550 section 6.5.1).
 pub const CNAME_LIMIT: usize = 255;
 
-/// Bytes of a packet's first word, which says how long it is (RFC 3550 section 6.4.1).
+/// Bytes of the first word of a packet, which contains its length (RFC 3550 section 6.4.1).
 const HEADER_LENGTH: usize = 4;
 
 /// Contents of a sender report (RFC 3550 section 6.4.1).
@@ -31,11 +31,11 @@ const HEADER_LENGTH: usize = 4;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderState {
-    /// Its synchronisation source.
+    /// Synchronisation source of the sender.
     pub ssrc: u32,
     /// Time of the report.
     pub now: NtpTime,
-    /// The same moment on the clock of the RTP timestamps.
+    /// RTP timestamp of the same moment.
     pub timestamp: u32,
     /// Packets sent since the session began, modulo 2^32.
     pub packets: u32,
@@ -46,47 +46,47 @@ pub struct SenderState {
 /// Report block about one source (RFC 3550 section 6.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// Packets lost since the report before, in 1/256 of those expected.
+    /// Packets lost since the previous report, in 1/256 of those expected.
     pub fraction_lost: u8,
-    /// Packets lost in all; negative with duplicates.
+    /// Packets lost in total; negative if there were duplicates.
     pub cumulative_lost: i32,
-    /// Highest sequence number received, with the count of its wraps above it.
+    /// Highest sequence number received, extended by the number of wraps in its upper half.
     pub highest_sequence: u32,
-    /// Mean deviation of the packets' spacing, in units of the RTP timestamp.
+    /// Interarrival jitter, in units of the RTP timestamp.
     pub jitter: u32,
-    /// Middle of the NTP time of the last sender report; 0 without one.
+    /// Middle 32 bits of the NTP time of the last sender report; 0 without a report.
     pub last_report: u32,
-    /// Time since that report in 1/65536 s.
+    /// Delay since the last sender report, in 1/65536 s.
     pub delay_since: u32,
 }
 
-/// Contents of a client's datagram that matter to a sender.
+/// Contents of a client's datagram that a sender uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Report blocks about our sources, each with the source; at most 31 a packet.
+    /// Sources and their report blocks, only about the sender's own sources; at most 31 for each packet.
     pub receptions: Vec<(u32, Reception)>,
-    /// BYE: it leaves.
+    /// True after BYE: the client leaves.
     pub bye: bool,
 }
 
-/// Fault of a datagram that is not RTCP.
+/// Error of a datagram that is not RTCP.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotRtcp {
-    /// Wrong length or version of a packet.
+    /// A packet with an invalid length or version.
     #[error("not a compound RTCP packet: {0}")]
     Framing(#[from] rtcp_types::RtcpParseError),
-    /// The first packet must be a report (RFC 3550 appendix A.2).
+    /// First packet that is not a report (RFC 3550 appendix A.2).
     #[error("begins with a packet of type {0}, not with a report")]
     First(u8),
 }
 
 impl SenderState {
-    /// Sender report with the canonical name, cut at [`CNAME_LIMIT`].
+    /// Sender report with the canonical name, truncated to [`CNAME_LIMIT`].
     pub fn report(&self, cname: &str) -> Vec<u8> {
         write(self.compound(cname_that_fits(cname)))
     }
 
-    /// The same with BYE (RFC 3550 section 6.6): nothing is sent after it.
+    /// Sender report with BYE (RFC 3550 section 6.6), after which nothing is sent.
     pub fn bye(&self, cname: &str) -> Vec<u8> {
         write(self.compound(cname_that_fits(cname)).add_packet(Bye::builder().add_source(self.ssrc)))
     }
@@ -103,21 +103,22 @@ impl SenderState {
 }
 
 impl Reception {
-    /// Round-trip time (RFC 3550 section 6.4.1, LSR and DLSR); `None` without a report, or for invalid
-    /// values.
+    /// Round-trip time from LSR and DLSR (RFC 3550 section 6.4.1); `None` if there was no sender report or
+    /// the values are invalid.
     pub fn round_trip(&self, now: NtpTime) -> Option<Duration> {
         if self.last_report == 0 {
             return None;
         }
         let ticks = now.middle().wrapping_sub(self.last_report).wrapping_sub(self.delay_since);
-        // Half of the clock's range ahead is as far behind: a delay that is longer than the time there was.
+        // Differences of more than half of the clock's range are negative: the client reports a longer delay
+        // than the time since the report.
         (ticks < 1 << 31).then(|| Duration::from_micros((u64::from(ticks) * 1_000_000) >> 16))
     }
 
     fn from_block(block: &ReportBlock<'_>) -> Self {
         Self {
             fraction_lost: block.fraction_lost(),
-            // Signed, 24 bits.
+            // Signed number of 24 bits.
             cumulative_lost: ((block.cumulative_lost() << 8) as i32) >> 8,
             highest_sequence: block.extended_sequence_number(),
             jitter: block.interarrival_jitter(),
@@ -127,7 +128,8 @@ impl Reception {
     }
 }
 
-/// Reads a datagram from a client of the sources that are `ours`. Skips other or invalid packets inside it.
+/// Reads a datagram of a client, with report blocks about the sources for which `ours` returns `true`. Skips
+/// other and invalid packets.
 pub fn read(datagram: &[u8], ours: impl Fn(u32) -> bool) -> Result<Received, NotRtcp> {
     Compound::parse(datagram)?;
     if !matches!(datagram[1], SenderReport::PACKET_TYPE | ReceiverReport::PACKET_TYPE) {

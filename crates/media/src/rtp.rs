@@ -1,4 +1,4 @@
-//! RTP headers (RFC 3550 section 5.1). This project writes twelve bytes: no extension, no CSRC.
+//! RTP headers (RFC 3550 section 5.1) of twelve bytes: without extension and CSRC.
 
 /// Length of the header in bytes.
 pub const HEADER_LENGTH: usize = 12;
@@ -9,10 +9,10 @@ pub const PAYLOAD_TYPE_MP2T: u8 = 33;
 /// Clock rate of payload type 33 in Hz (RFC 2250 section 2).
 pub const CLOCK_HZ: u32 = 90_000;
 
-/// The fields of a header that change from packet to packet, and the two that identify its stream.
+/// Fields of an RTP header that change from packet to packet, with payload type and SSRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Set where the timestamp says nothing about the one before it (RFC 2250 section 2).
+    /// Marker bit. In MP2T: the timestamp is discontinuous (RFC 2250 section 2).
     pub marker: bool,
     /// Payload type, 0 to 127.
     pub payload_type: u8,
@@ -25,7 +25,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the first twelve bytes of a packet; `None` where it is shorter, or not of version 2.
+    /// Reads the first twelve bytes of a packet; `None` if it is shorter or its version is not 2.
     #[inline]
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let bytes = packet.first_chunk::<HEADER_LENGTH>()?;
@@ -39,7 +39,7 @@ impl Header {
         })
     }
 
-    /// The header as it goes on the wire.
+    /// Encodes the header.
     #[inline]
     pub fn to_bytes(self) -> [u8; HEADER_LENGTH] {
         let mut bytes = [0; HEADER_LENGTH];
@@ -52,24 +52,24 @@ impl Header {
     }
 }
 
-/// Packets of a run that carry the marker. The numbers are those in wire images.
+/// Packets of a run that have the marker bit. The values are those in wire images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marker {
-    /// None.
+    /// No packet.
     #[default]
     None = 0,
-    /// The first: the timestamp says nothing about the one before it (RFC 2250 section 2).
+    /// First packet: the timestamp is discontinuous (RFC 2250 section 2).
     First = 1,
-    /// The last: an access unit ends with it (RFC 6184 section 5.1).
+    /// Last packet: it ends an access unit (RFC 6184 section 5.1).
     Last = 2,
-    /// Each: every packet ends with a whole frame (RFC 3640 section 3.1).
+    /// Each packet: it ends with a complete frame (RFC 3640 section 3.1).
     Each = 3,
 }
 
-/// The headers of a run of consecutive packets: sequence numbers go up by one, timestamps by a fixed step.
+/// Headers of a run of consecutive packets: sequence numbers increase by one, timestamps by a fixed step.
 ///
-/// One rule for the packer, which writes these headers into an image, and for a session that makes headers of
-/// its own from the same run: both get the same timestamps without storing one per packet.
+/// Both the packer, which writes these headers into an image, and sessions, which generate headers from the
+/// same run, use this rule. They get the same timestamps, without storing a timestamp for each packet.
 /// ```
 /// use wirepath_media::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
 ///
@@ -87,22 +87,22 @@ pub enum Marker {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first packet's header. Its marker is that of `marker`.
+    /// Header of the first packet. Its marker follows from `marker`.
     pub first: Header,
-    /// Step from one packet's timestamp to the next, in 1/65536 of the payload's clock.
+    /// Increase of the timestamp from packet to packet, in 1/65536 of a tick of the payload's clock.
     pub step: u32,
-    /// Packets that carry the marker.
+    /// Packets with the marker bit.
     pub marker: Marker,
-    /// Index of the packet that is the last for [`Marker::Last`].
+    /// Index of the last packet, for [`Marker::Last`].
     pub last: u8,
     /// Number of the stream in its source, counted from 0. It is not sent.
     pub stream: u8,
-    /// True if its packets are shorter than those that sockets cut trains into: such a packet leaves alone.
+    /// True if the packets are shorter than the segment size for sockets (GSO). Such a packet is sent alone.
     pub short: bool,
 }
 
 impl Run {
-    /// A run of stream 0, of which only the first packet carries the marker of `first`.
+    /// Run of stream 0. Only its first packet can have the marker, if `first` has it.
     pub const fn new(first: Header, step: u32) -> Self {
         let marker = if first.marker { Marker::First } else { Marker::None };
         Self { first, step, marker, last: 0, stream: 0, short: false }
@@ -120,7 +120,7 @@ impl Run {
         }
     }
 
-    /// Returns whether packet `index` carries the marker.
+    /// Returns whether packet `index` has the marker bit.
     #[inline]
     pub fn is_marked(&self, index: u32) -> bool {
         match self.marker {

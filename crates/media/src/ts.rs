@@ -1,9 +1,9 @@
-//! MPEG-2 transport streams (ISO/IEC 13818-1): finding the packets in a file, reading the tables, the clock
-//! and the points where a decoder can start.
+//! MPEG-2 transport streams (ISO/IEC 13818-1): finds the packets in a file, reads its tables and clock, and
+//! finds the points at which a decoder can start.
 //!
 //! Data flows one way: bytes → [`Deframer`] → runs of [`Packets`] → [`Survey`], which reads the tables with
-//! [`Psi`], chooses the programme that is played and times it with [`Clock`]. Everything takes bytes at any
-//! split and holds a bounded amount of them.
+//! [`Psi`], chooses the programme that is played, and times its packets with [`Clock`]. The bytes may be
+//! split anywhere, and only a bounded number of them is kept.
 
 mod access;
 mod association;

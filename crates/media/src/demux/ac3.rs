@@ -13,16 +13,16 @@ const SAMPLES: u32 = 1536;
 const BIT_RATES: [u32; 19] =
     [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640];
 
-/// Channels by `acmod` (table 5.8), without the one for low frequencies.
+/// Channels by `acmod` (table 5.8), without the low-frequency channel.
 const CHANNELS: [u16; 8] = [2, 1, 2, 3, 3, 4, 4, 5];
 
-/// Reads the header of a frame. Enhanced AC-3, whose `bsid` is greater, has none of these.
+/// Reads the header of a frame. A header of Enhanced AC-3, which has a greater `bsid`, is invalid.
 pub(super) fn read(bytes: &[u8]) -> Read {
     let Some(head) = bytes.first_chunk::<HEADER_LENGTH>() else { return Read::Incomplete };
     let (rate, size, bsid) = (head[4] >> 6, head[4] & 0x3f, head[5] >> 3);
     let bit_rate = BIT_RATES.get(usize::from(size / 2)).filter(|_| head[..2] == [0x0b, 0x77] && bsid <= 8);
     let Some(bit_rate) = bit_rate else { return Read::Invalid };
-    // Words of 16 bits; of 44.1 kHz they are rounded, and an odd code has one more.
+    // Frame sizes in words of 16 bits. Sizes at 44.1 kHz are rounded down, and odd codes add one.
     let (sample_rate, words) = match rate {
         0 => (48_000, bit_rate * 2),
         1 => (44_100, bit_rate * 96_000 / 44_100 + u32::from(size & 1)),

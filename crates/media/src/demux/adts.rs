@@ -3,15 +3,15 @@
 use super::frame::{FrameHeader, FrameKind, Read};
 use crate::track::{AudioConfig, Codec, Sound};
 
-/// Bytes of a header, and of its checksum.
+/// Bytes of a header, and of its optional checksum.
 const HEADER_LENGTH: usize = 7;
 const CRC_LENGTH: usize = 2;
 
 /// Samples of a frame.
 const SAMPLES: u32 = 1024;
 
-/// Reads the header of a frame. The configuration is that which its fields say: two bytes of
-/// `AudioSpecificConfig`. A frame of several raw data blocks, which no usual encoder writes, is none.
+/// Reads the header of a frame. The two bytes of `AudioSpecificConfig` are derived from its fields. A frame
+/// with several raw data blocks, which common encoders do not write, is invalid.
 pub(super) fn read(bytes: &[u8]) -> Read {
     let Some(head) = bytes.first_chunk::<HEADER_LENGTH>() else { return Read::Incomplete };
     let [first, second, third, fourth, fifth, sixth, seventh] = *head;

@@ -1,4 +1,4 @@
-//! Frames of sound in a byte stream, each with a header that says its length.
+//! Audio frames in a byte stream. The header of each frame contains the length of the frame.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,11 @@ use super::{ac3, adts, mpeg_audio, opus};
 pub(super) struct Frames {
     syntax: Syntax,
     bytes: Vec<u8>,
-    /// Places in `bytes` at which PES packets begin, and their timestamps, which no frame has yet.
+    /// Positions in `bytes` at which PES packets begin, and their timestamps, for frames that are not
+    /// complete yet.
     starts: VecDeque<(usize, Option<Stamp>)>,
-    /// True if a frame begins where the last one ends; else a header is believed if another follows its frame.
+    /// True if a frame begins at the end of the last one. Otherwise a header is accepted only if another
+    /// follows its frame.
     in_step: bool,
     /// Codec and parameters of the first frame. Later frames must have the same.
     kind: Option<FrameKind>,
@@ -41,42 +43,42 @@ impl Frames {
         }
     }
 
-    /// The kind of the first frame.
+    /// Codec and parameters of the first frame.
     pub(super) fn kind(&self) -> Option<&FrameKind> {
         self.kind.as_ref()
     }
 
-    /// Returns whether frames of another kind were left out since the last call.
+    /// Returns whether frames with other parameters were dropped since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of heap memory used.
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Notes that bytes are missing.
+    /// Drops the incomplete frame, since bytes after it are missing.
     pub(super) fn lose(&mut self) {
         self.bytes.clear();
         self.starts.clear();
         self.in_step = false;
     }
 
-    /// Begins a PES packet: its timestamps are those of the first frame that begins in it.
+    /// Begins a PES packet, whose timestamps belong to the first frame that begins in it.
     pub(super) fn start(&mut self, start: PesStart) {
         let place = self.bytes.len();
         self.starts.pop_back_if(|(begin, _)| *begin == place);
         self.starts.push_back((place, start.stamp));
     }
 
-    /// Takes bytes; complete frames come to `frames`.
+    /// Adds bytes of the stream, and appends complete frames to `frames`.
     pub(super) fn push(&mut self, data: &[u8], frames: &mut VecDeque<Frame>) {
         self.bytes.extend_from_slice(data);
         self.divide(false, frames);
     }
 
-    /// Ends the stream.
+    /// Ends the stream, and appends the last frames to `frames`.
     pub(super) fn finish(&mut self, frames: &mut VecDeque<Frame>) {
         self.divide(true, frames);
     }
@@ -105,7 +107,7 @@ impl Frames {
         self.starts.iter_mut().for_each(|(place, _)| *place = place.saturating_sub(at));
     }
 
-    /// Returns whether a header is one; `None` if that is not known before more bytes come.
+    /// Returns whether a header is accepted; `None` if more bytes are needed to decide.
     fn is_believed(&self, header: &FrameHeader, at: usize, at_end: bool) -> Option<bool> {
         if self.in_step {
             return Some(true);

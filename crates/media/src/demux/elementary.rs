@@ -1,4 +1,4 @@
-//! One elementary stream: the transport packets of its PID become frames.
+//! Elementary stream: turns the transport packets of a PID into frames.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub(super) struct ElementaryStream {
     pub(super) stream: Stream,
     pes: PesReader,
     frames: Syntax,
-    /// True after a packet that is encrypted.
+    /// True after a scrambled packet.
     is_scrambled: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct ElementaryStream {
 enum Syntax {
     Video(AccessUnits),
     Audio(Frames),
-    /// A codec that is not read.
+    /// Codec that is not supported.
     Other,
 }
 
@@ -45,17 +45,17 @@ impl ElementaryStream {
         Self { stream, pes: PesReader::default(), frames, is_scrambled: false }
     }
 
-    /// Returns whether frames of its codec are read.
+    /// Returns whether the codec is supported.
     pub(super) fn is_read(&self) -> bool {
         !matches!(self.frames, Syntax::Other)
     }
 
-    /// Returns whether its packets are encrypted, some at least.
+    /// Returns whether there were scrambled packets.
     pub(super) fn is_scrambled(&self) -> bool {
         self.is_scrambled
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of heap memory used.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.frames {
             Syntax::Video(units) => units.held_bytes(),
@@ -64,13 +64,14 @@ impl ElementaryStream {
         }
     }
 
-    /// Takes a packet of its PID; complete frames come to `out`.
+    /// Takes a packet of the PID, and appends complete frames to `out`.
     pub(super) fn push(&mut self, packet: Packet<'_>, out: &mut VecDeque<Frame>) {
         let Piece { lost, scrambled, start, data } = self.pes.push(packet);
         self.is_scrambled |= scrambled;
         match &mut self.frames {
             Syntax::Video(units) => {
-                // Where a PES packet begins, the NAL unit before may be complete: recordings are joined.
+                // If a PES packet begins after the gap, the NAL unit before may be complete: two recordings
+                // may be joined here.
                 if lost && start.is_none() {
                     units.lose();
                 }
@@ -92,7 +93,7 @@ impl ElementaryStream {
         }
     }
 
-    /// Ends the stream.
+    /// Ends the stream, and appends the last frames to `out`.
     pub(super) fn finish(&mut self, out: &mut VecDeque<Frame>) {
         match &mut self.frames {
             Syntax::Video(units) => units.finish(out),
@@ -101,7 +102,7 @@ impl ElementaryStream {
         }
     }
 
-    /// Fault that was found since the last call, before this offset.
+    /// Returns an error found since the last call, before `offset`.
     pub(super) fn take_fault(&mut self, offset: u64) -> Option<Error> {
         match &mut self.frames {
             Syntax::Video(units) => units.take_too_long().then_some(Error::TooLong { offset }),
@@ -110,7 +111,8 @@ impl ElementaryStream {
         }
     }
 
-    /// The track, once its frames have told what it is; of a codec that is not read, its name.
+    /// Returns the track, once its frames have determined its parameters; for an unsupported codec only its
+    /// name.
     pub(super) fn track(&self) -> Option<Track> {
         let (codec, sound, picture, frame_rate) = match &self.frames {
             Syntax::Video(units) => {

@@ -1,22 +1,22 @@
-//! Frames of elementary streams, and headers of frames of sound.
+//! Frames of elementary streams, and headers of audio frames.
 
 use super::pes::Stamp;
 use crate::track::{Codec, Sound};
 
-/// Access unit or frame of sound.
+/// Access unit or audio frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Its bytes as they are sent: NAL units after lengths of four bytes.
+    /// Bytes as they are sent: NAL units follow lengths of four bytes.
     pub(super) bytes: Vec<u8>,
     pub(super) stamp: Option<Stamp>,
     pub(super) sync: bool,
-    /// Samples of sound.
+    /// Number of audio samples.
     pub(super) samples: u32,
-    /// True if it may be the second field of the picture before.
+    /// True if the access unit may be the second field of the picture before.
     pub(super) second_field: bool,
 }
 
-/// Properties that all frames of a track share.
+/// Properties that are the same for all frames of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FrameKind {
     pub(super) codec: Codec,
@@ -27,10 +27,10 @@ pub(super) struct FrameKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     pub(super) kind: FrameKind,
-    /// Bytes that are not sent, and bytes of the frame with these.
+    /// Bytes that are not sent, and length of the frame including these.
     pub(super) skipped: usize,
     pub(super) length: usize,
-    /// Samples of each channel, at the rate of the kind.
+    /// Samples of each channel, at the sample rate of `kind`.
     pub(super) samples: u32,
 }
 
@@ -39,6 +39,6 @@ pub(super) enum Read {
     Header(FrameHeader),
     /// More bytes are needed.
     Incomplete,
-    /// There is none.
+    /// No header begins here.
     Invalid,
 }

@@ -12,10 +12,11 @@ const BIT_RATES: [[u32; 14]; 5] = [
     [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
 ];
 
-/// Sample rates of MPEG-1 in Hz by index; those of MPEG-2 are a half, of MPEG-2.5 a quarter.
+/// Sample rates of MPEG-1 in Hz by index; MPEG-2 has half of these, MPEG-2.5 a quarter.
 const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
 
-/// Reads the header of a frame. Frames of free format, which do not say their length, are none.
+/// Reads the header of a frame. Frames of free format, whose headers do not contain their length, are
+/// invalid.
 pub(super) fn read(bytes: &[u8]) -> Read {
     let Some([first, second, third, fourth]) = bytes.first_chunk::<4>() else { return Read::Incomplete };
     let (version, layer) = (second >> 3 & 3, 4 - (second >> 1 & 3));

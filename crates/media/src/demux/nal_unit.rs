@@ -10,25 +10,25 @@ pub(super) enum Syntax {
 /// Kind of a NAL unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A part of a picture; `first` if the picture begins with it.
+    /// Part of a picture; `first` if the picture begins with it.
     Picture {
         first: bool,
         random_access: bool,
     },
-    /// Before the picture it belongs to.
+    /// Unit that precedes the picture to which it belongs.
     Before,
     Set,
-    /// Access unit delimiter: ends the access unit before, and is not kept.
+    /// Access unit delimiter, which ends the access unit before and is dropped.
     Delimiter,
-    /// Filler data, which is not kept.
+    /// Filler data, which is dropped.
     Filler,
     Other,
 }
 
-/// Place of the first start code 00 00 01.
+/// Position of the first start code 00 00 01.
 pub(super) fn start_code(bytes: &[u8]) -> Option<usize> {
     let mut from = 2;
-    // Ones are rarer than zeros.
+    // Searches for 01, which is rarer than 00.
     while let Some(at) = bytes.get(from..)?.iter().position(|byte| *byte == 1) {
         let at = from + at;
         if bytes[at - 2..at] == [0, 0] {
@@ -40,12 +40,12 @@ pub(super) fn start_code(bytes: &[u8]) -> Option<usize> {
 }
 
 impl Syntax {
-    /// Kind of a NAL unit, unless it is empty.
+    /// Kind of a NAL unit; `None` if the unit is empty.
     pub(super) fn kind(self, unit: &[u8]) -> Option<Kind> {
         let first = *unit.first()?;
         let byte = |index: usize| unit.get(index).copied().unwrap_or(0);
         Some(match self {
-            // Table 7-1 and section 7.4.1.2.3; first_mb_in_slice is 0 if its first bit is set.
+            // Table 7-1 and section 7.4.1.2.3. first_mb_in_slice is 0 if its first bit is set.
             Self::H264 => match first & 0x1f {
                 5 => Kind::Picture { first: byte(1) & 0x80 != 0, random_access: true },
                 1 | 2 => Kind::Picture { first: byte(1) & 0x80 != 0, random_access: false },
@@ -56,7 +56,7 @@ impl Syntax {
                 6 | 14..=18 => Kind::Before,
                 _ => Kind::Other,
             },
-            // Table 7-1 and section 7.4.2.4.4; first_slice_segment_in_pic_flag. Of the base layer.
+            // Table 7-1 and section 7.4.2.4.4 (first_slice_segment_in_pic_flag). Only the base layer is used.
             Self::H265 if (first & 1) != 0 || byte(1) >> 3 != 0 => Kind::Other,
             Self::H265 => match first >> 1 & 0x3f {
                 kind @ 0..=31 => {
@@ -71,7 +71,7 @@ impl Syntax {
         })
     }
 
-    /// Returns whether it is a sequence parameter set, which encoders write where a decoder can start.
+    /// Returns whether the unit is a sequence parameter set, which encoders write at random access points.
     pub(super) fn is_sequence_set(self, unit: &[u8]) -> bool {
         match (self, unit) {
             (Self::H264, [first, ..]) => first & 0x1f == 7,

@@ -1,16 +1,16 @@
-//! Packets of Opus in a transport stream (ETSI TS 103 491 section 5, and the earlier mapping that muxers
-//! write): each after a control header.
+//! Packets of Opus in a transport stream, each after a control header (ETSI TS 103 491 section 5, and the
+//! provisional mapping that muxers write).
 
 use super::frame::{FrameHeader, FrameKind, Read};
 use crate::track::{Codec, Sound};
 
-/// Rate of the clock of Opus (RFC 6716).
+/// Clock rate of Opus (RFC 6716).
 const SAMPLE_RATE: u32 = 48_000;
 
-/// Longest packet that is read: 120 ms at 510 kb/s have less.
+/// Longest packet that is read: 120 ms at 510 kb/s are shorter.
 const MAX_LENGTH: usize = 1 << 14;
 
-/// Reads the control header of a packet. Trimming at both ends, which RTP cannot state, is left to nobody.
+/// Reads the control header of a packet. Trimming at both ends is ignored, because RTP cannot signal it.
 pub(super) fn read(bytes: &[u8]) -> Read {
     let Some((prefix, rest)) = bytes.split_first_chunk::<2>() else { return Read::Incomplete };
     if u16::from_be_bytes(*prefix) & 0xffe0 != 0x7fe0 {
@@ -36,12 +36,12 @@ pub(super) fn read(bytes: &[u8]) -> Read {
     }
     let Some([first, rest @ ..]) = bytes.get(skipped..) else { return Read::Incomplete };
     let samples = samples(*first, rest.first().copied());
-    // RFC 7587 section 7: both channels always, whatever a packet has.
+    // RFC 7587 section 7: always two channels, whatever the packets contain.
     let kind = FrameKind { codec: Codec::Opus, sound: Sound { channels: 2, sample_rate: SAMPLE_RATE } };
     Read::Header(FrameHeader { kind, skipped, length: skipped + length, samples })
 }
 
-/// Samples of a packet by its first two bytes (RFC 6716 section 3.1), at 48 kHz.
+/// Samples of a packet at 48 kHz, from its first two bytes (RFC 6716 section 3.1).
 fn samples(first: u8, second: Option<u8>) -> u32 {
     let configuration = first >> 3;
     let frame = match configuration {

@@ -1,27 +1,28 @@
-//! Order of samples over tracks by decode time.
+//! Orders the samples of all tracks by decode time.
 
 use std::collections::VecDeque;
 
 use crate::track::Sample;
 
-/// Longest time in microseconds that samples wait for those of another track: multiplexers send sound a second
-/// or less after the pictures beside it.
+/// Longest time in microseconds that samples wait for samples of another track: multiplexers send audio at
+/// most a second after the pictures of the same time.
 const MAX_WAIT_US: i64 = 5_000_000;
 
 /// Most samples that wait.
 const MAX_WAITING: usize = 1 << 14;
 
-/// Samples that wait for those of other tracks before them.
+/// Samples that wait for earlier samples of other tracks.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
-    /// Of each track, whether it has samples, and those that wait, with their decode times in microseconds.
+    /// For each track: true if it has samples, and its waiting samples with their decode times in
+    /// microseconds.
     waiting: Vec<(bool, VecDeque<(i64, Sample)>)>,
     count: usize,
     latest_us: i64,
 }
 
 impl Order {
-    /// An order of tracks, of which those have samples that are waited for.
+    /// Order of tracks; `tracks` tells for each track if other tracks have to wait for its samples.
     pub(super) fn new(tracks: impl Iterator<Item = bool>) -> Self {
         let waiting = tracks.map(|has_samples| (has_samples, VecDeque::new())).collect();
         Self { waiting, count: 0, latest_us: i64::MIN }
@@ -33,7 +34,8 @@ impl Order {
         self.count += 1;
     }
 
-    /// The next sample; if none comes any more, or so much waits that it is `urgent`, without waiting.
+    /// Removes and returns the next sample, once no earlier one can come. `urgent`: without waiting, because
+    /// the file ended or because too many bytes wait.
     pub(super) fn pop(&mut self, urgent: bool) -> Option<Sample> {
         let heads = self.waiting.iter().enumerate();
         let heads = heads.filter_map(|(track, (_, waiting))| Some((waiting.front()?.0, track)));
@@ -47,7 +49,7 @@ impl Order {
         self.waiting[track].1.pop_front().map(|(_, sample)| sample)
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of heap memory used.
     pub(super) fn held_bytes(&self) -> usize {
         self.waiting.iter().map(|(_, waiting)| waiting.capacity()).sum::<usize>() * size_of::<(i64, Sample)>()
     }

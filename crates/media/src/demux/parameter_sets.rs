@@ -1,4 +1,4 @@
-//! Parameter sets of the first picture, which describe a track of H.264 or H.265.
+//! Parameter sets of the first picture, which determine the parameters of a track of H.264 or H.265.
 
 use h264_reader::nal::sps::{FrameMbsFlags, SeqParameterSet};
 use h264_reader::nal::{Nal, RefNal};
@@ -6,11 +6,11 @@ use h264_reader::nal::{Nal, RefNal};
 use super::nal_unit::Syntax;
 use crate::track::{Avc, Codec, Hevc};
 
-/// Most parameter sets of a kind, and bytes of one: encoders write one or a few of some dozen bytes.
+/// Most parameter sets of a kind, and most bytes of a set. Encoders write a few sets of some dozen bytes.
 const MAX_SETS: usize = 32;
 const MAX_SET: usize = 1 << 12;
 
-/// Parameter sets, each once, until the first picture that has all kinds.
+/// Parameter sets without duplicates, up to the first picture for which all kinds were received.
 #[derive(Clone, Debug)]
 pub(super) struct ParameterSets {
     syntax: Syntax,
@@ -21,7 +21,7 @@ pub(super) struct ParameterSets {
     format: Option<Format>,
 }
 
-/// Content of the first sequence parameter set of H.264.
+/// Values of the first sequence parameter set of H.264.
 #[derive(Clone, Copy, Debug)]
 struct Format {
     size: Option<(u16, u16)>,
@@ -35,7 +35,7 @@ impl ParameterSets {
         Self { syntax, video, sequence, picture, is_closed: false, format: None }
     }
 
-    /// Adds a set that came before the end of the first picture.
+    /// Adds a parameter set, unless the first picture is complete.
     pub(super) fn add(&mut self, set: &[u8]) {
         let (Some(first), false) = (set.first(), self.is_closed || set.len() > MAX_SET) else { return };
         let list = match (self.syntax, first & 0x1f, first >> 1 & 0x3f) {
@@ -49,7 +49,7 @@ impl ParameterSets {
         }
     }
 
-    /// Ends a picture.
+    /// Ends a picture. No sets are added after the first picture for which all kinds were received.
     pub(super) fn close(&mut self) {
         let has_video = self.syntax == Syntax::H264 || !self.video.is_empty();
         if self.is_closed || !has_video || self.picture.is_empty() {
@@ -62,7 +62,7 @@ impl ParameterSets {
         self.is_closed = true;
     }
 
-    /// The codec, once a picture has had all kinds of sets.
+    /// Codec with its parameter sets, once a picture had all kinds of sets.
     pub(super) fn codec(&self) -> Option<Codec> {
         let set = self.sequence.first().filter(|_| self.is_closed)?;
         let (sequence_sets, picture_sets) = (self.sequence.clone(), self.picture.clone());
@@ -81,12 +81,12 @@ impl ParameterSets {
         })
     }
 
-    /// Size of pictures, where it is known.
+    /// Picture size, if known.
     pub(super) fn size(&self) -> Option<(u16, u16)> {
         self.format?.size
     }
 
-    /// Frames per second, where they are known.
+    /// Frames per second, if known.
     pub(super) fn frame_rate(&self) -> Option<f64> {
         self.format?.frame_rate
     }
@@ -108,7 +108,7 @@ impl Format {
     }
 }
 
-/// The bytes of a NAL unit without those that keep start codes out of it (section 7.3.1.1).
+/// Returns the bytes of a NAL unit without emulation prevention bytes (section 7.3.1.1).
 fn without_emulation_prevention(unit: &[u8]) -> Vec<u8> {
     let mut zeros = 0;
     let kept = unit.iter().filter(|byte| {

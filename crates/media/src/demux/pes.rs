@@ -2,30 +2,31 @@
 
 use crate::ts::Packet;
 
-/// Bytes of a header before its optional fields, whose number is in the last of them.
+/// Bytes of a header before its optional fields. The last of these bytes is the length of the optional
+/// fields.
 const HEAD_LENGTH: usize = 9;
 
-/// Timestamps of a PES packet, in ticks of 90 kHz, of 33 bits.
+/// Timestamps of a PES packet: 33 bits, in ticks of 90 kHz.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) pts: u64,
     pub(super) dts: u64,
 }
 
-/// Begin of a PES packet.
+/// Beginning of a PES packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PesStart {
     pub(super) stamp: Option<Stamp>,
-    /// True if the muxer says that a decoder can start here.
+    /// True if the transport packet has the random access indicator.
     pub(super) random_access: bool,
 }
 
-/// Contribution of a transport packet to an elementary stream, in this order.
+/// Data of a transport packet for an elementary stream. The fields apply in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece<'a> {
-    /// True if bytes are missing before it.
+    /// True if bytes before this packet are missing.
     pub(super) lost: bool,
-    /// True if it cannot be read, since it is encrypted.
+    /// True if the packet is scrambled, so that it cannot be read.
     pub(super) scrambled: bool,
     pub(super) start: Option<PesStart>,
     pub(super) data: &'a [u8],
@@ -42,16 +43,16 @@ pub(super) struct PesReader {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
-    /// Until the next PES packet begins.
+    /// Waits for the beginning of the next PES packet.
     #[default]
     Skipping,
     Header,
-    /// With the number of bytes that follow, unless the packet ends where the next one begins.
+    /// Number of bytes that follow; `None` if the PES packet ends where the next one begins.
     Data(Option<usize>),
 }
 
 impl PesReader {
-    /// Takes the next packet of the PID.
+    /// Reads the next packet of the PID.
     pub(super) fn push<'a>(&mut self, packet: Packet<'a>) -> Piece<'a> {
         let payload = packet.payload();
         if packet.transport_error() {
@@ -114,14 +115,14 @@ impl PesReader {
 struct Header {
     stamp: Option<Stamp>,
     scrambled: bool,
-    /// Bytes of data, where the header says it.
+    /// Bytes of data; `None` if the header does not contain the length.
     length: Option<usize>,
 }
 
 impl Header {
     fn read(header: &[u8]) -> Option<Self> {
         let (head, fields) = header.split_at_checked(HEAD_LENGTH)?;
-        // Streams of audio, of video, private stream 1 and extended stream identifiers (table 2-22).
+        // Stream ids of audio, video, private stream 1 and extended stream ids (table 2-22).
         let media = matches!(head[3], 0xbd | 0xc0..=0xef | 0xfd);
         if head[..3] != [0, 0, 1] || !media || head[6] & 0xc0 != 0x80 {
             return None;
@@ -135,7 +136,7 @@ impl Header {
     }
 }
 
-/// A time of 33 bits between marker bits.
+/// Reads a time of 33 bits, with marker bits in between.
 fn time(bytes: &[u8; 5]) -> u64 {
     let [high, a, b, c, d] = bytes.map(u64::from);
     (high >> 1 & 7) << 30 | a << 22 | (b >> 1) << 15 | c << 7 | d >> 1

@@ -1,4 +1,4 @@
-//! Reader of the beginning of a file: the programme, its tracks, and where time begins.
+//! Reader of the beginning of a file: determines the programme, its tracks, and time 0.
 
 use std::collections::VecDeque;
 
@@ -9,31 +9,31 @@ use super::{Error, LEAD_S, PROBED_BYTES, Samples, TICKS_PER_SECOND};
 use crate::track::{AudioConfig, Codec, Extent, Track};
 use crate::ts::{Deframer, Event, Packet, Packets, Programme, Psi, Stream};
 
-/// Bytes that are wanted at a time.
+/// Bytes that are requested at a time.
 const WANTED: u64 = 1 << 16;
 
-/// Bytes after which a programme without a map is not waited for.
+/// Bytes after which the choice of the programme no longer waits for missing maps.
 const MAP_BYTES: u64 = 1 << 20;
 
-/// Longest time by which the first timestamps of tracks may differ.
+/// Longest difference between the first timestamps of tracks.
 const MAX_APART: i64 = 10 * TICKS_PER_SECOND as i64;
 
 /// Tracks of the first programme of a transport stream.
 #[derive(Clone, Debug)]
 pub struct Movie {
-    /// The tracks in the order of the programme map, identified by their PIDs.
+    /// Tracks in the order of the programme map, identified by their PIDs.
     pub tracks: Vec<Track>,
-    /// Tracks that are left out, by PID, and the reasons.
+    /// Tracks that are left out, by PID, with the reasons.
     pub faults: Vec<(u32, Error)>,
     /// Number of the programme.
     pub programme: u16,
     streams: Vec<Stream>,
-    /// The least timestamp of the first frames: time 0.
+    /// Earliest timestamp of the first frames of all tracks: time 0.
     zero: u64,
     size: u64,
 }
 
-/// Reads the beginning of a file until the first frames of all tracks are known.
+/// Reader of the beginning of a file, up to the first frames of all tracks.
 #[derive(Debug)]
 pub struct TracksReader {
     size: u64,
@@ -43,18 +43,18 @@ pub struct TracksReader {
 }
 
 impl TracksReader {
-    /// A reader of a file of `size` bytes.
+    /// Reader of a file of `size` bytes.
     pub fn new(size: u64) -> Self {
         Self { size, read: 0, deframer: Deframer::new(), probe: Probe::default() }
     }
 
-    /// Bytes that are to be read next; `None` at the end.
+    /// Bytes to read next; `None` at the end.
     pub fn wanted(&self) -> Option<Extent> {
         let length = self.size.min(PROBED_BYTES).saturating_sub(self.read).min(WANTED);
         (length > 0 && !self.probe.is_complete()).then_some(Extent { offset: self.read, length })
     }
 
-    /// Takes the bytes that were wanted.
+    /// Takes the requested bytes.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.read += bytes.len() as u64;
         let mut piece = bytes;
@@ -65,7 +65,7 @@ impl TracksReader {
         Ok(())
     }
 
-    /// The tracks, when nothing more is wanted.
+    /// Returns the tracks. Call it when no more bytes are wanted.
     pub fn finish(mut self) -> Result<Movie, Error> {
         while let Some(event) = self.deframer.finish()? {
             self.probe.take(&event);
@@ -87,7 +87,7 @@ struct Probe {
 #[derive(Debug)]
 struct Probed {
     stream: ElementaryStream,
-    /// Timestamp of its first frame.
+    /// DTS of the first frame with timestamps.
     first: Option<u64>,
 }
 
@@ -111,7 +111,8 @@ impl Probe {
         }
     }
 
-    /// Chooses the first programme with frames that can be read. Waits for maps until it is `late`.
+    /// Chooses the first programme with a supported codec. Waits for the maps of programmes before it, unless
+    /// it is `late`.
     fn choose(&mut self, late: bool) {
         if self.programme.is_some() {
             return;
@@ -181,7 +182,7 @@ impl Probed {
 }
 
 impl Movie {
-    /// Keeps the tracks of which this is true.
+    /// Keeps the tracks for which `keep` returns `true`.
     pub fn retain(&mut self, mut keep: impl FnMut(&Track) -> bool) {
         let kept: Vec<bool> = self.tracks.iter().map(&mut keep).collect();
         let mut flags = kept.iter();
@@ -190,7 +191,7 @@ impl Movie {
         self.streams.retain(|_| flags.next().is_some_and(|kept| *kept));
     }
 
-    /// Samples from the beginning.
+    /// Returns the samples from the beginning.
     pub fn samples(&self) -> Samples {
         Samples::new(self.programme, &self.tracks, &self.streams, self.zero, self.size)
     }

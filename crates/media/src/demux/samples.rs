@@ -1,4 +1,5 @@
-//! Samples of a transport stream in decode order over tracks. Their bytes are kept until they are released.
+//! Samples of a transport stream, in decode order over all tracks. Their bytes are stored until they are
+//! released.
 
 use std::collections::VecDeque;
 
@@ -12,16 +13,16 @@ use super::{Error, MAX_STORED};
 use crate::track::{Extent, Next, Track};
 use crate::ts::{Deframer, Event, Packet, Packets, Psi, Stream, Warning, WarningKind, Warnings};
 
-/// Bytes that are wanted at a time.
+/// Bytes that are requested at a time.
 const WANTED: u64 = 1 << 18;
 
-/// Bytes of samples beyond which none waits for those of another track.
+/// Stored bytes beyond which samples no longer wait for samples of another track.
 const MAX_WAITING: usize = 16 << 20;
 
-/// Index of a PID without a track.
+/// Track index of PIDs without a track.
 const NO_TRACK: u8 = u8::MAX;
 
-/// Samples from the beginning.
+/// Samples of all tracks, from the beginning.
 #[derive(Clone, Debug)]
 pub struct Samples {
     size: u64,
@@ -36,7 +37,7 @@ pub struct Samples {
 struct DemuxedProgramme {
     number: u16,
     psi: Psi,
-    /// Index of the track by PID.
+    /// Index of the track, by PID.
     tracks_by_pid: Box<[u8; 8192]>,
     tracks: Vec<Demuxed>,
     timeline: Timeline,
@@ -50,9 +51,9 @@ struct Demuxed {
     track: Track,
     stream: ElementaryStream,
     timing: Timing,
-    /// True while the programme map does not have it.
+    /// True while the programme map does not contain the track.
     is_gone: bool,
-    /// True after a warning: one is enough.
+    /// True after the first warning; a track has at most one.
     has_warned: bool,
 }
 
@@ -85,9 +86,9 @@ impl Samples {
         Self { size, read: 0, has_ended: false, deframer: Deframer::new(), programme }
     }
 
-    /// The next sample, or the bytes that are needed to find it.
+    /// Returns the next sample, or the bytes that are needed to find it.
     ///
-    /// Not an iterator: bytes come in between.
+    /// Not an iterator, because the caller has to read bytes in between.
     #[expect(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Next, Error> {
         let stored = self.programme.stored_bytes();
@@ -108,7 +109,7 @@ impl Samples {
         })
     }
 
-    /// Takes the bytes that were to be read.
+    /// Takes the requested bytes.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.read += bytes.len() as u64;
         let mut piece = bytes;
@@ -118,36 +119,36 @@ impl Samples {
         Ok(())
     }
 
-    /// Ends the file where it is damaged: samples that are known are still given.
+    /// Ends the file at a damaged place. Samples found before it are still returned.
     pub fn end(&mut self) {
         if !std::mem::replace(&mut self.has_ended, true) {
             self.programme.finish(self.read);
         }
     }
 
-    /// Bytes of a sample that was given and is not released.
+    /// Bytes of a sample that was returned and is not released yet.
     pub fn stored(&self, extent: Extent) -> Option<&[u8]> {
         self.programme.tracks.get(track_of(extent))?.timing.store.slice(extent)
     }
 
-    /// Forgets the samples of a track up to the end of this extent, which is the last that was needed.
+    /// Drops the stored samples of a track up to the end of this extent.
     pub fn release(&mut self, extent: Extent) {
         if let Some(demuxed) = self.programme.tracks.get_mut(track_of(extent)) {
             demuxed.timing.store.release(extent.end());
         }
     }
 
-    /// Warnings since the last call.
+    /// Takes the warnings since the last call.
     pub fn take_warnings(&mut self) -> Warnings {
         std::mem::take(&mut self.programme.warnings)
     }
 
-    /// Bytes of the file that were read.
+    /// Number of bytes of the file that were read.
     pub fn position(&self) -> u64 {
         self.read
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of heap memory used.
     pub fn held_bytes(&self) -> usize {
         let programme = &self.programme;
         let streams = programme.tracks.iter().map(|demuxed| demuxed.stream.held_bytes());
@@ -186,7 +187,7 @@ impl DemuxedProgramme {
         }
     }
 
-    /// Gives frames of a track their times.
+    /// Assigns times to the frames of a track.
     fn note(&mut self, track: usize, offset: u64) {
         let Self { tracks, timeline, order, frames, warnings, .. } = self;
         let demuxed = &mut tracks[track];
@@ -201,8 +202,8 @@ impl DemuxedProgramme {
         }
     }
 
-    /// Compares the tracks with a new programme map: those that it does not have are over, until it has them
-    /// again.
+    /// Compares the tracks with a new programme map. A track that the map does not contain is suspended until
+    /// a map contains it again.
     fn compare(&mut self, offset: u64) {
         let known = self.psi.current_programmes().flatten().find(|known| known.number == self.number);
         let Some(known) = known else { return };

@@ -1,13 +1,14 @@
-//! Bytes of a track's samples until they are packed.
+//! Stores the bytes of a track's samples until they are packed.
 
 use std::collections::VecDeque;
 
 use crate::track::Extent;
 
-/// Bits of an offset that count the bytes of a track; those above are its number. No asset has as many bytes.
+/// Bits of an offset that count the bytes of a track; the bits above are the track number. No asset is that
+/// large.
 const TRACK_SHIFT: u32 = 48;
 
-/// Samples that are kept, each at the offset behind the one before.
+/// Stored samples. The offset of each sample is the end of the one before.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     samples: VecDeque<(u64, Vec<u8>)>,
@@ -15,7 +16,7 @@ pub(super) struct Store {
     bytes: usize,
 }
 
-/// Number of the track whose bytes an extent is of.
+/// Number of the track to which an extent belongs.
 pub(super) fn track_of(extent: Extent) -> usize {
     (extent.offset >> TRACK_SHIFT) as usize
 }
@@ -34,7 +35,7 @@ impl Store {
         extent
     }
 
-    /// Adds bytes to the last sample; returns its extent.
+    /// Appends bytes to the last sample, and returns the sample's extent.
     pub(super) fn extend(&mut self, bytes: &[u8]) -> Option<Extent> {
         let (offset, sample) = self.samples.back_mut()?;
         self.bytes -= sample.capacity();
@@ -45,7 +46,7 @@ impl Store {
         Some(extent)
     }
 
-    /// Bytes of one sample.
+    /// Bytes of an extent, which must be within a single stored sample.
     pub(super) fn slice(&self, extent: Extent) -> Option<&[u8]> {
         let behind = self.samples.partition_point(|(offset, _)| *offset <= extent.offset);
         let (offset, sample) = self.samples.get(behind.checked_sub(1)?)?;
@@ -53,7 +54,7 @@ impl Store {
         sample.get(from..from.checked_add(usize::try_from(extent.length).ok()?)?)
     }
 
-    /// Forgets the samples that end at or before an offset.
+    /// Drops the samples that end at or before an offset.
     pub(super) fn release(&mut self, end: u64) {
         while let Some((offset, sample)) = self.samples.front()
             && offset + sample.len() as u64 <= end
@@ -63,7 +64,7 @@ impl Store {
         }
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of heap memory used.
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes
     }

@@ -1,10 +1,10 @@
-//! A generator of transport streams with elementary streams, for tests and fuzzing seeds of this and other
+//! Generator of transport streams with elementary streams, for tests and fuzzing seeds of this and other
 //! crates.
 
 use crate::ts::synthetic::{map_body, section};
 use crate::ts::{PACKET_LENGTH, SYNC_BYTE};
 
-/// Sequence parameter set of H.264: 64 by 64 pixels, Baseline.
+/// Sequence parameter set of H.264: 64 by 64 pixels, Baseline profile.
 pub const SEQUENCE_SET: &[u8] =
     b"\x67\x42\xc0\x15\xd9\x01\x41\xfb\x01\x10\0\0\x03\0\x10\0\0\x03\x03\xc0\xf1\x62\xe4\x80";
 
@@ -14,32 +14,32 @@ pub const PICTURE_SET: &[u8] = b"\x68\xce\x06\xe2";
 /// PID of the programme map.
 pub const MAP_PID: u16 = 0x1000;
 
-/// A transport stream with one programme.
+/// Transport stream with one programme.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its streams: PID, stream type, descriptors.
+    /// Streams: PID, stream type, descriptors.
     pub streams: Vec<(u16, u8, Vec<u8>)>,
-    /// The PES packets in the order of the file.
+    /// PES packets in the order of the file.
     pub packets: Vec<PesPacket>,
-    /// PES packets from one set of tables to the next.
+    /// PES packets between tables.
     pub tables_every: usize,
 }
 
-/// A PES packet.
+/// PES packet.
 #[derive(Clone, Debug)]
 pub struct PesPacket {
-    /// Index of its stream.
+    /// Index of the stream.
     pub stream: usize,
     /// PTS and DTS.
     pub times: Option<(u64, u64)>,
-    /// True if its header says its length, where that is possible.
+    /// True if the header contains the packet's length, if it is short enough.
     pub sized: bool,
     /// Bytes of the elementary stream.
     pub data: Vec<u8>,
 }
 
 impl File {
-    /// The file.
+    /// Generates the bytes of the file.
     pub fn bytes(&self) -> Vec<u8> {
         let mut writer = Writer { bytes: Vec::new(), continuity: vec![0; 8192] };
         for (index, packet) in self.packets.iter().enumerate() {
@@ -60,7 +60,7 @@ impl File {
     }
 }
 
-/// An access unit of H.264 with parameter sets if it is a random access point, of NAL units with these bytes.
+/// Access unit of H.264 of NAL units with these bytes; with parameter sets if it is a random access point.
 pub fn access_unit(key: bool, slices: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = b"\0\0\0\x01\x09\xf0".to_vec();
     for set in [SEQUENCE_SET, PICTURE_SET].iter().filter(|_| key) {
@@ -73,7 +73,7 @@ pub fn access_unit(key: bool, slices: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// A frame of AAC-LC, 48 kHz, stereo, in ADTS.
+/// Frame of AAC-LC, 48 kHz, stereo, with an ADTS header.
 pub fn adts(frame: &[u8]) -> Vec<u8> {
     let length = frame.len() + 7;
     let lengths = [0x80 | (length >> 11) as u8 & 3, (length >> 3) as u8, (length << 5) as u8 | 0x1f, 0xfc];
@@ -109,7 +109,7 @@ impl Writer {
         self.packets(pid, &[&head[..], &times, &packet.data].concat());
     }
 
-    /// Writes packets of a PID, the last of which has stuffing in its adaptation field.
+    /// Writes packets of a PID. The last packet has stuffing in its adaptation field.
     fn packets(&mut self, pid: u16, payload: &[u8]) {
         for (index, part) in payload.chunks(PACKET_LENGTH - 4).enumerate() {
             let start = if index == 0 { 0x4000 } else { 0 };
@@ -129,7 +129,7 @@ impl Writer {
     }
 }
 
-/// A time of 33 bits after four bits.
+/// Encodes a time of 33 bits after a prefix of four bits.
 fn time(prefix: u8, time: u64) -> [u8; 5] {
     let part = |shift: u32| (time >> shift) as u8;
     [prefix << 4 | (part(30) & 7) << 1 | 1, part(22), part(14) & 0xfe | 1, part(7), part(0) << 1 | 1]

@@ -1,4 +1,4 @@
-//! Files of the generator: their samples come back, and faults are named.
+//! Reads generated files: compares their samples, and checks the errors of faulty files.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::track::{Codec, Next, Sample, Track};
 const VIDEO: (u16, u8) = (0x100, 0x1b);
 const SOUND: (u16, u8) = (0x101, 0x0f);
 
-/// Samples of a file with their bytes, and the warnings.
+/// Samples of a file with their bytes, and warnings.
 struct Read {
     movie: Movie,
     samples: Vec<(Sample, Vec<u8>)>,
@@ -49,14 +49,14 @@ impl Read {
     }
 }
 
-/// Pictures of 40 ms and frames of sound, with their times.
+/// File with pictures of 40 ms and audio frames, with timestamps from `zero`.
 fn clip(pictures: usize, zero: u64) -> File {
     let stamp = |ticks: u64| Some(((zero + ticks) % (1 << 33), (zero + ticks) % (1 << 33)));
     let mut packets = Vec::new();
     for index in 0..pictures {
         let data = access_unit(index % 10 == 0, &[vec![index as u8 | 1; 300]]);
         packets.push(PesPacket { stream: 0, times: stamp(3600 * index as u64), sized: false, data });
-        // Two frames of 1024 samples are 42.7 ms.
+        // The duration of two frames of 1024 samples is 42.7 ms.
         let data = [adts(&[index as u8 | 1; 90]), adts(&[index as u8 | 2; 70])].concat();
         packets.push(PesPacket { stream: 1, times: stamp(3840 * index as u64), sized: true, data });
     }
@@ -88,7 +88,7 @@ fn a_jump_is_played_over() {
     let (first, second) = (clip(25, 5_000_000_000).bytes(), clip(25, 70_000).bytes());
     let read = Read::of(&[first, second].concat()).expect("a good file");
     let (pictures, sound) = (read.presented(0), read.presented(1));
-    // The sound of the first is 67 ms longer than its pictures.
+    // The audio of the first recording is 67 ms longer than its video.
     let second = pictures[25];
     assert!((1_000_000..1_100_000).contains(&second), "{pictures:?}");
     let expected = |index: i64| if index < 25 { index * 40_000 } else { second + (index - 25) * 40_000 };
@@ -146,7 +146,7 @@ fn damage_costs_the_samples_that_it_hits() {
     assert!(read.warnings.iter().any(|warning| warning.contains("is longer than")), "{:?}", read.warnings);
     assert!(read.samples.iter().all(|(sample, _)| sample.extent.length < 1000));
     assert_eq!(read.of_track(1).count(), 40);
-    // Missing packets: all but those of tables in the middle.
+    // All packets in the middle of the file are missing except those of tables.
     let bytes = clip(60, 0).bytes();
     let packets: Vec<&[u8]> = bytes.chunks(188).collect();
     let (third, half) = (packets.len() / 3, packets.len() / 2);
@@ -193,7 +193,7 @@ proptest! {
         }
         let frames: Vec<Vec<u8>> = sound.iter().map(|length| vec![7; *length]).collect();
         let stream: Vec<Vec<u8>> = frames.iter().map(|frame| adts(frame)).collect();
-        // The bytes of several frames, of which the last goes on in the next PES packet.
+        // Bytes of several frames, of which the last continues in the next PES packet.
         let mut left = Vec::new();
         for (index, group) in stream.chunks(frames_in_pes).enumerate() {
             let whole = group.concat();

@@ -1,31 +1,32 @@
-//! Timeline of a programme: timestamps of 33 bits that wrap and jump become times that go on.
+//! Timeline of a programme: turns timestamps of 33 bits, which wrap and jump, into continuous times.
 
 use super::TICKS_PER_SECOND;
 
-/// Longest step backward and forward of a track that is taken as it is; others are discontinuities, over
-/// which time goes on.
+/// Longest steps backward and forward in the timestamps of a track. Longer steps are discontinuities, across
+/// which time continues.
 const MAX_BACK: i64 = TICKS_PER_SECOND as i64 / 2;
 const MAX_FORWARD: i64 = 10 * TICKS_PER_SECOND as i64;
 
-/// Range of timestamps.
+/// Range of timestamps, after which they wrap.
 const MODULUS: i64 = 1 << 33;
 
 /// Times of all tracks of a programme, in ticks of 90 kHz.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
-    /// Offset of times from timestamps, and the one before the last jump: other tracks jump a little later.
+    /// Time minus timestamp; and the same before the last jump, because other tracks jump a little later.
     offset: i64,
     before: i64,
 }
 
 impl Timeline {
-    /// A timeline whose time 0 is this timestamp.
+    /// Timeline on which the timestamp `zero` is time 0.
     pub(super) fn new(zero: u64) -> Self {
         let offset = -(zero as i64);
         Self { offset, before: offset }
     }
 
-    /// The time of a timestamp of a track that is expected at `expected`; `first` if it is the track's first one.
+    /// Converts a timestamp of a track to a time. `expected`: expected time; `first`: first timestamp of the
+    /// track.
     pub(super) fn place(&mut self, stamp: u64, expected: i64, first: bool) -> i64 {
         let step = |offset: i64| difference(stamp as i64 + offset, expected);
         let (now, before) = (step(self.offset), step(self.before));
@@ -39,7 +40,7 @@ impl Timeline {
     }
 }
 
-/// Shortest way from `from` to `to` around the range of timestamps.
+/// Shortest signed difference between two timestamps, across a wrap if necessary.
 pub(super) fn difference(to: i64, from: i64) -> i64 {
     (to - from + MODULUS / 2).rem_euclid(MODULUS) - MODULUS / 2
 }
@@ -69,7 +70,7 @@ mod tests {
         let mut timeline = Timeline::new(0);
         assert_eq!(timeline.place(0, 0, true), 0);
         assert_eq!(timeline.place(9000, 9000, true), 9000);
-        // Video starts over; sound does a little later, and is 100 ms behind as before.
+        // Video starts over. Audio does so a little later; its delay of 100 ms does not change.
         assert_eq!(timeline.place(0, 2 * SECOND, false), 2 * SECOND);
         let sound = 2 * SECOND - SECOND / 10;
         assert_eq!(timeline.place(sound as u64, sound, false), sound, "not yet");

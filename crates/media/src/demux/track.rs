@@ -1,4 +1,4 @@
-//! A track whose frames get their times and become samples.
+//! Assigns times to the frames of a track and makes samples of them.
 
 use super::frame::Frame;
 use super::pes::Stamp;
@@ -7,14 +7,14 @@ use super::timeline::{Timeline, difference};
 use super::{LEAD_S, TICKS_PER_SECOND};
 use crate::track::{Extent, Sample, Track, TrackKind};
 
-/// Duration of a picture until another is known: 40 ms.
+/// Duration of a picture until the duration of another is known: 40 ms.
 const USUAL_DURATION: i64 = TICKS_PER_SECOND as i64 / 25;
 
-/// Longest time from decoding to presentation that is believed: a depth of 16 pictures at a few per second.
+/// Longest time from decoding to presentation that is accepted: 16 pictures at a few pictures per second.
 const MAX_LEAD: i64 = 10 * TICKS_PER_SECOND as i64;
 
-/// A frame of sound that begins within this part of a second of the end of the one before follows it exactly:
-/// PTS are rounded to ticks, and some multiplexers count less finely.
+/// Reciprocal of the tolerance in seconds (2 ms): an audio frame whose timestamp differs less from the end of
+/// the frame before follows it exactly. PTS are rounded to ticks, and some multiplexers round more coarsely.
 const TOLERANCE: i64 = 500;
 
 /// Times and bytes of the samples of a track.
@@ -24,10 +24,10 @@ pub(super) struct Timing {
     is_video: bool,
     rate: i64,
     pub(super) store: Store,
-    /// Time after the last frame, in ticks of 90 kHz, and of sound in samples.
+    /// Time after the last frame: in ticks of 90 kHz, and for audio in samples.
     expected: Option<i64>,
     expected_samples: i64,
-    /// Picture whose duration is not known before the next one, and its decode time.
+    /// Last picture, whose duration is not known before the next one, and its decode time.
     open: Option<(i64, Sample)>,
     duration: i64,
 }
@@ -46,12 +46,12 @@ impl Timing {
         }
     }
 
-    /// Takes a frame; returns the sample that is complete with it.
+    /// Takes a frame, and returns a sample if one is complete.
     pub(super) fn push(&mut self, frame: Frame, timeline: &mut Timeline) -> Option<Sample> {
         if self.is_video { self.picture(frame, timeline) } else { self.sound(frame, timeline) }
     }
 
-    /// The last sample.
+    /// Returns the last sample.
     pub(super) fn finish(&mut self) -> Option<Sample> {
         self.open.take().map(|(_, sample)| Sample { duration: self.duration as u32, ..sample })
     }
@@ -117,7 +117,7 @@ impl Timing {
     }
 }
 
-/// A time in units of which there are `to` in a second, of one in units of which there are `from`.
+/// Converts a time from units of 1/`from` s to units of 1/`to` s.
 fn scale(time: i64, to: i64, from: i64) -> i64 {
     let scaled = (i128::from(time) * i128::from(to) + i128::from(from) / 2).div_euclid(from.into());
     scaled.clamp(i64::MIN.into(), i64::MAX.into()) as i64

@@ -8,20 +8,20 @@ use super::nal_unit::{Kind, Syntax, start_code};
 use super::parameter_sets::ParameterSets;
 use super::pes::{PesStart, Stamp};
 
-/// Divides a byte stream into NAL units, and these into access units.
+/// Divides a byte stream into NAL units, and NAL units into access units.
 #[derive(Clone, Debug)]
 pub(super) struct AccessUnits {
     syntax: Syntax,
-    /// Bytes of the NAL unit that goes on, or, before the first start code, its last ones.
+    /// Bytes of the incomplete NAL unit; before the first start code, the last two bytes.
     unit: Vec<u8>,
     in_unit: bool,
-    /// PES packet that is read, by number, and the one in which the NAL unit begins.
+    /// Number and beginning of the current PES packet, and of the PES packet in which the NAL unit begins.
     pes: (u64, Option<PesStart>),
     unit_pes: (u64, Option<PesStart>),
-    /// Number of the last PES packet whose timestamps an access unit has.
+    /// Number of the last PES packet whose timestamps were assigned to an access unit.
     used_pes: u64,
     access: AccessUnit,
-    /// True after the first random access point: what is before it cannot be decoded.
+    /// True after the first random access point. Pictures before it cannot be decoded.
     begun: bool,
     sets: ParameterSets,
     too_long: bool,
@@ -31,7 +31,7 @@ pub(super) struct AccessUnits {
 struct AccessUnit {
     bytes: Vec<u8>,
     stamp: Option<Stamp>,
-    /// True after its first NAL unit, whether that is kept or not.
+    /// True after the first NAL unit, even if that was dropped.
     is_open: bool,
     has_picture: bool,
     random_access: bool,
@@ -53,33 +53,33 @@ impl AccessUnits {
         }
     }
 
-    /// The parameter sets of the first picture, once they are complete.
+    /// Parameter sets of the first picture, as far as they were received.
     pub(super) fn sets(&self) -> &ParameterSets {
         &self.sets
     }
 
-    /// Returns whether an access unit was left out because of its length since the last call.
+    /// Returns whether an access unit was dropped because of its length since the last call.
     pub(super) fn take_too_long(&mut self) -> bool {
         std::mem::take(&mut self.too_long)
     }
 
-    /// Bytes of memory that are held.
+    /// Bytes of heap memory used.
     pub(super) fn held_bytes(&self) -> usize {
         self.unit.capacity() + self.access.bytes.capacity()
     }
 
-    /// Notes that bytes are missing: the NAL unit that goes on is not complete.
+    /// Drops the incomplete NAL unit, since bytes after it are missing.
     pub(super) fn lose(&mut self) {
         self.unit.clear();
         self.in_unit = false;
     }
 
-    /// Begins a PES packet: its timestamps are those of the first access unit that begins in it.
+    /// Begins a PES packet, whose timestamps belong to the first access unit that begins in it.
     pub(super) fn start(&mut self, start: PesStart) {
         self.pes = (self.pes.0 + 1, Some(start));
     }
 
-    /// Takes bytes; complete access units come to `frames`.
+    /// Adds bytes of the stream, and appends complete access units to `frames`.
     pub(super) fn push(&mut self, data: &[u8], frames: &mut VecDeque<Frame>) {
         let mut searched = self.unit.len().saturating_sub(2);
         self.unit.extend_from_slice(data);
@@ -101,19 +101,19 @@ impl AccessUnits {
         }
     }
 
-    /// Ends the stream.
+    /// Ends the stream, and appends the last access unit to `frames`.
     pub(super) fn finish(&mut self, frames: &mut VecDeque<Frame>) {
         self.finish_unit(self.unit.len(), frames);
         self.lose();
         self.finish_access(frames);
     }
 
-    /// Puts the NAL unit that ends at `end` into its access unit.
+    /// Adds the NAL unit that ends at `end` to its access unit.
     fn finish_unit(&mut self, end: usize, frames: &mut VecDeque<Frame>) {
         if !self.in_unit {
             return;
         }
-        // Zeros between NAL units (trailing_zero_8bits).
+        // Zeros before the next start code do not belong to the NAL unit (trailing_zero_8bits).
         let length = self.unit[..end].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let Some(kind) = self.syntax.kind(&self.unit[..length]) else { return };
         let begins = match kind {

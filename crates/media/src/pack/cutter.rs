@@ -15,9 +15,9 @@ use crate::ts::{PACKET_LENGTH, Stretch, TICKS_PER_SECOND};
 /// Ticks of 27 MHz in one of RTP's 90 kHz.
 const TICKS_PER_RTP_TICK: u64 = TICKS_PER_SECOND / crate::rtp::CLOCK_HZ as u64;
 
-/// Most random access points of a segment; others in it are no places to begin. A file of 2 Mb/s that has
-/// only such pictures has fewer; a hostile one has one in every packet, and each takes memory for the whole
-/// length of the file.
+/// Most random access points of a segment; playback cannot begin at any further ones. A file of 2 Mb/s in
+/// which every picture is a random access point has fewer. A hostile file has one in every packet, and each
+/// would take memory for the whole length of the file.
 const MAX_STARTS: usize = 128;
 
 #[derive(Debug)]
@@ -27,18 +27,18 @@ pub(super) struct Cutter {
     /// Transport stream packets in each RTP packet.
     ts_per_packet: u64,
     timing: Timing,
-    /// The next packet to put into a train.
+    /// Number of the next packet to put into a train.
     next_packet: u64,
     train: Option<OpenTrain>,
     segment: OpenSegment,
     packed: VecDeque<NewSegment>,
     /// Number of segments closed.
     closed: usize,
-    /// True if nothing comes behind the packets that are timed, and the last of them are not cut yet.
+    /// True if the asset has ended and its last packets are not cut yet.
     ends: bool,
 }
 
-/// When transport stream packets depart and which of them are special.
+/// Departure times of transport stream packets, and their discontinuities and random access points.
 #[derive(Debug, Default)]
 struct Timing {
     stretches: VecDeque<Stretch>,
@@ -48,7 +48,7 @@ struct Timing {
     starts: VecDeque<u64>,
 }
 
-/// A train that may still grow.
+/// Train to which packets can still be added.
 #[derive(Debug)]
 struct OpenTrain {
     first_packet: u64,
@@ -57,11 +57,11 @@ struct OpenTrain {
     departure: u64,
     last_departure: u64,
     discontinuity: bool,
-    /// The random access point in the first packet: departure in ticks, bytes of payload before it.
+    /// Random access point in the first packet: departure in ticks, and bytes of payload before it.
     start: Option<(u64, u32)>,
 }
 
-/// A segment that may still grow.
+/// Segment to which trains can still be added.
 #[derive(Debug, Default)]
 struct OpenSegment {
     first_packet: u64,
@@ -71,7 +71,7 @@ struct OpenSegment {
 }
 
 impl Cutter {
-    /// A cutter for a plan of a transport stream with this many packets of it in each packet.
+    /// Cutter for a plan of a transport stream with `ts_per_packet` transport packets in each RTP packet.
     pub(super) fn new(plan: Plan, ts_per_packet: u16) -> Self {
         Self {
             plan,
@@ -87,8 +87,9 @@ impl Cutter {
         }
     }
 
-    /// A decoder can start at this transport stream packet. Where that has left in a train already, which
-    /// takes a clock in the tables' own PIDs, the next packet of the image has to do.
+    /// Adds a transport stream packet at which a decoder can start. If this packet is already in a train,
+    /// which happens when the clock is in the PIDs of the tables, the next packet of the image is used
+    /// instead.
     pub(super) fn add_start(&mut self, ts_packet: u64) {
         self.timing.starts.push_back(ts_packet.max(self.next_packet * self.ts_per_packet));
     }
@@ -101,7 +102,7 @@ impl Cutter {
         self.timing.stretches.push_back(stretch);
     }
 
-    /// Puts full packets that are timed into trains, as far as the end of a segment, which is returned.
+    /// Puts full, timed packets into trains until a segment is complete, and returns the segment.
     pub(super) fn cut(&mut self, map: &mut PayloadMap) -> Option<NewSegment> {
         let full = map.end().min(self.timing.end) / self.ts_per_packet;
         while self.packed.is_empty() && self.next_packet < full {
@@ -113,13 +114,13 @@ impl Cutter {
         self.packed.pop_front()
     }
 
-    /// Ends the asset, all of which is timed: what is not cut yet ends with a packet that may be shorter.
+    /// Ends the asset, all of which is timed. The last packet may be shorter.
     pub(super) fn finish(&mut self, description: Description) -> End {
         self.ends = true;
         End { duration_us: microseconds(self.timing.departure(self.timing.end)), description }
     }
 
-    /// Bytes of memory that the cutter holds beside itself.
+    /// Bytes of heap memory that the cutter holds.
     pub(super) fn held_bytes(&self) -> usize {
         self.timing.stretches.capacity() * size_of::<Stretch>()
             + (self.timing.discontinuities.capacity() + self.timing.starts.capacity()) * size_of::<u64>()
@@ -127,14 +128,14 @@ impl Cutter {
             + self.segment.starts.capacity() * size_of::<Start>()
     }
 
-    /// Gives memory back that was needed for a long look-ahead.
+    /// Shrinks the queues after a long look-ahead.
     pub(super) fn shrink(&mut self) {
         shrink(&mut self.timing.stretches);
         shrink(&mut self.timing.discontinuities);
         shrink(&mut self.timing.starts);
     }
 
-    /// Takes the last packet, which may be shorter, and closes everything.
+    /// Adds the last packet, which may be shorter, and closes the train and the segment.
     fn add_rest(&mut self, map: &mut PayloadMap) {
         let rest = map.end() - self.next_packet * self.ts_per_packet;
         if rest > 0 {
@@ -144,7 +145,7 @@ impl Cutter {
         self.close_segment(map);
     }
 
-    /// Puts the next packet, of so many transport stream packets, into the open train or a new one.
+    /// Adds the next packet, of `ts_packets` transport stream packets, to the open train or to a new one.
     fn add_packet(&mut self, map: &mut PayloadMap, ts_packets: u64) {
         let first = self.next_packet * self.ts_per_packet;
         let length = (HEADER_LENGTH + ts_packets as usize * PACKET_LENGTH) as u32;
@@ -209,13 +210,13 @@ impl Cutter {
 }
 
 impl Timing {
-    /// Departure of a packet that is timed, or of the end, in ticks of 27 MHz.
+    /// Departure of a timed packet, or of the end of the timed packets, in ticks of 27 MHz.
     fn departure(&self, ts_packet: u64) -> u64 {
         let stretch = self.stretches.iter().find(|stretch| ts_packet < stretch.end).or(self.stretches.back());
         stretch.map_or(0, |stretch| stretch.departure(ts_packet))
     }
 
-    /// Stretches that end before a packet are not asked for again.
+    /// Drops stretches that end before a packet, since they are not needed again.
     fn forget_before(&mut self, ts_packet: u64) {
         while self.stretches.len() > 1 && self.stretches[0].end <= ts_packet {
             self.stretches.pop_front();
@@ -227,7 +228,7 @@ impl Timing {
         self.discontinuities.drain(..passed).count() > 0
     }
 
-    /// The first random access point from `first` up to `end`; others there are forgotten.
+    /// Takes the first random access point from `first` up to `end`; drops the others in this range.
     fn take_start(&mut self, first: u64, end: u64) -> Option<(u64, u32)> {
         let within = self.starts.iter().take_while(|&&packet| packet < end).count();
         let packet = self.starts.drain(..within).next()?;
@@ -236,8 +237,8 @@ impl Timing {
 }
 
 impl OpenTrain {
-    /// Returns whether a packet joins the train: it is due in the same burst. Bursts begin at the same times
-    /// in all images, so that sessions are sent for together.
+    /// Returns whether a packet can join the train: it must be due in the same burst. Bursts begin at the
+    /// same times in all images, so that a thread sends for many sessions together.
     fn has_room(&self, departure: u64, length: u32, burst: u64) -> bool {
         self.packets < MAX_TRAIN_PACKETS
             && self.length + length <= MAX_TRAIN_BYTES
@@ -259,7 +260,8 @@ impl OpenTrain {
         }
     }
 
-    /// The step that gives the last packet its exact timestamp: rounded up, as the run rounds down.
+    /// Timestamp step that gives the last packet its exact timestamp: rounded up, since the timestamps of a
+    /// run are rounded down.
     fn timestamp_step(&self) -> u32 {
         let ticks = self.last_departure / TICKS_PER_RTP_TICK - self.departure / TICKS_PER_RTP_TICK;
         let steps = u64::from(self.packets - 1).max(1);

@@ -1,4 +1,4 @@
-//! Estimates from the first and last bytes of an asset that is not packed yet.
+//! Estimates of an asset that is not packed yet, from its first and last bytes.
 
 use crate::image::TransportStreamDescription;
 use crate::ts::{
@@ -6,33 +6,33 @@ use crate::ts::{
     Warnings,
 };
 
-/// Factor between the durations by the last clock reference and by the rate at the head, beyond which the
-/// reference belongs to another time base.
+/// Limit of the ratio between two estimates of the duration, by the last clock reference and by the bit rate
+/// at the head. Beyond it, the last reference belongs to another time base.
 const BELIEVED_FACTOR: u128 = 16;
 
 /// Estimate of an asset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Description, from the head.
+    /// Description of the stream, from the head.
     pub description: TransportStreamDescription,
-    /// Duration in microseconds, by the clock at both ends.
+    /// Duration in microseconds, from the clock references at both ends.
     pub duration_us: Option<u64>,
 }
 
-/// Clock reference and its offset in the file.
+/// Clock reference and the offset of its packet in the file.
 #[derive(Clone, Copy, Debug)]
 struct Reference {
     offset: u64,
     pcr: Pcr,
 }
 
-/// Reads the first and last bytes of an asset, which may overlap; a megabyte of each suffices.
+/// Estimates an asset from its first and last bytes, which may overlap; a megabyte of each suffices.
 pub fn estimate(head: &[u8], tail: &[u8], size: u64) -> Result<Estimate, NotTransportStream> {
     let (mut deframer, mut survey) = (Deframer::new(), Survey::new());
     each_run(&mut deframer, head, |run| survey.push(run).is_ok())?;
     let description = TransportStreamDescription {
         stride: deframer.framing().map_or(0, |framing| framing.stride() as u16),
-        // Without a clock in the head nothing is played, and there is no duration.
+        // Without a clock in the head, nothing is played and no duration is known.
         played: survey.finish().ok().and_then(|()| survey.played()),
         programmes: survey.programmes(),
         warnings: Warnings::default(), // about the cut at the end of the head, for the most part
@@ -46,7 +46,7 @@ pub fn estimate(head: &[u8], tail: &[u8], size: u64) -> Result<Estimate, NotTran
     Ok(Estimate { description, duration_us })
 }
 
-/// Duration of `size` bytes, by the first reference and the last one of its time base.
+/// Duration of `size` bytes, from the first reference and the last reference of the same time base.
 fn duration_us(first: Reference, early: Reference, late: Option<Reference>, size: u64) -> Option<u64> {
     let by_head = scaled(first, early, size);
     let by_both = late.and_then(|late| scaled(first, late, size));
@@ -58,13 +58,13 @@ fn duration_us(first: Reference, early: Reference, late: Option<Reference>, size
     u64::try_from(ticks / u128::from(TICKS_PER_SECOND / 1_000_000)).ok()
 }
 
-/// Ticks for `size` bytes at the rate between two references.
+/// Extrapolates the ticks of `size` bytes from the rate between two references.
 fn scaled(first: Reference, last: Reference, size: u64) -> Option<u128> {
     let bytes = last.offset.checked_sub(first.offset).filter(|&bytes| bytes > 0)?;
     Some(u128::from(last.pcr.cyclic_since(first.pcr)) * u128::from(size) / u128::from(bytes))
 }
 
-/// The first and the last reference of a PID.
+/// First and last reference of a PID.
 fn references(mut deframer: Deframer, bytes: &[u8], pid: u16) -> Option<(Reference, Reference)> {
     let mut found: Option<(Reference, Reference)> = None;
     let looked = each_run(&mut deframer, bytes, |run| {
@@ -84,7 +84,7 @@ fn reference(bytes: &[u8; PACKET_LENGTH], pid: u16) -> Option<Pcr> {
     packet.adaptation()?.pcr()
 }
 
-/// Calls `take` for the runs of whole packets in `bytes` until it answers `false`.
+/// Calls `take` for each run of whole packets in `bytes` until it returns `false`.
 fn each_run(
     deframer: &mut Deframer,
     mut bytes: &[u8],

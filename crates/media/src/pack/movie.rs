@@ -1,7 +1,8 @@
-//! Packing of movies: the samples of all tracks become one sequence of trains by departure.
+//! Packing of movies: the samples of all tracks become one sequence of trains, ordered by departure.
 //!
-//! Departures are decode times, timestamps are presentation times. A picture's packets are spread over its
-//! time, so that a key frame is no spike; frames of audio that share a packet depart with the first of them.
+//! Departures follow decode times, timestamps are presentation times. The packets of a picture are spread
+//! over its duration, so that key frames cause no peaks of the bit rate. Frames of audio that share a packet
+//! depart with the first of them.
 
 mod packing;
 mod playable;
@@ -22,13 +23,14 @@ use track::{PackedTrack, Recipe};
 
 pub use playable::{NoTrack, PlayableMovie};
 
-/// First bytes of a file, which tell its container.
+/// First bytes of a file, which identify its container.
 const HEAD_LENGTH: u64 = 12;
 
-/// Most samples for which nothing is read before others have a turn.
+/// Most samples processed in a call of [`Pack::pop`] without reading, so that a caller can do other work
+/// between calls.
 const SAMPLES_A_TURN: usize = 1 << 12;
 
-/// Packs a movie.
+/// Packer of a movie.
 #[derive(Debug)]
 pub struct MoviePacker {
     plan: Plan,
@@ -36,7 +38,7 @@ pub struct MoviePacker {
     state: State,
     payloads: Payloads,
     schedule: Schedule,
-    /// Bytes of samples that are packed.
+    /// Bytes of the samples that are packed.
     packed_bytes: u64,
 }
 
@@ -45,14 +47,14 @@ enum State {
     Head,
     Tracks {
         reader: Box<MovieReader>,
-        /// Bytes that it was given, and holds in part.
+        /// Bytes that the reader was given. It holds some of them.
         taken: usize,
     },
     Samples(Box<Packing>),
 }
 
 impl MoviePacker {
-    /// A packer at the start of an asset.
+    /// Packer at the start of an asset.
     pub fn new(plan: Plan) -> Result<Self, PlanError> {
         plan.recipe.check()?;
         let PayloadRecipe::Tracks { limit, frames, demuxed } = plan.recipe.payload else {

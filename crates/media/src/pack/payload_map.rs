@@ -1,15 +1,15 @@
-//! Payload that waits to be timed, as places in the asset.
+//! Payload that waits for its departure times, kept as places in the asset.
 
 use std::collections::VecDeque;
 
 use crate::image::{PacketRun, PayloadRun};
 use crate::ts::Packets;
 
-/// Transport stream packets in order, none of their bytes.
+/// Transport stream packets in order, as places in the asset without their bytes.
 #[derive(Debug, Default)]
 pub(super) struct PayloadMap {
     runs: VecDeque<PacketRun>,
-    /// Number of packets so far, those that were taken included.
+    /// Number of packets so far, including those already taken.
     end: u64,
 }
 
@@ -27,12 +27,12 @@ impl PayloadMap {
         }
     }
 
-    /// Bytes of memory that the map holds beside itself.
+    /// Bytes of heap memory that the map holds.
     pub(super) fn held_bytes(&self) -> usize {
         self.runs.capacity() * size_of::<PacketRun>()
     }
 
-    /// Gives memory back that was needed for a long look-ahead.
+    /// Shrinks the queue after a long look-ahead.
     pub(super) fn shrink(&mut self) {
         crate::queue::shrink(&mut self.runs);
     }
@@ -42,7 +42,7 @@ impl PayloadMap {
         self.end
     }
 
-    /// Takes the first `packets`.
+    /// Takes the first `packets` packets.
     pub(super) fn take(&mut self, mut packets: u64) -> Vec<PayloadRun> {
         let mut taken = Vec::new();
         while packets > 0

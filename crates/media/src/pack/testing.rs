@@ -7,7 +7,7 @@ use crate::image::{
 };
 use crate::rtp::HEADER_LENGTH;
 
-/// A plan for an asset of `size` bytes with seven packets in one.
+/// Plan for an asset of `size` bytes, with seven transport packets in each RTP packet.
 pub(crate) fn plan(size: usize) -> Plan {
     Plan {
         identity: Identity { size: size as u64, mtime_ns: 1_700_000_000_123_456_789, inode: 42, device: 66 },
@@ -16,12 +16,12 @@ pub(crate) fn plan(size: usize) -> Plan {
     }
 }
 
-/// The image of an asset that is pushed in pieces of `piece` bytes.
+/// Packs an asset into an image, in pieces of `piece` bytes.
 pub(crate) fn pack(asset: &[u8], plan: Plan, piece: usize) -> Result<(Vec<u8>, Summary), Error> {
     pack_as(Layout::Image, asset, plan, piece)
 }
 
-/// The image or index of an asset that is pushed in pieces of `piece` bytes.
+/// Packs an asset into an image or an index, in pieces of `piece` bytes.
 pub(crate) fn pack_as(
     layout: Layout,
     asset: &[u8],
@@ -51,7 +51,7 @@ pub(crate) fn pack_as(
     Ok((file, summary))
 }
 
-/// The image of a movie that is in memory.
+/// Packs a movie that is in memory into an image.
 pub(crate) fn pack_movie(asset: &[u8], plan: Plan) -> Result<(Vec<u8>, Summary), Error> {
     let mut packer = packer(plan).expect("a plan that can be followed");
     let (mut file, mut writer) = (vec![0; PAGE as usize], Writer::new(plan, Layout::Image));
@@ -77,7 +77,7 @@ pub(crate) fn pack_movie(asset: &[u8], plan: Plan) -> Result<(Vec<u8>, Summary),
     Ok((file, summary))
 }
 
-/// An image read back.
+/// Image that was read back.
 pub(crate) struct Read {
     pub(crate) header: Header,
     pub(crate) table: Table,
@@ -88,18 +88,18 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// The payloads of all packets, one after the other.
+    /// Payloads of all packets, concatenated.
     pub(crate) fn payload(&self) -> Vec<u8> {
         self.packets.iter().flat_map(|packet| &packet[HEADER_LENGTH..]).copied().collect()
     }
 }
 
-/// Reads an image, and checks the headers in it against those of its trains' runs.
+/// Reads an image, and compares its RTP headers with those generated from its trains.
 pub(crate) fn read(file: &[u8]) -> Result<Read, ImageError> {
     read_with(file, &[])
 }
 
-/// Reads an image or the index of `asset`, whose packets are made as a sender makes them.
+/// Reads an image or the index of `asset`; packets of an index are made as a sender makes them.
 pub(crate) fn read_with(file: &[u8], asset: &[u8]) -> Result<Read, ImageError> {
     let header = Header::decode(&file[..file.len().min(PAGE as usize)], file.len() as u64)?;
     let table = Table::decode(&file[header.table.offset as usize..], &header)?;

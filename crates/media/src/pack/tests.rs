@@ -11,7 +11,8 @@ fn packed(asset: &[u8]) -> Read {
     read(&file).expect("an image as it should be")
 }
 
-/// The first transport stream packet of every RTP packet, with the RTP header as another reader sees it.
+/// Returns the first transport stream packet of every RTP packet, with its RTP header as parsed by
+/// `rtp_types`.
 fn each_packet(image: &Read) -> impl Iterator<Item = (u64, rtp_types::RtpPacket<'_>)> {
     let per_packet = image.header.plan.recipe.payload_length() as u64 / PACKET_LENGTH as u64;
     (0..)
@@ -37,7 +38,7 @@ fn check_trains(image: &Read) {
     assert!(image.trains.iter().flatten().map(|train| train.departure_us).is_sorted());
 }
 
-/// Every start begins a train and leads to the first byte of the packet it is about.
+/// Checks that every start begins a train and leads to the first byte of its transport packet.
 fn check_starts(image: &Read, starts: &[u64], departures: &[u64]) {
     let per_packet = image.header.plan.recipe.payload_length() as u64 / PACKET_LENGTH as u64;
     let seen: Vec<u64> = image
@@ -280,7 +281,8 @@ proptest! {
     /// image.
     ///
     /// Packets made from the index and the asset are byte for byte those of the image, wherever the asset is
-    /// damaged; the trains are the same, so that a playback can move from one to the other between any two.
+    /// damaged. The trains are the same, so that a playback can change from index to image between any two
+    /// trains.
     #[test]
     fn an_index_and_its_asset_make_the_packets_of_the_image(
         seed: u64,
@@ -313,7 +315,8 @@ proptest! {
     }
 }
 
-/// Packets of the sample's video, each a random access point, with these flags and fields of adaptation.
+/// Packets of the sample's video, each a random access point, with the given adaptation field flags and
+/// fields.
 fn hostile_packets(flags: u8, fields: &[u8], packets: usize) -> Vec<u8> {
     let mut packet = [0xff; PACKET_LENGTH];
     packet[..6].copy_from_slice(&[0x47, 0x41, 0x00, 0x30, 1 + fields.len() as u8, flags]);
@@ -321,7 +324,7 @@ fn hostile_packets(flags: u8, fields: &[u8], packets: usize) -> Vec<u8> {
     packet.repeat(packets)
 }
 
-/// Most bytes that packing holds of an asset, all of which must be packed.
+/// Packs an asset completely, and returns the most bytes that the packer held meanwhile.
 fn most_held(asset: &[u8]) -> usize {
     let mut packer = Packer::new(plan(asset.len())).unwrap();
     let mut writer = Writer::new(plan(asset.len()), Layout::Index);

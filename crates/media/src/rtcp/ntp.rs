@@ -1,28 +1,28 @@
-//! RFC 3550 section 4: time as RTCP writes it.
+//! NTP timestamps (RFC 3550 section 4).
 
 use std::time::Duration;
 
-/// Seconds from 1900, where NTP begins, to 1970, where Unix does (RFC 868).
+/// Seconds from 1900, the epoch of NTP, to 1970, the Unix epoch (RFC 868).
 const SECONDS_TO_UNIX: u64 = 2_208_988_800;
 
-/// Wall-clock time: seconds since 1900 in the upper half, their fraction in the lower. Wraps in 2036.
+/// Wall-clock time: seconds since 1900 in the upper 32 bits, fraction in the lower 32. Wraps in 2036.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NtpTime(u64);
 
 impl NtpTime {
-    /// From the time since 1970.
+    /// Converts a Unix time.
     pub fn from_unix(since_1970: Duration) -> Self {
         let seconds = since_1970.as_secs().wrapping_add(SECONDS_TO_UNIX);
         let fraction = (u64::from(since_1970.subsec_nanos()) << 32) / 1_000_000_000;
         Self(seconds << 32 | fraction)
     }
 
-    /// As it stands in a report.
+    /// Returns the 64 bits of a sender report.
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The middle half, with which receivers answer: 1/65536 s, wraps after 18 hours.
+    /// Returns the middle 32 bits, which receivers send back: in 1/65536 s, wraps after 18 hours.
     pub fn middle(self) -> u32 {
         (self.0 >> 16) as u32
     }

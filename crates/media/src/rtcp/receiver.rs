@@ -1,31 +1,31 @@
-//! RFC 3550 sections 6.4.2 and 6.6: RTCP as a receiver of media writes and reads it.
+//! RTCP of a receiver of media (RFC 3550 sections 6.4.2 and 6.6).
 
 use rtcp_types::{Compound, Packet, ReceiverReport, ReportBlock, Sdes, SdesChunk, SdesItem};
 
 use super::{NotRtcp, Reception, cname_that_fits, write};
 
-/// A receiver and what it received.
+/// State of a receiver, for its reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverState {
     /// Synchronisation source of the receiver itself.
     pub ssrc: u32,
-    /// Source received, and how; `None` before its first packet.
+    /// Source and the report block about it; `None` before its first packet.
     pub reception: Option<(u32, Reception)>,
 }
 
-/// Contents of a sender's datagram that matter to a receiver.
+/// Contents of a sender's datagram that a receiver uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FromSender {
-    /// Sender reports.
+    /// Number of sender reports.
     pub reports: u32,
-    /// Middle of the NTP time of the last sender report, to answer with.
+    /// Middle 32 bits of the NTP time of the last sender report, for the receiver's next report.
     pub last_report: Option<u32>,
-    /// BYE: nothing follows.
+    /// True after BYE: the sender has ended.
     pub bye: bool,
 }
 
 impl ReceiverState {
-    /// Receiver report with the canonical name, cut at [`CNAME_LIMIT`](super::CNAME_LIMIT).
+    /// Receiver report with the canonical name, truncated to [`CNAME_LIMIT`](super::CNAME_LIMIT).
     pub fn report(&self, cname: &str) -> Vec<u8> {
         let mut report = ReceiverReport::builder(self.ssrc);
         if let Some((source, reception)) = &self.reception {
@@ -45,16 +45,16 @@ impl ReceiverState {
     }
 }
 
-/// Signed, 24 bits.
+/// Encodes a signed number in 24 bits.
 fn cumulative_bits(lost: i32) -> u32 {
     const LIMIT: i32 = 1 << 23;
     lost.clamp(-LIMIT, LIMIT - 1) as u32 & 0xff_ffff
 }
 
-/// Reads a datagram from a sender of media.
+/// Reads a datagram of a sender of media.
 ///
 /// # Errors
-/// [`NotRtcp`] for a datagram that is not a compound packet.
+/// [`NotRtcp`] if the datagram is not a compound packet.
 pub fn read_from_sender(datagram: &[u8]) -> Result<FromSender, NotRtcp> {
     let mut found = FromSender::default();
     for packet in Compound::parse(datagram)? {
@@ -64,7 +64,7 @@ pub fn read_from_sender(datagram: &[u8]) -> Result<FromSender, NotRtcp> {
                 found.last_report = Some((report.ntp_timestamp() >> 16) as u32);
             }
             Ok(Packet::Bye(_)) => found.bye = true,
-            // A packet that is of no interest, or wrong inside, does not spoil the others.
+            // Packets that are not used or invalid are skipped.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Written packets are read by `rtcp-types` and the other way round; hostile bytes do no harm.
+//! Reads written packets with `rtcp-types` and the other way round, and arbitrary bytes.
 
 use super::*;
 use proptest::prelude::*;

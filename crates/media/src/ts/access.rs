@@ -3,26 +3,27 @@
 use super::packet::Packet;
 use super::programme::Codec;
 
-/// Returns whether a decoder of `codec` can start at this packet of the video stream: the muxer says so, or
-/// the PES packet that starts here begins with what a decoder needs first. Only this packet is looked at.
+/// Returns whether a decoder of `codec` can start at this packet of the video stream: the packet has the
+/// random access indicator, or the PES packet that starts in it begins with the headers that a decoder needs
+/// first. Only this packet is examined.
 pub(super) fn is_random_access(packet: Packet<'_>, codec: Codec) -> bool {
     packet.payload_unit_start()
         && (packet.adaptation().is_some_and(|field| field.random_access())
             || !packet.scrambled() && elementary(packet.payload()).is_some_and(|data| starts(codec, data)))
 }
 
-/// The elementary stream data at the head of a PES packet (ISO/IEC 13818-1 section 2.4.3.6).
+/// Returns the elementary stream data at the beginning of a PES packet (ISO/IEC 13818-1 section 2.4.3.6).
 pub(super) fn elementary(payload: &[u8]) -> Option<&[u8]> {
     let (head, rest) = payload.split_at_checked(9)?;
     let video = head[..3] == [0, 0, 1] && (0xe0..=0xef).contains(&head[3]) && head[6] & 0xc0 == 0x80;
     if video { rest.get(usize::from(head[8])..) } else { None }
 }
 
-/// Verdict of a unit after a start code.
+/// Result for the unit after a start code.
 enum Verdict {
     Yes,
     No,
-    /// The unit comes before the one that tells.
+    /// The next unit has to be examined.
     GoOn,
 }
 
@@ -43,12 +44,13 @@ fn starts(codec: Codec, data: &[u8]) -> bool {
     false
 }
 
-/// The first byte after each start code 00 00 01.
+/// Returns the first byte after each start code 00 00 01.
 fn start_codes(data: &[u8]) -> impl Iterator<Item = u8> {
     data.windows(4).filter(|window| window[..3] == [0, 0, 1]).map(|window| window[3])
 }
 
-/// ISO/IEC 13818-2 table 6-1: sequence header, group of pictures; a picture without them is not a start.
+/// Judges a start code of ISO/IEC 13818-2 table 6-1: a sequence header is a start; a group of pictures or a
+/// picture without a sequence header is not.
 fn judge_mpeg2(code: u8) -> Verdict {
     match code {
         0xb3 => Verdict::Yes,
@@ -57,7 +59,8 @@ fn judge_mpeg2(code: u8) -> Verdict {
     }
 }
 
-/// ITU-T H.264 table 7-1: IDR slice and sequence parameter set; other slices are not a start.
+/// Judges a NAL unit type of ITU-T H.264 table 7-1: an IDR slice or a sequence parameter set is a start;
+/// other slices are not.
 fn judge_h264(header: u8) -> Verdict {
     match header & 0x1f {
         5 | 7 => Verdict::Yes,
@@ -66,7 +69,8 @@ fn judge_h264(header: u8) -> Verdict {
     }
 }
 
-/// ITU-T H.265 table 7-1: IRAP pictures and parameter sets; other slices are not a start.
+/// Judges a NAL unit type of ITU-T H.265 table 7-1: an IRAP picture, a VPS or an SPS is a start; other
+/// slices are not.
 fn judge_h265(header: u8) -> Verdict {
     match header >> 1 & 0x3f {
         16..=23 | 32 | 33 => Verdict::Yes,

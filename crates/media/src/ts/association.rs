@@ -1,16 +1,16 @@
-//! Association table of one programme (ISO/IEC 13818-1 section 2.4.4.3).
+//! Programme association table with one programme (ISO/IEC 13818-1 section 2.4.4.3).
 
 use super::crc::crc32_mpeg;
 use super::packet::{PACKET_LENGTH, SYNC_BYTE};
 
-/// Identifier of a transport stream that was made by taking from another.
+/// transport_stream_id of transport streams that are extracted from another.
 const TRANSPORT_STREAM: u16 = 1;
 
-/// Bytes of a section behind its length: identifier, version, numbers, one programme, checksum.
+/// Bytes of a section after its length field: identifier, version, section numbers, one programme, checksum.
 const SECTION: u8 = 13;
 
-/// Packet of a table with this programme and the PID of its map. `version`, 0 to 31, changes with the table;
-/// `continuity`, 0 to 15, goes up by one for each packet.
+/// Makes a packet with a table of one programme and its map's PID. `version`, 0 to 31, has to change with the
+/// table; `continuity`, 0 to 15, has to increase by one with each packet.
 pub fn association(programme: u16, map_pid: u16, version: u8, continuity: u8) -> [u8; PACKET_LENGTH] {
     let mut packet = [0xff; PACKET_LENGTH];
     let [programme_high, programme_low] = programme.to_be_bytes();

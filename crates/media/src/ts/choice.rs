@@ -1,4 +1,4 @@
-//! Choice of the programme that is played, whose clock times the packets.
+//! Choice of the played programme, whose clock times the packets.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use super::packet::Pcr;
 use super::programme::Programme;
 use super::psi::Psi;
 
-/// Programme that is played, and its PIDs.
+/// Played programme, and its PIDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Played {
-    /// Number of the programme; `None` where no table announces the clock that is followed.
+    /// Number of the programme; `None` if no table announces the clock that is used.
     pub programme: Option<u16>,
-    /// The PID whose references time the packets.
+    /// PID whose clock references time the packets.
     pub pcr_pid: u16,
-    /// The PID in which random access points are looked for; `None` where the programme has no video.
+    /// PID in which random access points are searched; `None` if the programme has no video.
     pub video_pid: Option<u16>,
 }
 
@@ -24,7 +24,7 @@ impl Played {
     }
 }
 
-/// Choice of the clock.
+/// Choice of the played programme and its clock.
 #[derive(Debug)]
 pub(super) enum Choice {
     /// Not decided yet.
@@ -32,16 +32,16 @@ pub(super) enum Choice {
     Made(Played),
 }
 
-/// The references seen before the choice.
+/// Clock references seen before the choice.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     pub(super) references: Vec<Reference>,
-    /// The PIDs they came in.
+    /// PIDs of the references.
     ticking: BTreeSet<u16>,
 }
 
 impl Candidates {
-    /// Notes a reference; says whether it is the first in its PID.
+    /// Adds a reference. Returns whether it is the first in its PID.
     pub(super) fn push(&mut self, reference: Reference) -> bool {
         self.references.push(reference);
         self.ticking.insert(reference.pid)
@@ -57,8 +57,9 @@ pub(super) struct Reference {
     pub(super) flagged: bool,
 }
 
-/// The clock of the first programme in the association table that has one. Waits for maps and references of
-/// all programmes until it is too `late`; then the first reference of any PID counts.
+/// Chooses the clock of the first programme in the association table that has a clock. Waits for the maps and
+/// references of all programmes before it, unless it is `late`; then the PID of the first reference is chosen
+/// if no programme has a clock.
 pub(super) fn choose_among(psi: &Psi, candidates: &Candidates, late: bool) -> Option<Played> {
     for programme in psi.current_programmes() {
         match programme.map(|programme| (programme, programme.pcr_pid)) {

@@ -1,58 +1,59 @@
 //! Departures of packets, interpolated between clock references (ISO/IEC 13818-1 section 2.4.2).
 //!
-//! Packets are counted from 0 through the file; time is in ticks of 27 MHz from the first packet's departure.
-//! Between two references packets are spread evenly. Before the first and after the last the neighbouring
-//! rate holds. Time never goes backwards: where the references do, it goes on at the rate before.
+//! Packets are numbered from 0 through the file. Time is in ticks of 27 MHz since the departure of the first
+//! packet. Packets between two references are spread evenly. Packets before the first reference have the rate
+//! of the first interval, packets after the last reference that of the last. Time never goes backwards: if
+//! the references do, time continues at the previous rate.
 
 use std::collections::VecDeque;
 
 use super::packet::{PACKET_LENGTH, Pcr, TICKS_PER_SECOND};
 
-/// Rate without two references: 8 Mb/s.
+/// Rate assumed without two usable references: 8 Mb/s.
 pub const NOMINAL_TICKS_PER_PACKET: u64 = PACKET_LENGTH as u64 * 8 * TICKS_PER_SECOND / 8_000_000;
 
-/// A step between references that is always believed, once a rate is known. The standard allows 0.1 s; files
-/// with holes or idle programmes have seconds.
+/// Interval between references that is always accepted, once a rate is known. The standard allows 0.1 s;
+/// files with gaps or idle programmes have intervals of seconds.
 const BELIEVED_STEP: u64 = 10 * TICKS_PER_SECOND;
 
-/// The longest step that is believed when the bytes between the references fit it, or when no rate is known.
+/// Longest interval that is accepted if it fits the bytes between the references, or if no rate is known.
 const LONGEST_STEP: u64 = 60 * TICKS_PER_SECOND;
 
-/// Factor by which a step may exceed the one that the rate before predicts.
+/// Factor by which an interval may exceed the interval that the previous rate predicts.
 const SLOWDOWN: u64 = 4;
 
-/// Steps shorter than this for each packet (11 Gb/s) are of a clock that stands still.
+/// Least ticks of a packet (10 Gb/s). A clock with fewer is taken for one that stands still.
 const FEWEST_TICKS_PER_PACKET: u64 = 4;
 
-/// Factor by which packets may be faster than all before them on average, and bounds of the rate that this
-/// allows: 100 Mb/s is always believed, more than 400 Mb/s never. A clock that makes packets faster for
-/// longer than a burst stands still, or nearly so.
+/// Factor by which packets may be faster than the average of all before, and the bounds of the resulting
+/// limit: 100 Mb/s is always accepted, more than 400 Mb/s never. A clock that makes packets faster than this
+/// for longer than a burst stands still or nearly so.
 const SPEEDUP: u64 = 8;
 const ALWAYS_BELIEVED: u64 = ticks_per_packet(100_000_000);
 const NEVER_BELIEVED: u64 = ticks_per_packet(400_000_000);
 
-/// Packets that may be faster than that in a row (4 MiB): a large picture between two references.
+/// Packets in a row that may be faster than this limit (4 MiB): a large picture between two references.
 const BURST_PACKETS: u64 = (4 << 20) / PACKET_LENGTH as u64;
 
 const fn ticks_per_packet(bits_per_second: u64) -> u64 {
     PACKET_LENGTH as u64 * 8 * TICKS_PER_SECOND / bits_per_second
 }
 
-/// Packets that depart at one rate.
+/// Consecutive packets that depart at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// The first packet.
+    /// First packet.
     pub first: u64,
-    /// The packet after the last.
+    /// Packet after the last.
     pub end: u64,
     /// True if the clock was discontinuous at the first packet.
     pub discontinuity: bool,
-    /// Start of the rate: `first`, or a packet before it.
+    /// Origin of the rate: `first`, or a packet before it.
     origin: Instant,
     rate: Rate,
 }
 
-/// Ticks over packets.
+/// Rate: ticks for a number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     ticks: u64,
@@ -66,7 +67,7 @@ struct Instant {
 }
 
 impl Stretch {
-    /// Departure of a packet in it, or of its end, in ticks of 27 MHz.
+    /// Departure of a packet of the stretch, or of its end, in ticks of 27 MHz.
     #[inline]
     pub fn departure(&self, packet: u64) -> u64 {
         self.origin.departure.saturating_add(self.rate.ticks_for(packet - self.origin.packet))
@@ -87,7 +88,7 @@ impl Rate {
     }
 }
 
-/// Turns references into stretches. Stretches come out in order and without gaps, from packet 0 on.
+/// Turns clock references into stretches: in order and without gaps, from packet 0 on.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
     state: State,
@@ -96,7 +97,7 @@ pub struct Clock {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// No two references that belong together yet, so nothing can be timed.
+    /// Without two usable references so far: nothing can be timed.
     Unrated {
         last: Option<(u64, Pcr)>,
         discontinuities: Vec<u64>,
@@ -107,16 +108,16 @@ enum State {
 #[derive(Clone, Debug)]
 struct Rated {
     rate: Rate,
-    /// The last reference and when its packet departs.
+    /// Packet of the last reference, and its departure.
     anchor: Instant,
     pcr: Pcr,
-    /// End of the stretches given out.
+    /// End of the last stretch.
     end: Instant,
     /// True if the clock is discontinuous at `end`.
     discontinuity: bool,
-    /// Packets that may be faster than is believed for long.
+    /// Remaining packets of a burst that may exceed the accepted rate.
     burst: u64,
-    /// True while the clock is not believed because packets were too fast.
+    /// True while the clock is ignored because packets were too fast.
     too_fast: bool,
 }
 
@@ -126,7 +127,7 @@ impl Default for State {
     }
 }
 
-/// Time since the reference before.
+/// Interval between a reference and the one before.
 enum Step {
     Took(u64),
     /// The clock has not moved.
@@ -135,13 +136,13 @@ enum Step {
 }
 
 impl Clock {
-    /// A clock that has seen nothing.
+    /// Clock without references.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the reference in `packet`; `flagged` where the packet says that its time base is a new one.
-    /// Packets must come in order. Returns whether the clock was discontinuous here.
+    /// Takes the reference in `packet`; `flagged` if the packet has the discontinuity indicator. Packets have
+    /// to come in order. Returns whether the clock was discontinuous here.
     pub fn observe(&mut self, packet: u64, pcr: Pcr, flagged: bool) -> bool {
         match &mut self.state {
             State::Unrated { last: last @ None, .. } => {
@@ -172,8 +173,8 @@ impl Clock {
         }
     }
 
-    /// Times everything before packet `end` at the last known rate without waiting for another reference.
-    /// Returns whether that rate is known; if not, [`NOMINAL_TICKS_PER_PACKET`] is assumed.
+    /// Times all packets before `end` at the last known rate, without waiting for another reference. Returns
+    /// whether a rate is known; otherwise [`NOMINAL_TICKS_PER_PACKET`] is assumed.
     pub fn extend(&mut self, end: u64) -> bool {
         let known = match self.state {
             State::Unrated { last, .. } => {
@@ -189,12 +190,12 @@ impl Clock {
         known
     }
 
-    /// The next stretch, in the order of packets.
+    /// Removes and returns the next stretch, in the order of packets.
     pub fn next_stretch(&mut self) -> Option<Stretch> {
         self.stretches.pop_front()
     }
 
-    /// Bytes of memory that the clock holds beside itself.
+    /// Bytes of heap memory that the clock holds.
     pub fn held_bytes(&self) -> usize {
         let discontinuities = match &self.state {
             State::Unrated { discontinuities, .. } => discontinuities.capacity(),
@@ -203,12 +204,12 @@ impl Clock {
         self.stretches.capacity() * size_of::<Stretch>() + discontinuities * size_of::<u64>()
     }
 
-    /// Gives memory back that was needed for a long look-ahead.
+    /// Shrinks the queue after a long look-ahead.
     pub fn shrink(&mut self) {
         crate::queue::shrink(&mut self.stretches);
     }
 
-    /// The first packet that cannot be timed yet.
+    /// First packet that cannot be timed yet.
     pub fn end(&self) -> u64 {
         match &self.state {
             State::Unrated { .. } => 0,
@@ -216,7 +217,7 @@ impl Clock {
         }
     }
 
-    /// The packet of the last reference that counted.
+    /// Packet of the last reference that was used.
     pub fn last_reference(&self) -> Option<u64> {
         match &self.state {
             State::Unrated { last, .. } => last.map(|(packet, _)| packet),
@@ -224,7 +225,8 @@ impl Clock {
         }
     }
 
-    /// The first rate is known: it holds from packet 0 on, over whatever discontinuities there were.
+    /// Starts timing with the first known rate, which holds from packet 0 on, across all discontinuities so
+    /// far.
     fn start(&mut self, rate: Rate, packet: u64, pcr: Pcr) {
         let State::Unrated { discontinuities, .. } = std::mem::take(&mut self.state) else { return };
         let discontinuity = discontinuities.last() == Some(&packet);
@@ -267,7 +269,7 @@ impl Rated {
         (stretch, took.is_none())
     }
 
-    /// Times packets without the clock, at the rate before unless that is too fast.
+    /// Times packets without the clock: at the previous rate, unless that is too fast.
     fn extend(&mut self, packet: u64) -> Option<Stretch> {
         let packets = packet.saturating_sub(self.end.packet);
         let departure = self.end.departure.saturating_add(self.rate.ticks_for(packets));
@@ -277,7 +279,7 @@ impl Rated {
         }
     }
 
-    /// Times packets at the average of all before, or at the nominal rate if that is too fast itself.
+    /// Times packets at the average rate of all before, or at the nominal rate if the average is too fast.
     fn extend_slowly(&mut self, packet: u64) -> Option<Stretch> {
         if !std::mem::replace(&mut self.too_fast, true) {
             let Instant { packet: packets, departure: ticks } = self.end;
@@ -289,8 +291,8 @@ impl Rated {
         self.stretch_to(Instant { packet, departure })
     }
 
-    /// Takes the packets up to `end` from what may have been sent by then. Returns whether that was enough:
-    /// they are not faster than is believed, or are a burst.
+    /// Takes the packets up to `end` from the allowance of a token bucket. Returns whether it sufficed: the
+    /// packets are within the accepted rate or within a burst.
     fn take_burst(&mut self, end: Instant) -> bool {
         let packets = end.packet.saturating_sub(self.end.packet);
         let ticks = end.departure.saturating_sub(self.end.departure);
@@ -301,7 +303,7 @@ impl Rated {
         packets <= possible
     }
 
-    /// The stretch from the last one's end to `end`; none where that is no packet.
+    /// Returns the stretch from the end of the last to `end`; `None` if it has no packets.
     fn stretch_to(&mut self, end: Instant) -> Option<Stretch> {
         let packets = end.packet.checked_sub(self.end.packet).filter(|&packets| packets > 0)?;
         let origin = std::mem::replace(&mut self.end, end);

@@ -84,12 +84,12 @@ fn a_clock_that_stands_still_is_not_believed() {
     assert_eq!((departures[20], departures[30], breaks.len()), (2000, 3000, 0));
 }
 
-/// Packets of 300 MB, and a reference every 50 packets.
+/// Packets of a file of 300 MB.
 const LONG: u64 = 300_000_000 / PACKET_LENGTH as u64;
 const INTERVAL: u64 = 50;
 
-/// Seconds until the last packet departs, with a reference every 50 packets; `ticks` are those from the
-/// reference before a packet.
+/// Seconds until the last packet departs, with a reference every 50 packets; `ticks` returns the ticks
+/// between the reference in a packet and the reference before.
 fn seconds(packets: u64, ticks: impl Fn(u64) -> u64) -> u64 {
     let (mut clock, mut now, mut last) = (Clock::new(), 0, 0);
     for packet in (0..packets).step_by(INTERVAL as usize) {
@@ -113,7 +113,7 @@ fn a_clock_that_hardly_moves_is_paced_like_a_missing_one() {
     let crawling = seconds(LONG, |_| nominal / 100);
     assert!((280..301).contains(&crawling), "{crawling} s at 800 Mb/s by its clock");
     let later = seconds(LONG, |packet| if packet < LONG / 10 { nominal } else { nominal / 100 });
-    // The burst before it was noticed counts in the average.
+    // The burst before the fault was noticed counts in the average.
     assert!((240..301).contains(&later), "{later} s");
     let again = seconds(LONG, |packet| if packet % 20_000 < 10_000 { nominal } else { nominal / 100 });
     assert!((140..301).contains(&again), "{again} s, half of it believed as bursts");

@@ -1,10 +1,10 @@
-//! CRC-32/MPEG-2 (ISO/IEC 13818-1 annex A): polynomial 0x04c11db7, not reflected, starts with ones.
+//! CRC-32/MPEG-2 (ISO/IEC 13818-1 annex A): polynomial 0x04c11db7, not reflected, initial value 0xffffffff.
 
 const POLYNOMIAL: u32 = 0x04c1_1db7;
 
 const TABLE: [u32; 256] = table();
 
-/// The checksum of `bytes`. Over a section with its own checksum at the end it is 0.
+/// Checksum of `bytes`. The checksum of a section that ends with its checksum is 0.
 pub(super) fn crc32_mpeg(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |crc, &byte| (crc << 8) ^ TABLE[usize::from((crc >> 24) as u8 ^ byte)])
 }

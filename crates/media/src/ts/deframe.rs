@@ -1,19 +1,19 @@
-//! Takes a file's bytes at any split and gives its packets, in runs that are not copied.
+//! Finds the packets in a file's bytes, which may be split anywhere; returns them in runs, without copying.
 
 use super::framing::{self, DETECTION_BYTES, Found, Framing, NotTransportStream};
 use super::packet::{PACKET_LENGTH, SYNC_BYTE};
 use super::warning::{Warning, WarningKind};
 
-/// Bytes kept from one input to the next: enough to prove any framing with something to spare.
+/// Bytes kept from one input to the next: more than the longest run that proves a framing.
 const CARRY_BYTES: usize = 2048;
 
-/// Bytes past [`DETECTION_BYTES`] that prove a run of packets which starts just before.
+/// Bytes beyond [`DETECTION_BYTES`] that are needed to prove a run of packets that starts just before.
 const DETECTION_MARGIN: usize = 1024;
 
 /// Finds the packets in a stream of bytes.
 ///
-/// Call [`Deframer::next`] with each input until it answers `None`, then [`Deframer::finish`] until it
-/// answers `None`. The output does not depend on how the input is split.
+/// Call [`Deframer::next`] with each input until it returns `None`, then [`Deframer::finish`] until it
+/// returns `None`. The output does not depend on how the input is split.
 /// ```
 /// use wirepath_media::ts::synthetic::Sample;
 /// use wirepath_media::ts::{Deframer, Event, Framing};
@@ -38,39 +38,39 @@ const DETECTION_MARGIN: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub struct Deframer {
     phase: Phase,
-    /// Bytes of earlier inputs that could not be judged yet.
+    /// Bytes of earlier inputs that are not processed yet.
     carry: Vec<u8>,
-    /// Bytes of `carry` that the last call handed out.
+    /// Bytes of `carry` that the last call returned.
     spent: usize,
-    /// Bytes between packets still to be passed over.
+    /// Bytes to skip before the next packet.
     gap: usize,
-    /// Offset in the file of the next byte to judge, in `carry` after `spent` or in the input.
+    /// File offset of the next byte to process, which is in `carry` after `spent` or in the input.
     offset: u64,
-    /// Offset at which the search for the first packet began.
+    /// File offset at which the search for the first packet began.
     begin: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Phase {
-    /// No packet has been seen.
+    /// No packet has been found yet.
     #[default]
     Detecting,
     /// The next byte should be a sync byte.
     Synced(Framing),
-    /// The packets stopped at the offset.
+    /// No sync byte was found at this offset.
     Lost(Framing, u64),
 }
 
 /// Event of a deframer.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Packets, one after the other.
+    /// Consecutive packets.
     Packets(Packets<'a>),
-    /// Bytes that are not a packet.
+    /// Warning about bytes that are not a packet.
     Warning(Warning),
 }
 
-/// A run of packets as it lies in a file. Each starts with the sync byte.
+/// Run of packets as it is stored in a file. Each packet starts with the sync byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Packets<'a> {
     bytes: &'a [u8],
@@ -84,7 +84,7 @@ impl<'a> Packets<'a> {
         self.bytes.len().div_ceil(self.framing.stride())
     }
 
-    /// Offset in the file of packet `index`'s sync byte.
+    /// File offset of the sync byte of packet `index`.
     pub fn offset(&self, index: usize) -> u64 {
         self.offset + (index * self.framing.stride()) as u64
     }
@@ -94,13 +94,13 @@ impl<'a> Packets<'a> {
         self.framing
     }
 
-    /// The packets in order.
+    /// Packets in order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8; PACKET_LENGTH]> + use<'a> {
         self.bytes.chunks(self.framing.stride()).filter_map(|unit| unit.first_chunk())
     }
 
-    /// The packets as one slice, where nothing lies between them.
+    /// All packets as one slice, if the framing has no bytes between packets.
     #[inline]
     pub fn contiguous(&self) -> Option<&'a [u8]> {
         (self.framing == Framing::Bare).then_some(self.bytes)
@@ -108,12 +108,13 @@ impl<'a> Packets<'a> {
 }
 
 impl Deframer {
-    /// A deframer at the start of a file.
+    /// Deframer at the start of a file.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A deframer that starts in the middle of a file, at `offset`, where a packet may begin anywhere.
+    /// Deframer that starts at `offset` in the middle of a file, not necessarily at the beginning of a
+    /// packet.
     pub fn starting_at(offset: u64) -> Self {
         Self { offset, begin: offset, ..Self::default() }
     }
@@ -126,10 +127,10 @@ impl Deframer {
         }
     }
 
-    /// Next event in `input`, which is moved past it; `None` when all input is taken.
+    /// Returns the next event of `input` and advances `input` past it; `None` when all input is consumed.
     ///
     /// # Errors
-    /// [`NotTransportStream`] if the first [`DETECTION_BYTES`] bytes hold no packets.
+    /// [`NotTransportStream`] if there are no packets in the first [`DETECTION_BYTES`] bytes.
     pub fn next<'a, 'b: 'a>(
         &'a mut self,
         input: &mut &'b [u8],
@@ -152,7 +153,7 @@ impl Deframer {
         }
     }
 
-    /// Next event after the last input; `None` at the end.
+    /// Returns the next event after the last input; `None` at the end.
     pub fn finish(&mut self) -> Result<Option<Event<'_>>, NotTransportStream> {
         loop {
             self.pass(&mut &[][..]);
@@ -176,7 +177,7 @@ impl Deframer {
         }
     }
 
-    /// Drops what the last call handed out, and what lies between packets.
+    /// Drops the bytes that the last call returned, and the bytes between packets.
     fn pass(&mut self, input: &mut &[u8]) {
         self.carry.drain(..self.spent);
         self.spent = 0;
@@ -197,7 +198,8 @@ impl Deframer {
         Ok(step)
     }
 
-    /// Judges carried bytes with the first of the input, which stay in it once those are used up.
+    /// Processes carried bytes together with the first bytes of the input. Bytes that are processed by a step
+    /// that uses up the carried bytes are removed from the input.
     fn step_in_carry(&mut self, input: &mut &[u8]) -> Result<Step, NotTransportStream> {
         let carried = self.carry.len();
         let added = CARRY_BYTES.saturating_sub(carried).min(input.len());
@@ -225,7 +227,8 @@ impl Deframer {
         consumed
     }
 
-    /// Judges the first of `bytes`, which lie at `self.offset`; `complete` at the end of the file.
+    /// Processes the first of `bytes`, which are at `self.offset` of the file; `complete` at the end of the
+    /// file.
     fn judge(&mut self, bytes: &[u8], complete: bool) -> Result<Step, NotTransportStream> {
         match self.phase {
             Phase::Detecting => self.judge_head(bytes, complete),
@@ -284,7 +287,7 @@ impl Deframer {
     }
 }
 
-/// Kind of the next bytes. The numbers are lengths.
+/// Kind of the next bytes. Numbers are lengths in bytes.
 enum Step {
     Packets { length: usize, framing: Framing },
     Warning(usize, Warning),

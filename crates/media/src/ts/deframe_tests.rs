@@ -2,7 +2,7 @@ use super::*;
 use crate::random::Random;
 use proptest::prelude::*;
 
-/// Output of a deframer, independent of runs.
+/// Output of a deframer, independent of the division into runs.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     packets: Vec<(u64, Vec<u8>)>,

@@ -5,28 +5,29 @@ use super::packet::{PACKET_LENGTH, SYNC_BYTE};
 /// Bytes of a file that are searched for the first packet.
 pub const DETECTION_BYTES: u64 = 64 * 1024;
 
-/// Sync bytes in a row that prove a framing in an unknown file.
+/// Consecutive sync bytes that prove a framing in an unknown file.
 const DETECTION_RUN: usize = 5;
 
-/// Sync bytes in a row that prove that packets go on after damage. The spacing is known, so fewer suffice.
+/// Consecutive sync bytes that prove that packets continue after damage. Fewer suffice, since the spacing is
+/// known.
 const RECOVERY_RUN: usize = 3;
 
-/// The spacing of packets in a file. What lies between them is dropped: it is not part of the stream.
+/// Spacing of packets in a file. Bytes between packets are dropped: they are not part of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// 188 bytes: packets back to back.
     Bare,
-    /// 192 bytes: each packet after a 4-byte arrival time (M2TS, Blu-ray and camcorders).
+    /// 192 bytes: each packet follows a 4-byte arrival time (M2TS, Blu-ray and camcorders).
     Timestamped,
-    /// 204 bytes: each packet before 16 bytes of error correction (DVB and ISDB recorders).
+    /// 204 bytes: each packet precedes 16 bytes of error correction (DVB and ISDB recorders).
     Protected,
 }
 
-/// Fault of a file at whose head no packet is found.
+/// Error of a file at whose beginning no packet is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an MPEG transport stream: {}", fault(*.searched))]
 pub struct NotTransportStream {
-    /// Bytes that were searched, from the first.
+    /// Bytes that were searched, from the first byte on.
     pub searched: u64,
 }
 
@@ -38,7 +39,7 @@ fn fault(searched: u64) -> String {
 }
 
 impl Framing {
-    /// All framings, the most usual first.
+    /// All framings, the most common first.
     pub const ALL: [Self; 3] = [Self::Bare, Self::Timestamped, Self::Protected];
 
     /// Bytes from one sync byte to the next.
@@ -57,16 +58,17 @@ impl Framing {
     }
 }
 
-/// Result of a search for packets. Positions count from the first byte searched.
+/// Result of a search for packets. Positions count from the first byte that was searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The first sync byte of a run.
+    /// First sync byte of a run.
     At { position: usize, framing: Framing },
-    /// No run starts before `position`; from there on more bytes are needed, or at the end there is none.
+    /// No run starts before `position`. More bytes are needed to judge the bytes after it, except at the end
+    /// of the file.
     NotBefore { position: usize },
 }
 
-/// Checks by its head that a file is a transport stream; `is_whole` if the head is all of it.
+/// Checks by the beginning of a file that it is a transport stream; `is_whole` if `head` is the whole file.
 ///
 /// # Errors
 /// If no packets are found.
@@ -77,12 +79,12 @@ pub fn check_head(head: &[u8], is_whole: bool) -> Result<(), NotTransportStream>
     }
 }
 
-/// Looks for the first packet of a file whose framing is not known.
+/// Searches the first packet of a file with unknown framing.
 pub(super) fn detect(bytes: &[u8], complete: bool) -> Found {
     search(bytes, &Framing::ALL, DETECTION_RUN, complete)
 }
 
-/// Looks for the next packet after a damaged place.
+/// Searches the next packet after a damaged place.
 pub(super) fn recover(bytes: &[u8], framing: Framing, complete: bool) -> Found {
     search(bytes, &[framing], RECOVERY_RUN, complete)
 }
@@ -112,7 +114,7 @@ enum Proof {
     NeedsMore,
 }
 
-/// Returns whether a run of packets starts here; at the end of a file, two or the last one suffice.
+/// Returns whether a run of packets starts here. At the end of a file, two packets or the last one suffice.
 fn prove(bytes: &[u8], framing: Framing, run: usize, complete: bool) -> Proof {
     let stride = framing.stride();
     let seen = bytes.iter().step_by(stride).take(run).take_while(|&&byte| byte == SYNC_BYTE).count();
@@ -129,7 +131,8 @@ fn prove(bytes: &[u8], framing: Framing, run: usize, complete: bool) -> Proof {
     }
 }
 
-/// The high byte of an arrival time can be 0x47, too; then the sync bytes are four bytes on.
+/// Distance from the first byte of an arrival time to the sync byte: the high byte of arrival times can be
+/// 0x47, too. Then the sync bytes are four bytes later.
 fn arrival_time_shift(bytes: &[u8], framing: Framing, run: usize) -> usize {
     let shift = framing.prefix();
     let later = bytes.get(shift..).unwrap_or_default();
@@ -195,7 +198,7 @@ mod tests {
         assert!(check_head(&[vec![1; 100], packets(188)].concat(), true).is_ok(), "the first packet is cut");
         assert!(check_head(&packets(188)[..188], true).is_ok(), "one packet");
         assert!(check_head(b"", true).is_err() && check_head(b"G", true).is_err(), "too short for a packet");
-        // Bytes behind those that are searched prove a first packet at their end.
+        // Bytes after the searched ones prove a first packet at the end of the searched bytes.
         let junk = |length: u64| vec![1; length as usize];
         let long = packets(188).repeat(20);
         assert!(check_head(&[junk(DETECTION_BYTES - 300), long.clone()].concat(), false).is_ok());

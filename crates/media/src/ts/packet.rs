@@ -1,34 +1,34 @@
-//! One transport stream packet, checked (ISO/IEC 13818-1 section 2.4.3).
+//! Transport stream packet, checked (ISO/IEC 13818-1 section 2.4.3).
 
-/// Length of a transport stream packet in bytes, without the prefix or suffix that a file may add.
+/// Length of a transport stream packet in bytes, without a prefix or suffix that a file may add.
 pub const PACKET_LENGTH: usize = 188;
 
-/// The first byte of every packet.
+/// First byte of every packet.
 pub const SYNC_BYTE: u8 = 0x47;
 
-/// The PID of packets that carry nothing and keep a constant bit rate.
+/// PID of null packets, which only keep the bit rate constant.
 pub const NULL_PID: u16 = 0x1fff;
 
-/// Ticks of the system clock, and so of a PCR and of every departure here, in one second.
+/// Ticks of the system clock in a second. PCRs and departures are in these ticks.
 pub const TICKS_PER_SECOND: u64 = 27_000_000;
 
-/// The longest adaptation field that leaves the packet 188 bytes long, without its length byte.
+/// Longest adaptation field in a packet of 188 bytes, without its length byte.
 const MAX_ADAPTATION_LENGTH: usize = PACKET_LENGTH - 5;
 
-/// A view of one packet. Every accessor stays inside the 188 bytes, whatever they claim.
+/// View of one packet. No accessor reads outside the 188 bytes, whatever their length fields claim.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     bytes: &'a [u8; PACKET_LENGTH],
 }
 
 impl<'a> Packet<'a> {
-    /// A view of `bytes`, or `None` where they do not start with the sync byte.
+    /// View of `bytes`; `None` if they do not start with the sync byte.
     #[inline]
     pub fn new(bytes: &'a [u8; PACKET_LENGTH]) -> Option<Self> {
         (bytes[0] == SYNC_BYTE).then_some(Self { bytes })
     }
 
-    /// The bytes of the packet.
+    /// Bytes of the packet.
     pub fn bytes(self) -> &'a [u8; PACKET_LENGTH] {
         self.bytes
     }
@@ -39,7 +39,8 @@ impl<'a> Packet<'a> {
         u16::from_be_bytes([self.bytes[1], self.bytes[2]]) & 0x1fff
     }
 
-    /// Returns whether a receiver before us could not correct the packet; then nothing in it can be trusted.
+    /// Returns the transport error indicator: an earlier receiver could not correct the packet, so that no
+    /// field of it can be trusted.
     #[inline]
     pub fn transport_error(self) -> bool {
         self.bytes[1] & 0x80 != 0
@@ -56,7 +57,7 @@ impl<'a> Packet<'a> {
         self.bytes[3] & 0xc0 != 0
     }
 
-    /// The continuity counter, 0 to 15; it goes up by one with each packet of the PID that has a payload.
+    /// Continuity counter, 0 to 15: increases by one with each packet of the PID that has a payload.
     #[inline]
     pub fn continuity(self) -> u8 {
         self.bytes[3] & 0x0f
@@ -68,7 +69,7 @@ impl<'a> Packet<'a> {
         self.bytes[3] & 0x10 != 0
     }
 
-    /// The adaptation field, or `None` where there is none, it is empty, or its length goes past the packet.
+    /// Adaptation field; `None` if it is missing, is empty, or exceeds the packet.
     #[inline]
     pub fn adaptation(self) -> Option<Adaptation<'a>> {
         let length = usize::from(self.bytes[4]);
@@ -76,7 +77,7 @@ impl<'a> Packet<'a> {
         present.then(|| Adaptation { bytes: &self.bytes[5..5 + length] })
     }
 
-    /// The payload; empty where the header announces none or the adaptation field leaves no room for one.
+    /// Payload; empty if the header announces none or the adaptation field leaves no room for it.
     #[inline]
     pub fn payload(self) -> &'a [u8] {
         let start = if self.bytes[3] & 0x20 != 0 { 5 + usize::from(self.bytes[4]) } else { 4 };
@@ -84,26 +85,28 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// An adaptation field of at least one byte (ISO/IEC 13818-1 section 2.4.3.4).
+/// Adaptation field of at least one byte (ISO/IEC 13818-1 section 2.4.3.4).
 #[derive(Clone, Copy, Debug)]
 pub struct Adaptation<'a> {
     bytes: &'a [u8],
 }
 
 impl Adaptation<'_> {
-    /// Returns whether the time base or the continuity counter is broken on purpose at this packet.
+    /// Returns the discontinuity indicator: the time base or the continuity counter is discontinuous at this
+    /// packet.
     #[inline]
     pub fn discontinuity(self) -> bool {
         self.bytes[0] & 0x80 != 0
     }
 
-    /// Returns whether a decoder can start with the elementary stream data here.
+    /// Returns the random access indicator: a decoder can start with the elementary stream data of this
+    /// packet.
     #[inline]
     pub fn random_access(self) -> bool {
         self.bytes[0] & 0x40 != 0
     }
 
-    /// The programme clock reference; `None` without one, or if the field is too short for it.
+    /// Programme clock reference; `None` if it is missing, or if the field is too short for it.
     #[inline]
     pub fn pcr(self) -> Option<Pcr> {
         let bytes = if self.bytes[0] & 0x10 != 0 { self.bytes.get(1..7)? } else { return None };
@@ -114,15 +117,15 @@ impl Adaptation<'_> {
     }
 }
 
-/// A programme clock reference in ticks of 27 MHz. It wraps after 2^33 × 300 ticks, which is 26.5 hours.
+/// Programme clock reference in ticks of 27 MHz. It wraps after 2^33 × 300 ticks, which is 26.5 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pcr(u64);
 
 impl Pcr {
-    /// The number of ticks after which the value starts again at 0.
+    /// Number of ticks after which the value wraps to 0.
     pub const MODULUS: u64 = 300 << 33;
 
-    /// The reference `ticks` after 0, modulo [`Pcr::MODULUS`].
+    /// Reference of `ticks`, modulo [`Pcr::MODULUS`].
     #[inline]
     pub fn new(ticks: u64) -> Self {
         Self(ticks % Self::MODULUS)
@@ -134,14 +137,14 @@ impl Pcr {
         self.0
     }
 
-    /// Ticks from `earlier` to here when the shorter way round the wrap goes forward, else `None`.
+    /// Ticks since `earlier`, across a wrap if necessary; `None` if that is more than half of the range.
     #[inline]
     pub fn since(self, earlier: Self) -> Option<u64> {
         let forward = self.cyclic_since(earlier);
         (forward < Self::MODULUS / 2).then_some(forward)
     }
 
-    /// Ticks from `earlier` to here going forward, at most once round the wrap.
+    /// Ticks since `earlier`, across a wrap if necessary; less than [`Pcr::MODULUS`].
     pub fn cyclic_since(self, earlier: Self) -> u64 {
         (self.0 + Self::MODULUS - earlier.0) % Self::MODULUS
     }

@@ -1,4 +1,4 @@
-//! Programmes and their streams, as the programme map tables describe them (ISO/IEC 13818-1 section 2.4.4.8).
+//! Programmes and their streams, from programme map tables (ISO/IEC 13818-1 section 2.4.4.8).
 
 use serde::{Deserialize, Serialize};
 
@@ -17,26 +17,26 @@ mod tag {
     pub(super) const EXTENSION: u8 = 0x7f;
 }
 
-/// A programme: streams that belong together and share a clock.
+/// Programme: streams that belong together and share a clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Programme {
-    /// Its number in the association table, never 0.
+    /// Programme number in the association table, never 0.
     pub number: u16,
     /// PID of its map table.
     pub pmt_pid: u16,
-    /// PID that carries its clock; `None` where the table says that it has none.
+    /// PID that carries the clock; `None` if the table announces none.
     pub pcr_pid: Option<u16>,
-    /// Its streams in the order of the table.
+    /// Streams in the order of the table.
     pub streams: Vec<Stream>,
 }
 
 impl Programme {
-    /// The first video stream.
+    /// Returns the first video stream.
     pub fn video(&self) -> Option<&Stream> {
         self.streams.iter().find(|stream| stream.codec.is_video())
     }
 
-    /// Reads the body of a programme map section; `None` where its lengths contradict each other.
+    /// Reads the body of a programme map section; `None` if its lengths contradict each other.
     pub(super) fn read(number: u16, pmt_pid: u16, body: &[u8]) -> Option<Self> {
         let (head, rest) = body.split_at_checked(4)?;
         let (pcr_pid, information_length) = (pid(head[0], head[1]), length(head[2], head[3]));
@@ -53,16 +53,16 @@ impl Programme {
     }
 }
 
-/// An elementary stream.
+/// Elementary stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stream {
-    /// The PID of its packets.
+    /// PID of the stream's packets.
     pub pid: u16,
-    /// The stream type as the table gives it.
+    /// Stream type in the table.
     pub stream_type: u8,
     /// Codec, by type and descriptors.
     pub codec: Codec,
-    /// ISO 639-2 code of its language.
+    /// ISO 639-2 code of the language.
     pub language: Option<String>,
 }
 
@@ -106,7 +106,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The usual name.
+    /// Usual name of the codec.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mpeg1Video => "MPEG-1 video",
@@ -138,19 +138,20 @@ impl Codec {
         }
     }
 
-    /// Returns whether it is a picture stream, in which a decoder cannot start everywhere.
+    /// Returns whether the codec is video, so that a decoder can start only at random access points.
     pub fn is_video(self) -> bool {
         use Codec::*;
         matches!(self, Mpeg1Video | Mpeg2Video | Mpeg4Video | H264 | H265 | H266 | Av1 | Vc1 | Avs)
     }
 
-    /// Returns whether [`demux`](crate::demux) reads its frames.
+    /// Returns whether [`demux`](crate::demux) reads frames of this codec.
     pub fn is_demuxed(self) -> bool {
         use Codec::*;
         matches!(self, H264 | H265 | Mpeg1Audio | Mpeg2Audio | Aac | Ac3 | Opus)
     }
 
-    /// Stream types: ISO/IEC 13818-1 table 2-34; above 0x7f ATSC A/53 and, if registered as "HDMV", Blu-ray.
+    /// Codec of a stream type. Types of ISO/IEC 13818-1 table 2-34; above 0x7f those of ATSC A/53 and, if the
+    /// programme is registered as "HDMV", of Blu-ray.
     fn of(stream_type: u8, descriptors: Descriptors<'_>, programme_format: Option<[u8; 4]>) -> Self {
         let blu_ray = programme_format == Some(*b"HDMV");
         match stream_type {
@@ -179,7 +180,7 @@ impl Codec {
         }
     }
 
-    /// The codec of private data, from the first descriptor that names one.
+    /// Codec of private data, from the first descriptor that names a codec.
     fn described(mut descriptors: Descriptors<'_>) -> Self {
         let named = descriptors.find_map(|(tag, body)| match (tag, body) {
             (tag::AC3, _) => Some(Self::Ac3),
@@ -211,7 +212,7 @@ impl Codec {
     }
 }
 
-/// The descriptors of a loop; ends at the first that goes past it.
+/// Iterator over the descriptors of a loop; ends at the first descriptor that exceeds the loop.
 #[derive(Clone, Copy)]
 pub(super) struct Descriptors<'a>(pub(super) &'a [u8]);
 
@@ -230,7 +231,7 @@ fn registration(tag: u8, body: &[u8]) -> Option<[u8; 4]> {
     (tag == tag::REGISTRATION).then(|| body.first_chunk().copied()).flatten()
 }
 
-/// The language of the first descriptor that has one, where it is three letters.
+/// Language of a descriptor, if it has one of three letters.
 fn language((tag, body): (u8, &[u8])) -> Option<String> {
     let code = body.get(..3).filter(|code| code.iter().all(u8::is_ascii_alphabetic))?;
     matches!(tag, tag::LANGUAGE | tag::TELETEXT | tag::SUBTITLING)

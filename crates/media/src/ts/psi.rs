@@ -6,21 +6,21 @@ use super::packet::Packet;
 use super::programme::Programme;
 use super::section::{Assembler, Section};
 
-/// Most programmes that are followed. A multiplex has a few tens; a hostile table could name 65,535.
+/// Most programmes that are read. A multiplex has a few tens; a hostile table could name 65,535.
 pub const MAX_PROGRAMMES: usize = 256;
 
 const PAT_PID: u16 = 0;
 const PAT_TABLE: u8 = 0;
 const PMT_TABLE: u8 = 2;
 
-/// The tables of a transport stream, as far as they have been seen. Bounded by [`MAX_PROGRAMMES`].
+/// Tables of a transport stream, as far as they were received. Memory is bounded by [`MAX_PROGRAMMES`].
 #[derive(Clone, Debug, Default)]
 pub struct Psi {
     association: Association,
     assemblers: BTreeMap<u16, Assembler>,
-    /// Every programme that was ever described, as last described.
+    /// Latest description of every programme so far, including former programmes.
     programmes: Vec<Described>,
-    /// Index in `programmes` by number.
+    /// Index in `programmes`, by programme number.
     by_number: BTreeMap<u16, usize>,
 }
 
@@ -30,7 +30,7 @@ struct Described {
     programme: Programme,
 }
 
-/// Association table: the current programmes.
+/// Association table of the current programmes.
 #[derive(Clone, Debug, Default)]
 struct Association {
     version: Option<u8>,
@@ -41,27 +41,27 @@ struct Association {
 #[derive(Clone, Debug)]
 struct AssociationSection {
     crc: u32,
-    /// Programme numbers and the PIDs of their maps.
+    /// Programme numbers and PIDs of their maps.
     entries: Vec<(u16, u16)>,
 }
 
 impl Psi {
-    /// No table seen yet.
+    /// Tables before the first packet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns whether packets of the PID carry a table that is read here.
+    /// Returns whether [`Psi::push`] reads packets of the PID.
     pub fn reads(&self, pid: u16) -> bool {
         self.pids().any(|read| read == pid)
     }
 
-    /// The PIDs that are read here; a PID may come more than once.
+    /// PIDs of the packets that [`Psi::push`] reads; a PID may be repeated.
     pub fn pids(&self) -> impl Iterator<Item = u16> {
         self.current().map(|(_, pmt_pid)| pmt_pid).chain([PAT_PID])
     }
 
-    /// Takes a packet of a PID that is read here; says whether the tables changed.
+    /// Reads a packet of one of [`Psi::pids`]. Returns whether the tables changed.
     pub fn push(&mut self, packet: Packet<'_>) -> bool {
         let pid = packet.pid();
         let mut assembler = self.assemblers.remove(&pid).unwrap_or_default();
@@ -73,32 +73,33 @@ impl Psi {
         changed
     }
 
-    /// The PID of a programme's map, if there is such a programme now.
+    /// PID of the map of a programme, if it is a current programme.
     pub fn map_pid(&self, number: u16) -> Option<u16> {
         self.current().find(|(known, _)| *known == number).map(|(_, map_pid)| map_pid)
     }
 
-    /// The numbers of the programmes that there are now, in the order of the association table.
+    /// Numbers of the current programmes, in the order of the association table.
     pub fn numbers(&self) -> impl Iterator<Item = u16> {
         self.current().map(|(number, _)| number)
     }
 
-    /// Returns whether an association table has been seen.
+    /// Returns whether an association table was received.
     pub fn has_association(&self) -> bool {
         !self.association.sections.is_empty()
     }
 
-    /// Returns whether there are more programmes than are followed.
+    /// Returns whether there are more programmes than [`MAX_PROGRAMMES`].
     pub fn overflowed(&self) -> bool {
         self.association.overflowed
     }
 
-    /// Every programme that has been described so far, in the order of appearance.
+    /// All programmes described so far, including former ones, in the order of appearance.
     pub fn programmes(&self) -> impl Iterator<Item = &Programme> {
         self.programmes.iter().map(|described| &described.programme)
     }
 
-    /// Current programmes, in the order of the association table; `None` for one without a map yet.
+    /// Current programmes, in the order of the association table; `None` for a programme without a map so
+    /// far.
     pub fn current_programmes(&self) -> impl Iterator<Item = Option<&Programme>> {
         self.current().map(|(number, pmt_pid)| {
             let programme = &self.programmes[*self.by_number.get(&number)?].programme;
@@ -152,7 +153,8 @@ impl Psi {
 }
 
 impl Association {
-    /// Takes a section of the table; sections of another version are of the past then.
+    /// Takes a section of the table. Returns whether it changes the table; a new version drops the sections
+    /// of the old.
     fn take(&mut self, section: Section<'_>) -> bool {
         if self.version == Some(section.version)
             && self.sections.get(&section.number).is_some_and(|known| known.crc == section.crc)
@@ -172,7 +174,7 @@ impl Association {
     }
 }
 
-/// A programme's number and the PID of its map; programme 0 is the network information table instead.
+/// Reads a programme number and the PID of its map. Number 0 refers to the network information table instead.
 fn entry(bytes: &[u8]) -> Option<(u16, u16)> {
     let number = u16::from_be_bytes([bytes[0], bytes[1]]);
     let pid = u16::from_be_bytes([bytes[2], bytes[3]]) & 0x1fff;

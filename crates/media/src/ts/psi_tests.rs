@@ -12,7 +12,7 @@ fn push_all(psi: &mut Psi, bytes: &[u8]) -> usize {
         .count()
 }
 
-/// A section as packets of one PID, `room` bytes of payload each.
+/// Divides a section into packets of one PID, with `room` bytes of payload each.
 fn packets(pid: u16, section: &[u8], room: usize) -> Vec<u8> {
     let bytes = [&[0], section].concat();
     let mut packets = Vec::new();

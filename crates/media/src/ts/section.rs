@@ -1,27 +1,28 @@
-//! Puts the sections of the tables together from packets (ISO/IEC 13818-1 section 2.4.4).
+//! Assembles table sections from packets (ISO/IEC 13818-1 section 2.4.4).
 
 use super::crc::crc32_mpeg;
 use super::packet::Packet;
 
-/// The longest section of the tables read here: 1,021 bytes after the length field (section 2.4.4.4).
+/// Length of the longest section of the tables read here: 1,021 bytes after the length field (section
+/// 2.4.4.4).
 const MAX_SECTION_LENGTH: usize = 3 + 1021;
 
-/// Bytes of a section before its body: table, length, extension, version, section numbers.
+/// Bytes of a section before its body: table id, length, extension, version, section numbers.
 const HEAD_LENGTH: usize = 8;
 
-/// Bytes of the checksum at the end.
+/// Bytes of the checksum at the end of a section.
 const CRC_LENGTH: usize = 4;
 
-/// Sections of one PID under construction; holds at most one of them.
+/// Assembler of the sections of one PID; holds at most one incomplete section.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembler {
     partial: Vec<u8>,
-    /// True if `partial` is the beginning of a section, perhaps of its length field only.
+    /// True if `partial` is the beginning of a section, possibly shorter than its length field.
     active: bool,
     continuity: Option<u8>,
 }
 
-/// A section with a right checksum that is valid now.
+/// Section with a correct checksum that is currently applicable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Section<'a> {
     pub(super) table: u8,
@@ -33,7 +34,7 @@ pub(super) struct Section<'a> {
 }
 
 impl Assembler {
-    /// Takes a packet of the PID and hands on the sections that it completes.
+    /// Takes a packet of the PID, and calls `section` for each section that the packet completes.
     pub(super) fn push(&mut self, packet: Packet<'_>, mut section: impl FnMut(Section<'_>)) {
         let payload = packet.payload();
         if packet.transport_error() || packet.scrambled() || payload.is_empty() || !self.continues(packet) {
@@ -53,7 +54,8 @@ impl Assembler {
         self.extend(after, &mut section);
     }
 
-    /// Drops what was begun where packets are missing; refuses the packet where it is a repetition.
+    /// Drops an incomplete section if packets are missing. Returns whether the packet is used: a packet with
+    /// a repeated continuity counter is used only if a section starts in it.
     fn continues(&mut self, packet: Packet<'_>) -> bool {
         let previous = self.continuity.replace(packet.continuity());
         if previous == Some(packet.continuity()) {
@@ -78,7 +80,7 @@ impl Assembler {
         }
     }
 
-    /// Length of the section under construction, as far as that is known.
+    /// Length of the incomplete section, or the length of its header if too little of it was received.
     fn wanted(&self) -> usize {
         match self.partial[..] {
             [_, high, low, ..] => 3 + usize::from(u16::from_be_bytes([high & 0x0f, low])),

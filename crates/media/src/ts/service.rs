@@ -9,25 +9,25 @@ use super::section::{Assembler, Section};
 /// PID of the service description table.
 pub const SERVICE_PID: u16 = 0x11;
 
-/// Table that describes the services of the transport stream that carries it.
+/// Table id of the table with the services of the transport stream that carries it.
 const ACTUAL_STREAM_TABLE: u8 = 0x42;
 
 /// Tag of the service descriptor.
 const SERVICE_DESCRIPTOR: u8 = 0x48;
 
-/// Maximum number of services that are kept.
+/// Most services that are kept.
 const MAX_SERVICES: usize = 256;
 
-/// Service: a programme under a name.
+/// Service: a programme with a name.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Service {
     /// Name of the service.
     pub name: String,
-    /// Name of its provider; empty where the table has none.
+    /// Name of the provider; empty if the table has none.
     pub provider: String,
 }
 
-/// Services of a transport stream, by the numbers of their programmes.
+/// Services of a transport stream, by programme number.
 #[derive(Clone, Debug, Default)]
 pub struct Services {
     assembler: Assembler,
@@ -35,13 +35,13 @@ pub struct Services {
 }
 
 impl Services {
-    /// Reads a packet of [`SERVICE_PID`].
+    /// Reads a packet of PID [`SERVICE_PID`].
     pub fn push(&mut self, packet: Packet<'_>) {
         let Services { assembler, services } = self;
         assembler.push(packet, |section| read_section(section, services));
     }
 
-    /// The services that were described so far.
+    /// Returns the services described so far.
     pub fn into_services(self) -> BTreeMap<u16, Service> {
         self.services
     }
@@ -51,7 +51,7 @@ fn read_section(section: Section<'_>, services: &mut BTreeMap<u16, Service>) {
     if section.table != ACTUAL_STREAM_TABLE {
         return;
     }
-    // Network and a reserved byte come first.
+    // original_network_id and a reserved byte precede the services.
     let mut rest = section.body.get(3..).unwrap_or_default();
     while let Some((head, after)) = rest.split_at_checked(5) {
         let length = usize::from(u16::from_be_bytes([head[3] & 0x0f, head[4]]));
@@ -76,7 +76,7 @@ fn read_service(tag: u8, body: &[u8]) -> Option<Service> {
     (tag == SERVICE_DESCRIPTOR).then(|| Service { name: text(name), provider: text(provider) })
 }
 
-/// Decodes a text (annex A): UTF-8, UTF-16, ISO 8859-1 and 8859-9, of other tables only ASCII.
+/// Decodes a text (annex A): UTF-8, UTF-16, ISO 8859-1 and 8859-9; of other character tables only ASCII.
 fn text(bytes: &[u8]) -> String {
     const OTHER: char = char::REPLACEMENT_CHARACTER;
     let single = |bytes: &[u8], decode: fn(u8) -> char| bytes.iter().map(|byte| decode(*byte)).collect();

@@ -12,45 +12,45 @@ use super::psi::Psi;
 use super::warning::{Warning, WarningKind, Warnings};
 use crate::queue::shrink;
 
-/// Most packets that wait for a reference; then they are timed without: 64 MiB.
+/// Most packets that wait for a clock reference (64 MiB). After that, packets are timed without a reference.
 pub const LOOKAHEAD_PACKETS: u64 = (64 << 20) / PACKET_LENGTH as u64;
 
-/// Most places in the stream to be remembered while a reference is awaited: damage, random access points,
-/// discontinuities. A damaged file has one at every packet, and each takes memory.
+/// Most places in the stream that are kept while packets wait for a clock reference: damage, random access
+/// points, discontinuities. A damaged file has one at every packet, and each takes memory.
 pub const LOOKAHEAD_PLACES: usize = 1 << 13;
 
-/// Packets after the first reference of any PID until the choice no longer waits for tables (4 MiB).
+/// Packets after the first reference of any PID after which the choice no longer waits for tables (4 MiB).
 const CHOICE_PACKETS: u64 = (4 << 20) / PACKET_LENGTH as u64;
 
 /// PIDs below this carry tables (ISO/IEC 13818-1 table 2-3 and ETSI EN 300 468 table 1).
 const FIRST_STREAM_PID: u16 = 0x20;
 
-/// Fault of a stream without a clock; remultiplexing it with a PCR helps.
+/// Error of a stream without a clock. Remultiplexing it with a PCR helps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no PCR (clock reference) found up to byte {offset}; looked for {wanted}. Without one nobody can tell when to \
      send the packets; remultiplex the file, for instance with ffmpeg -i FILE -c copy -f mpegts OUT"
 )]
 pub struct NoClock {
-    /// End of the search.
+    /// File offset at which the search ended.
     pub offset: u64,
-    /// Clocks that were looked for.
+    /// Clocks that were searched.
     pub wanted: String,
 }
 
-/// A transport stream under examination. Give it all packets in order, then [`Survey::finish`].
+/// Survey of a transport stream. Push all packets in order, then call [`Survey::finish`].
 #[derive(Debug)]
 pub struct Survey {
     packets: u64,
     offset: u64,
-    /// Places since the last reference that timed packets.
+    /// Number of places since the last reference that timed packets.
     places: usize,
     roles: Box<[u8; 8192]>,
     psi: Psi,
     clock: Clock,
     choice: Choice,
     video: Option<(u16, Codec)>,
-    /// The first table packet of those directly before the next packet.
+    /// First of the table packets directly before the next packet.
     tables_since: Option<u64>,
     starts: VecDeque<u64>,
     warnings: Warnings,
@@ -60,13 +60,13 @@ pub struct Survey {
 
 /// Roles of a PID, as bits.
 mod role {
-    /// Its tables are read.
+    /// Table packets.
     pub(super) const TABLE: u8 = 1;
-    /// Allowed between tables and the picture they belong to.
+    /// Packets allowed between tables and the picture that follows them.
     pub(super) const BESIDE_TABLES: u8 = 2;
-    /// Random access points are looked for.
+    /// Video of the played programme: random access points are searched.
     pub(super) const VIDEO: u8 = 4;
-    /// References are looked for.
+    /// Clock references are read.
     pub(super) const CLOCK: u8 = 8;
 }
 
@@ -77,7 +77,7 @@ impl Default for Survey {
 }
 
 impl Survey {
-    /// A survey at the start of a stream.
+    /// Survey at the start of a stream.
     pub fn new() -> Self {
         let mut survey = Self {
             packets: 0,
@@ -98,10 +98,10 @@ impl Survey {
         survey
     }
 
-    /// Takes the next packets.
+    /// Reads the next packets.
     ///
     /// # Errors
-    /// [`NoClock`] after [`LOOKAHEAD_PACKETS`], or [`LOOKAHEAD_PLACES`], without any reference.
+    /// [`NoClock`] after [`LOOKAHEAD_PACKETS`] or [`LOOKAHEAD_PLACES`] without a reference.
     pub fn push(&mut self, run: &Packets<'_>) -> Result<(), NoClock> {
         let stride = run.framing().stride() as u64;
         self.places += usize::from(self.offset != run.offset(0));
@@ -122,7 +122,7 @@ impl Survey {
         self.bound_lookahead()
     }
 
-    /// Ends the stream: times all that is left.
+    /// Ends the stream: times the remaining packets.
     pub fn finish(&mut self) -> Result<(), NoClock> {
         self.choose(true);
         if self.clock.last_reference().is_none() {
@@ -132,12 +132,12 @@ impl Survey {
         Ok(())
     }
 
-    /// Every programme described so far.
+    /// All programmes described so far.
     pub fn programmes(&self) -> Vec<Programme> {
         self.psi.programmes().cloned().collect()
     }
 
-    /// The programme that is played, once it is chosen.
+    /// Played programme, once it is chosen.
     pub fn played(&self) -> Option<Played> {
         match self.choice {
             Choice::Made(played) => Some(played),
@@ -145,17 +145,19 @@ impl Survey {
         }
     }
 
-    /// The next packets whose departures are known, in order and without gaps from packet 0 on.
+    /// Removes and returns the next packets with known departures, in order and without gaps from packet 0
+    /// on.
     pub fn next_stretch(&mut self) -> Option<Stretch> {
         self.clock.next_stretch()
     }
 
-    /// The next packet at which a decoder can start, in order. One is known before the stretch that times it.
+    /// Removes and returns the next packet at which a decoder can start, in order. It is returned before the
+    /// stretch that times it.
     pub fn next_start(&mut self) -> Option<u64> {
         self.starts.pop_front()
     }
 
-    /// Bytes of memory that the survey holds.
+    /// Bytes of memory that the survey uses.
     pub fn held_bytes(&self) -> usize {
         let references = match &self.choice {
             Choice::Open(candidates) => candidates.references.capacity(),
@@ -167,13 +169,13 @@ impl Survey {
             + self.clock.held_bytes()
     }
 
-    /// Gives memory back that was needed for a long look-ahead.
+    /// Shrinks the queues after a long look-ahead.
     pub fn shrink(&mut self) {
         shrink(&mut self.starts);
         self.clock.shrink();
     }
 
-    /// Takes the warnings so far.
+    /// Takes the warnings since the last call.
     pub fn take_warnings(&mut self) -> Warnings {
         std::mem::take(&mut self.warnings)
     }
@@ -248,8 +250,8 @@ impl Survey {
         self.assign_roles();
     }
 
-    /// Decides which clock is followed, if that can be decided: that of the first programme in the table that
-    /// has one. `late` where nothing that could still come may change it.
+    /// Chooses the clock of the first programme in the table that has a clock, once later packets cannot
+    /// change the choice. `late`: no longer wait for them.
     fn choose(&mut self, late: bool) {
         let Choice::Open(candidates) = &self.choice else { return };
         let Some(first) = candidates.references.first().copied() else { return };
@@ -271,7 +273,8 @@ impl Survey {
         }
     }
 
-    /// Follows changed tables after the choice: another clock, a programme that is gone, or known now.
+    /// Adapts the choice to changed tables: the clock's PID changed, or the played programme appeared or
+    /// disappeared.
     fn reconsider(&mut self, played: Played) {
         let same = |programme: &&Programme| match played.programme {
             Some(number) => programme.number == number,
@@ -288,7 +291,8 @@ impl Survey {
         };
     }
 
-    /// The video stream of what is played, or of what will be if the first programme has a clock.
+    /// Video stream of the played programme, or of the first programme before the choice or if no programme
+    /// is known.
     fn find_video(&self) -> Option<(u16, Codec)> {
         let number = match self.choice {
             Choice::Made(played) => played.programme,

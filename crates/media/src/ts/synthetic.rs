@@ -1,74 +1,76 @@
-//! A generator of sample transport streams whose every packet's departure is known: for tests, benchmarks and
-//! fuzzing seeds of this and other crates. It writes what a multiplexer would, but no pictures or sound.
+//! Generator of sample transport streams with known departures of all packets, for tests, benchmarks and
+//! fuzzing seeds of this and other crates. Its streams have the structure of a multiplexer's output, but no
+//! decodable pictures or sound.
 
 use super::crc::crc32_mpeg;
 use super::framing::Framing;
 use super::packet::{NULL_PID, PACKET_LENGTH, Pcr, SYNC_BYTE};
 use crate::random::Random;
 
-/// Recipe of a sample stream; the default is an ordinary stream.
+/// Recipe of a sample stream. The default is an ordinary stream.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Seed of everything random.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// Framing of the file.
     pub framing: Framing,
     /// Number of packets.
     pub packets: u64,
-    /// The programmes, in the order of the association table.
+    /// Programmes, in the order of the association table.
     pub programmes: Vec<SampleProgramme>,
-    /// Packets from one set of tables to the next; 0 for a stream without tables.
+    /// Packets between tables; 0 for a stream without tables.
     pub tables_every: u64,
-    /// Packets from one reference of a programme to the next, at least.
+    /// Least number of packets between two references of a programme.
     pub pcr_every: u64,
-    /// Ticks of 27 MHz that a packet takes, from the packet with this number on; in order, the first from 0.
+    /// Ticks of 27 MHz for each packet, as pairs of the first packet with this rate and the rate; in order,
+    /// the first from packet 0.
     pub rates: Vec<(u64, u64)>,
-    /// The clock's value at packet 0, in ticks of 27 MHz.
+    /// Value of the clock at packet 0, in ticks of 27 MHz.
     pub first_pcr: u64,
-    /// Clock jumps: from this packet on the clock is this many ticks ahead (modulo its range).
+    /// Jumps of the clock.
     pub jumps: Vec<Jump>,
     /// True if the muxer sets the random access indicator.
     pub marks_random_access: bool,
 }
 
-/// A programme of a [`Sample`].
+/// Programme of a [`Sample`].
 #[derive(Clone, Debug)]
 pub struct SampleProgramme {
-    /// Its number.
+    /// Programme number.
     pub number: u16,
-    /// PID of its map.
+    /// PID of the programme's map.
     pub pmt_pid: u16,
-    /// PID that the map names for the clock; [`NULL_PID`] for none.
+    /// PID of the clock in the map; [`NULL_PID`] for none.
     pub pcr_pid: u16,
-    /// True if references are really sent there.
+    /// True if references are really sent.
     pub ticks: bool,
-    /// Its streams: PID, stream type, descriptors. The first has pictures if it is H.264, H.265 or MPEG-2.
+    /// Streams: PID, stream type, descriptors. The first stream has pictures if it is H.264, H.265 or MPEG-2.
     pub streams: Vec<(u16, u8, Vec<u8>)>,
 }
 
-/// A jump of the clock of a [`Sample`].
+/// Jump of the clock of a [`Sample`].
 #[derive(Clone, Copy, Debug)]
 pub struct Jump {
-    /// From this packet on.
+    /// First packet after the jump.
     pub packet: u64,
     /// Ticks added to the clock, modulo its range.
     pub ticks: u64,
-    /// True if the first reference after it has the discontinuity indicator.
+    /// True if the first reference after the jump has the discontinuity indicator.
     pub flagged: bool,
 }
 
-/// Sample stream, and the results that a reader has to find.
+/// Sample stream, and the results that a reader should find.
 #[derive(Clone, Debug, Default)]
 pub struct SampleStream {
-    /// The file.
+    /// Bytes of the file.
     pub bytes: Vec<u8>,
-    /// The packets alone: what is to be sent.
+    /// Bytes of the packets alone, which are to be sent.
     pub payload: Vec<u8>,
-    /// When each packet departs, in ticks of 27 MHz after the first; one more for the end.
+    /// Departure of each packet, in ticks of 27 MHz after the first; and of the end.
     pub departures: Vec<u64>,
-    /// Packets that carry a reference of the first programme that has any.
+    /// Packets with references of the first programme that has any.
     pub references: Vec<u64>,
-    /// Packets at which a decoder of the first programme can start, moved back over the tables before.
+    /// Packets at which a decoder of the first programme can start, moved back to the tables directly before.
     pub starts: Vec<u64>,
 }
 
@@ -96,7 +98,7 @@ impl Default for SampleProgramme {
 }
 
 impl SampleProgramme {
-    /// A programme of H.264 with its clock, and AAC, at PIDs that follow from its number.
+    /// Programme with H.264, which carries the clock, and AAC, at PIDs derived from its number.
     pub fn numbered(number: u16) -> Self {
         let base = 0x100 * number;
         let aac = vec![0x0a, 4, b'd', b'e', b'u', 0];
@@ -106,7 +108,7 @@ impl SampleProgramme {
 }
 
 impl Sample {
-    /// Makes the stream.
+    /// Generates the stream.
     pub fn stream(&self) -> SampleStream {
         let mut writer = Writer::new(self);
         while writer.count < self.packets {
@@ -124,7 +126,7 @@ struct Writer<'a> {
     continuity: Vec<u8>,
     count: u64,
     now: u64,
-    /// The packet from which on a reference of each programme is due.
+    /// Packet from which on the next reference of each programme is due.
     due: Vec<u64>,
     tables_at: u64,
     ahead: u64,
@@ -150,7 +152,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes tables and the key picture that follows them, or one other packet.
+    /// Writes tables and the key picture that follows them, or a single other packet.
     fn step(&mut self) {
         if self.sample.tables_every > 0 && self.count >= self.tables_at {
             self.tables_at = self.count + self.sample.tables_every;
@@ -245,7 +247,8 @@ impl<'a> Writer<'a> {
         self.packet(pid, false, &[], &payload);
     }
 
-    /// Writes a packet; what payload and adaptation leave free is stuffing in the adaptation field.
+    /// Writes a packet. Space that payload and adaptation field leave is filled by stuffing in the adaptation
+    /// field.
     fn packet(&mut self, pid: u16, unit_start: bool, adaptation: &[u8], payload: &[u8]) {
         if self.count >= self.sample.packets {
             self.count += 1;
@@ -283,13 +286,13 @@ impl<'a> Writer<'a> {
 }
 
 impl SampleProgramme {
-    /// The body of the programme's map section.
+    /// Body of the programme's map section.
     fn map(&self) -> Vec<u8> {
         map_body(self.pcr_pid, &self.streams)
     }
 }
 
-/// Body of a programme map section (ISO/IEC 13818-1 section 2.4.4.9): streams by PID, stream type and descriptors.
+/// Body of a programme map section (ISO/IEC 13818-1 section 2.4.4.9). Streams: PID, stream type, descriptors.
 pub(crate) fn map_body(pcr_pid: u16, streams: &[(u16, u8, Vec<u8>)]) -> Vec<u8> {
     let mut body = [(0xe000 | pcr_pid).to_be_bytes(), [0xf0, 0]].concat();
     for (pid, stream_type, descriptors) in streams {
@@ -301,7 +304,7 @@ pub(crate) fn map_body(pcr_pid: u16, streams: &[(u16, u8, Vec<u8>)]) -> Vec<u8> 
     body
 }
 
-/// A section of `table` with its checksum; `body` is at most 1,012 bytes.
+/// Section of `table` with its checksum; `body` is at most 1,012 bytes.
 pub fn section(table: u8, extension: u16, body: &[u8]) -> Vec<u8> {
     let mut section = vec![table];
     section.extend((0xb000 | (body.len() + 9) as u16).to_be_bytes());

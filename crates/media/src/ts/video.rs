@@ -7,20 +7,20 @@ use super::access::elementary;
 use super::packet::Packet;
 use super::programme::Codec;
 
-/// Bytes of a picture that are searched for a header; encoders write it first.
+/// Bytes of a picture that are searched for a header. Encoders write the header first.
 const SEARCHED_BYTES: usize = 4096;
 
-/// Pictures that are searched.
+/// Most pictures that are searched.
 const SEARCHED_PICTURES: u32 = 1000;
 
-/// Size and rate of the pictures of a video stream.
+/// Picture size and frame rate of a video stream.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct VideoFormat {
     /// Width in pixels.
     pub width: u32,
     /// Height in pixels.
     pub height: u32,
-    /// Frames per second, where the header has it.
+    /// Frames per second, if the header has them.
     pub frame_rate: Option<f64>,
 }
 
@@ -34,7 +34,7 @@ pub struct VideoProbe {
 }
 
 impl VideoProbe {
-    /// A search in a stream of this codec: H.264 or MPEG-1 or MPEG-2 video.
+    /// Search in a stream of `codec`: H.264, MPEG-1 or MPEG-2 video. Other codecs have no result.
     pub fn new(codec: Codec) -> VideoProbe {
         VideoProbe { codec, bytes: Vec::new(), pictures: 0, format: None }
     }
@@ -55,7 +55,7 @@ impl VideoProbe {
         }
     }
 
-    /// The format, if its header was found.
+    /// Returns the format, if its header was found.
     pub fn finish(mut self) -> Option<VideoFormat> {
         self.search();
         self.format
@@ -70,14 +70,14 @@ impl VideoProbe {
     }
 }
 
-/// Units between start codes 00 00 01, without them.
+/// Splits bytes into units between start codes 00 00 01, without the start codes.
 fn units(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let starts = || (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&[0, 0, 1]));
     let ends = starts().skip(1).chain([bytes.len()]);
     starts().zip(ends).map(|(start, end)| &bytes[start + 3..end])
 }
 
-/// Sequence parameter set (ITU-T H.264 section 7.3.2.1).
+/// Reads a sequence parameter set (ITU-T H.264 section 7.3.2.1).
 fn h264(unit: &[u8]) -> Option<VideoFormat> {
     if unit.first()? & 0x1f != 7 {
         return None;
@@ -87,9 +87,9 @@ fn h264(unit: &[u8]) -> Option<VideoFormat> {
     Some(VideoFormat { width, height, frame_rate: set.fps().filter(|rate| rate.is_finite() && *rate > 0.0) })
 }
 
-/// Sequence header (ISO/IEC 13818-2 section 6.2.2.1).
+/// Reads a sequence header (ISO/IEC 13818-2 section 6.2.2.1).
 fn mpeg2(unit: &[u8]) -> Option<VideoFormat> {
-    /// By frame_rate_code (table 6-4).
+    /// Frame rates by frame_rate_code (table 6-4).
     const RATES: [f64; 8] =
         [24000.0 / 1001.0, 24.0, 25.0, 30000.0 / 1001.0, 30.0, 50.0, 60000.0 / 1001.0, 60.0];
     let [0xb3, high, both, low, codes, ..] = *unit else { return None };
@@ -110,7 +110,7 @@ mod tests {
         let probe = VideoProbe { bytes: mpeg2, ..VideoProbe::new(Codec::Mpeg2Video) };
         let expected = VideoFormat { width: 720, height: 576, frame_rate: Some(25.0) };
         assert_eq!(probe.finish(), Some(expected));
-        // 64 by 64 pixels, baseline, without timing (an example of the library's documentation).
+        // 64 by 64 pixels, baseline profile, without timing (an example of the library's documentation).
         let h264 = b"\0\0\0\x01\x67\x42\xc0\x15\xd9\x01\x41\xfb\x01\x10\0\0\x03\0\x10\0\0\x03\x03\xc0\xf1\x62\xe4\x80".to_vec();
         let found = VideoProbe { bytes: h264, ..VideoProbe::new(Codec::H264) }.finish();
         assert!(found.is_some_and(|format| format.width > 0 && format.height > 0), "{found:?}");

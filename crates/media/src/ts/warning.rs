@@ -1,14 +1,14 @@
-//! Warnings: faults of a file that do not stop playing.
+//! Warnings: faults of a file that do not stop playback.
 
 use serde::{Deserialize, Serialize};
 
-/// Most warnings that are kept; a file can be damaged at every packet.
+/// Most warnings that are kept, since a file can be damaged at every packet.
 const MAX_WARNINGS: usize = 64;
 
-/// Fault of a file, and its place.
+/// Fault of a file, and its offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Byte of the file, counted from 0.
+    /// Offset in the file, counted from 0.
     pub offset: u64,
     /// Kind of fault.
     #[serde(flatten)]
@@ -21,44 +21,44 @@ impl std::fmt::Display for Warning {
     }
 }
 
-/// Kinds of warnings. None of them stops playing.
+/// Kinds of warnings. None stops playback.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WarningKind {
-    /// The packets do not go on here; the file is damaged or was cut, and this much of it is not played.
+    /// No packet starts here: the file is damaged or was cut. These bytes are not played.
     #[error("{bytes} bytes skipped: no sync byte where a packet should start")]
     Skipped {
-        /// Bytes left out.
+        /// Number of bytes left out.
         bytes: u64,
     },
-    /// The last packet is not complete; the file was probably cut while it was written.
+    /// The last packet is incomplete. The file was probably truncated while it was written.
     #[error("the last packet ends after {bytes} of 188 bytes and is left out")]
     Truncated {
-        /// Bytes of it that are there.
+        /// Bytes of the packet that the file contains.
         bytes: u64,
     },
-    /// No table says which programme there is; the first clock found is followed.
+    /// No table announces a programme with a clock: the first clock found is used.
     #[error("no programme with a clock in the tables: departures follow the PCRs of PID {pid}")]
     Unannounced {
-        /// The PID whose PCRs are followed.
+        /// PID of the PCRs that are used.
         pid: u16,
     },
-    /// The clock jumped without notice or with it; time goes on at the rate before.
+    /// The clock jumped, with or without the discontinuity indicator: time continues at the previous rate.
     #[error("PCR discontinuity: time goes on at the rate before")]
     Discontinuity,
-    /// For too long no PCR came; time goes on at the rate before.
+    /// No PCR for too long: time continues at the previous rate.
     #[error("no PCR for {bytes} bytes: time goes on at the rate before")]
     ClockGap {
         /// Bytes of packets since the last PCR.
         bytes: u64,
     },
-    /// There are not two PCRs to tell a rate from.
+    /// Fewer than two usable PCRs, so that no rate is known.
     #[error("unusable PCRs: 8 Mb/s are assumed")]
     RateAssumed,
-    /// The association table names more programmes than are followed.
+    /// The association table names more programmes than are read.
     #[error("more than {followed} programmes; the others are not listed")]
     TooManyProgrammes {
-        /// Number of those that are followed.
+        /// Number of programmes that are read.
         followed: u32,
     },
     /// A track of a movie that is not played.
@@ -69,7 +69,7 @@ pub enum WarningKind {
         /// Reason.
         reason: String,
     },
-    /// Edits of a movie's edit list that are not applied: all after the first that shows media.
+    /// Edits of a movie's edit list that are not applied: all after the first edit that shows media.
     #[error("track {track}: {edits} edits after the first are not applied")]
     EditsLeftOut {
         /// Identifier of the track.
@@ -77,15 +77,15 @@ pub enum WarningKind {
         /// Number of edits.
         edits: u32,
     },
-    /// A track whose tables are damaged from some sample on, or lead beyond the file.
+    /// A track whose tables are damaged from some sample on, or refer to bytes beyond the end of the file.
     #[error("track {track} ends early: {reason}")]
     TrackCut {
         /// Identifier of the track.
         track: u32,
-        /// Fault of its tables.
+        /// Fault of the track's tables.
         reason: String,
     },
-    /// A sample that is not played, or as far as it is good.
+    /// A sample that is not played, or only up to its damaged part.
     #[error("a sample of track {track} is damaged: {reason}")]
     SampleDamaged {
         /// Identifier of the track.
@@ -93,31 +93,31 @@ pub enum WarningKind {
         /// Reason.
         reason: String,
     },
-    /// A movie whose samples cannot be found from some byte on.
+    /// A movie whose samples cannot be found from some offset on.
     #[error("the rest of the file is left out: {reason}")]
     EndsEarly {
-        /// Fault of its container.
+        /// Fault of the container.
         reason: String,
     },
-    /// The file ends within a fragment: it was cut, or grows.
+    /// The file ends within a fragment: it was truncated, or is still being written.
     #[error("the file ends within a fragment, which is left out")]
     FragmentCut,
-    /// The file ends within an element of Matroska: it was cut, or grows.
+    /// The file ends within a Matroska element: it was truncated, or is still being written.
     #[error("the file ends within an element, which is left out")]
     ElementCut,
 }
 
-/// First warnings about a file, and the number of the others.
+/// First warnings about a file, and the number of further ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warnings {
-    /// The first ones, in the order in which they were noticed.
+    /// First warnings, in the order in which they were noticed.
     pub first: Vec<Warning>,
-    /// Number of those that are not listed.
+    /// Number of warnings that are not listed.
     pub omitted: u64,
 }
 
 impl Warnings {
-    /// Adds one.
+    /// Adds a warning.
     pub fn push(&mut self, warning: Warning) {
         if self.first.len() < MAX_WARNINGS {
             self.first.push(warning);
@@ -126,18 +126,18 @@ impl Warnings {
         }
     }
 
-    /// Adds others, which may come from another part of the work on the same file.
+    /// Appends warnings of another step of the work on the same file.
     pub fn append(&mut self, others: Self) {
         others.first.into_iter().for_each(|warning| self.push(warning));
         self.omitted += others.omitted;
     }
 
-    /// Puts them in the order of the file.
+    /// Sorts the warnings by offset.
     pub fn sort(&mut self) {
         self.first.sort_by_key(|warning| warning.offset);
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no warnings.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty()
     }

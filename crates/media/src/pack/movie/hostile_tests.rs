@@ -1,4 +1,4 @@
-//! Movies that were made to cost much: what packing one costs is bounded.
+//! Hostile movies, made to be expensive: the cost of packing them is bounded.
 
 use super::tests::{one_track, packed, packets, plan, playable, samples, shapes, track};
 use super::*;

@@ -1,4 +1,4 @@
-//! Matroska files are packed and read back.
+//! Packs Matroska files and reads them back.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::matroska::synthetic as matroska;
 use crate::payload::depacketize::{Packet, depacketize};
 use crate::payload::{Format, PcmEncoding, PcmFormat};
 
-/// Entry of a track of Matroska.
+/// Track entry of Matroska.
 fn matroska_entry(number: u64, format: Format) -> Vec<u8> {
     use matroska::{audio, avc_configuration, video};
     match format {

@@ -1,4 +1,4 @@
-//! Samples of a movie in turn: their units are read, and their trains scheduled.
+//! Packs the samples of a movie in turn: reads their units and schedules their trains.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,11 @@ use crate::ts::{Warning, WarningKind};
 /// Most NAL units or OBUs of a sample.
 const MAX_UNITS: usize = 1 << 16;
 
-/// Most units of a sample of which nothing is sent, such as empty ones: zeros are a unit each byte.
+/// Most units of a sample that are not sent, such as empty units: a run of zeros can contain one in every
+/// byte.
 const MAX_EMPTY_UNITS: usize = 64;
 
-/// Most bytes that are read of a unit of a sample that is kept.
+/// Most bytes that are read of each unit of a stored sample.
 const MAX_HEAD: usize = 8;
 
 /// Latest time of a sample in microseconds: ten years.
@@ -33,28 +34,28 @@ pub(super) struct Packing {
     pub(super) description: MovieDescription,
     /// Index of the track whose random access points are places to start.
     pub(super) video: Option<usize>,
-    /// Bytes of the description of tracks, which is in memory.
+    /// Bytes of memory that the description of the tracks takes.
     pub(super) description_bytes: usize,
     pub(super) reading: Reading,
     pub(super) units: Vec<Unit>,
-    /// Units of the sample of which nothing is sent.
+    /// Number of units of the sample that are not sent.
     pub(super) empty_units: usize,
-    /// Samples to be packed next.
+    /// Samples to pack next.
     pub(super) due: VecDeque<Sample>,
     /// Length of the file.
     pub(super) size: u64,
-    /// Fault of the rest of the file, which is left out.
+    /// Error in the rest of the file, which is not packed.
     pub(super) damage: Option<container::Error>,
 }
 
-/// Meaning of the next bytes.
+/// Purpose of the next bytes to read.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// None are needed to go on.
+    /// No bytes: the next step needs none.
     Nothing,
     Headers(Extent),
     Units(Sample, Units, Extent),
-    /// None: this sample is read as far as need be.
+    /// No bytes: the units of this sample are read.
     Complete(Sample),
     End,
 }
@@ -83,7 +84,7 @@ impl Packing {
         };
         match walk.wanted().filter(|_| fault.is_none()) {
             Some(wanted) => *extent = wanted,
-            // The sample is complete, or is played as far as it is good.
+            // The sample is complete, or a fault ends it: the units before the fault are played.
             None => self.reading = Reading::Complete(sample),
         }
         if let Some(reason) = fault {
@@ -91,7 +92,7 @@ impl Packing {
         }
     }
 
-    /// Takes bytes that are not copied.
+    /// Takes bytes without copying them.
     pub(super) fn take_owned(&mut self, bytes: Bytes) {
         if !matches!(self.reading, Reading::Headers(_)) {
             return self.take(&bytes);
@@ -106,7 +107,7 @@ impl Packing {
         }
     }
 
-    /// Bytes of the file up to which samples were found, where they are not extents of it.
+    /// Bytes of the file that were searched for samples, if samples are not extents of the file.
     pub(super) fn position(&self) -> Option<u64> {
         match &self.samples {
             Samples::Mp4(_) | Samples::Matroska(_) => None,
@@ -114,7 +115,7 @@ impl Packing {
         }
     }
 
-    /// A segment whose payload is copied out of samples that are kept, and not needed afterwards.
+    /// Copies the payload of a segment out of the stored samples, which are released afterwards.
     pub(super) fn with_stored(&mut self, mut segment: NewSegment) -> NewSegment {
         let Samples::TransportStream(samples) = &mut self.samples else { return segment };
         for run in &mut segment.payload {
@@ -138,7 +139,7 @@ impl Packing {
         segment
     }
 
-    /// Goes on until bytes are needed, or a sample is packed.
+    /// Continues until bytes are needed or a sample is packed.
     pub(super) fn read_on(
         &mut self,
         payloads: &mut Payloads,
@@ -181,14 +182,14 @@ impl Packing {
         Ok(())
     }
 
-    /// Ends where the file is damaged.
+    /// Ends the movie at a damaged place of the file.
     fn end_early(&mut self, error: container::Error) {
         self.samples.end();
         self.warn_of_end(WarningKind::EndsEarly { reason: error.to_string() });
         self.damage = Some(error);
     }
 
-    /// Begins with a sample: reads the headers of its units if it has some.
+    /// Begins a sample: reads the headers of its units, if its format has units.
     fn begin(&mut self, sample: Sample) {
         let track = &self.tracks[sample.track];
         self.units.clear();
@@ -201,7 +202,7 @@ impl Packing {
         self.take_stored();
     }
 
-    /// Reads the units of a sample that is kept.
+    /// Reads the units of a stored sample.
     fn take_stored(&mut self) {
         while let Reading::Units(_, _, extent) = &self.reading
             && let Some(bytes) = self.samples.stored(*extent)
@@ -213,7 +214,7 @@ impl Packing {
         }
     }
 
-    /// Schedules the trains of a sample, and has those depart that no other can precede.
+    /// Schedules the trains of a sample, and releases trains that no later train can precede.
     fn pack(&mut self, sample: &Sample, payloads: &mut Payloads, schedule: &mut Schedule) {
         let departure_us = self.tracks[sample.track].departure_us(sample);
         self.tracks.iter_mut().for_each(|track| track.flush_before(departure_us, payloads, schedule));

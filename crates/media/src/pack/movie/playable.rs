@@ -9,10 +9,10 @@ use crate::ts::{Warning, WarningKind};
 /// First payload type of formats that have none of their own (RFC 3551 section 6).
 const FIRST_PAYLOAD_TYPE: u8 = 96;
 
-/// A movie whose tracks can all be played: the others are left out.
+/// Movie whose tracks can all be played; other tracks of the file are left out.
 #[derive(Clone, Debug)]
 pub struct PlayableMovie {
-    /// The movie, each track of which is the stream of its index.
+    /// Movie without the other tracks. A track's index is the number of its stream.
     pub movie: Movie,
     /// Payload formats of the tracks.
     pub formats: Vec<Format>,
@@ -20,7 +20,7 @@ pub struct PlayableMovie {
     pub description: MovieDescription,
 }
 
-/// No track of a movie can be played.
+/// Error: no track of a movie can be played.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no track of this file can be played{reasons}")]
 pub struct NoTrack {
@@ -29,7 +29,7 @@ pub struct NoTrack {
 }
 
 impl PlayableMovie {
-    /// Leaves out the tracks that cannot be played.
+    /// Makes a playable movie: leaves out tracks that cannot be played.
     pub fn of(mut movie: Movie) -> Result<Self, NoTrack> {
         let offset = movie.description().offset;
         let mut description = MovieDescription::default();
@@ -62,7 +62,7 @@ impl PlayableMovie {
         Ok(Self { movie, formats, description })
     }
 
-    /// Streams of the tracks, whose first numbers are those of `random`: SSRC, sequence number, timestamp.
+    /// Streams of the tracks. `random` gives SSRC, first sequence number and first timestamp of each stream.
     pub fn streams<E>(
         &self,
         mut random: impl FnMut() -> Result<(u32, u16, u32), E>,
@@ -76,7 +76,7 @@ impl PlayableMovie {
         Ok(Streams::new(&streams.collect::<Result<Vec<_>, E>>()?))
     }
 
-    /// Returns whether these streams are those of the tracks.
+    /// Returns whether `streams` have the payload types and clocks of the tracks.
     pub(super) fn has_streams(&self, streams: &[StreamPlan]) -> bool {
         let tracks = self.movie.tracks().iter().zip(&self.formats).zip(&self.description.tracks);
         let kinds =
@@ -84,7 +84,7 @@ impl PlayableMovie {
         kinds.eq(streams.iter().map(|stream| (stream.payload_type, stream.clock_hz)))
     }
 
-    /// The description as an image has it.
+    /// Description of the tracks for an image.
     pub fn describe(self) -> Description {
         Description::Movie(self.description)
     }
@@ -95,7 +95,7 @@ impl PlayableMovie {
     }
 }
 
-/// Format and description of a track that becomes stream `number`.
+/// Format and description of the track of stream `number`.
 fn describe(track: &Track, number: usize) -> Result<(Format, TrackDescription), String> {
     if number >= MAX_STREAMS {
         return Err(format!("{MAX_STREAMS} tracks are the most that are played"));

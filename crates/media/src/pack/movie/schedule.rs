@@ -1,4 +1,4 @@
-//! Trains of all tracks in the order of their departures, and segments of them.
+//! Orders the trains of all tracks by departure, and cuts them into segments.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,13 +6,14 @@ use crate::image::{NewSegment, PayloadRun, Plan, Start, TrainRecord, after, segm
 use crate::payload::Piece;
 use crate::rtp::Marker;
 
-/// Most random access points of a segment; others in it are no places to begin.
+/// Most random access points of a segment; playback cannot begin at any further ones.
 const MAX_STARTS: usize = 128;
 
-/// Most trains that wait for others: beyond that, those that are first depart in front of what comes.
+/// Most trains that wait for earlier trains: beyond that, the first waiting trains depart before trains that
+/// are still to be added.
 const MAX_WAITING: usize = 1 << 14;
 
-/// A train that waits for those that depart before it.
+/// Train that waits for trains that depart before it.
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// Number of its stream.
@@ -23,7 +24,7 @@ pub(super) struct Waiting {
     pub(super) length: u32,
     /// True if the last packet has the marker.
     pub(super) marked: bool,
-    /// True if a random access point of the video begins with it.
+    /// True if the train begins with a random access point of the video.
     pub(super) start: bool,
     pub(super) pieces: Vec<Piece>,
 }
@@ -33,10 +34,10 @@ pub(super) struct Schedule {
     plan: Plan,
     /// Packets of each stream so far.
     sent: Vec<u64>,
-    /// By departure, and the order in which they came.
+    /// Waiting trains by departure, then by the order in which they were added.
     waiting: BTreeMap<(u64, u64), Waiting>,
     added: u64,
-    /// Bytes of the pieces of what waits.
+    /// Capacity of the pieces of all waiting trains.
     waiting_pieces: usize,
     /// Departure of the last train in a segment.
     departed_us: u64,
@@ -71,14 +72,15 @@ impl Schedule {
         }
     }
 
-    /// Adds a train that departs at a time; the trains of a stream come in their order.
+    /// Adds a train that departs at `departure_us`. The trains of a stream are added in their order.
     pub(super) fn add(&mut self, departure_us: u64, train: Waiting) {
         self.waiting_pieces += train.pieces.capacity();
         self.waiting.insert((departure_us, self.added), train);
         self.added += 1;
     }
 
-    /// Puts trains that depart by `until_us`, before which none comes any more, into segments.
+    /// Puts trains that depart by `until_us` into segments. No train that departs earlier may be added
+    /// afterwards.
     pub(super) fn depart(&mut self, until_us: u64) {
         while let Some(first) = self.waiting.first_entry() {
             let (departure_us, _) = *first.key();
@@ -92,13 +94,13 @@ impl Schedule {
         }
     }
 
-    /// Ends the last segment: no train comes any more.
+    /// Ends the last segment. No train may be added afterwards.
     pub(super) fn finish(&mut self) {
         self.depart(u64::MAX);
         self.close();
     }
 
-    /// The next segment that is complete.
+    /// Removes and returns the next complete segment.
     pub(super) fn pop(&mut self) -> Option<NewSegment> {
         self.packed.pop_front()
     }
@@ -117,7 +119,7 @@ impl Schedule {
         self.packets
     }
 
-    /// Bytes of memory that it holds beside itself.
+    /// Bytes of heap memory that the schedule holds.
     pub(super) fn held_bytes(&self) -> usize {
         self.waiting.len() * size_of::<((u64, u64), Waiting)>()
             + (self.waiting_pieces + self.segment.pieces.capacity()) * size_of::<Piece>()
@@ -131,7 +133,7 @@ impl Schedule {
             self.close();
             offset = 0;
         }
-        // Only what waited behind too many others is late.
+        // A train has to depart later than planned only if too many trains waited before it.
         self.departed_us = self.departed_us.max(departure_us);
         let sent = &mut self.sent[usize::from(stream)];
         let start = start && self.segment.starts.len() < MAX_STARTS;

@@ -1,4 +1,4 @@
-//! Movies are packed and read back: samples come out of the packets of their streams.
+//! Packs movies and reads them back: restores the samples from the packets of their streams.
 
 use proptest::prelude::*;
 
@@ -78,7 +78,8 @@ pub(super) fn samples(file: &[u8]) -> (Movie, Vec<Sample>) {
     }
 }
 
-/// Fills samples of video with NAL units or OBUs of these lengths, one after the other as far as they fit.
+/// Fills samples of video with NAL units or OBUs of the given lengths in turn; the last unit fills the
+/// sample.
 pub(super) fn fill(file: &mut [u8], lengths: &[usize]) -> (Movie, Vec<Sample>) {
     let (movie, samples) = samples(file);
     let mut lengths = lengths.iter().copied().cycle();
@@ -100,7 +101,7 @@ pub(super) fn fill(file: &mut [u8], lengths: &[usize]) -> (Movie, Vec<Sample>) {
             let left = rest.len() - 4;
             let length = lengths.next().filter(|length| length + 6 <= left).unwrap_or(left).max(header.len());
             let prefix = match format {
-                // A frame, and its size of three digits.
+                // OBU header of a frame with a size field of three bytes.
                 Ok(Format::Av1) => {
                     [0x32, 0x80 | length as u8, 0x80 | (length >> 7) as u8, (length >> 14) as u8]
                 }
@@ -139,13 +140,13 @@ pub(super) fn plan(file: &[u8], movie: &Movie) -> Plan {
     Plan { identity, recipe: LIMITS.tracks(), streams }
 }
 
-/// An image of a file.
+/// Packs a file into an image and reads the image back.
 pub(super) fn packed(file: &[u8], movie: &Movie) -> Read {
     let (image, _) = pack_movie(file, plan(file, movie)).expect("it can be packed");
     read(&image).expect("an image as it should be")
 }
 
-/// Packets of a stream, whose sequence numbers are checked, with their headers.
+/// Returns the packets of a stream with their headers; checks their sequence numbers and payload types.
 pub(super) fn packets(image: &Read, stream: &StreamPlan) -> Vec<(Header, Packet)> {
     let packets = image.packets.iter().map(|packet| {
         let header = Header::parse(packet).expect("a header of RTP");
@@ -159,7 +160,7 @@ pub(super) fn packets(image: &Read, stream: &StreamPlan) -> Vec<(Header, Packet)
     packets
 }
 
-/// Timestamp of a sample by its presentation time.
+/// Timestamp of a sample, from its presentation time.
 fn timestamp(track: &Track, sample: &Sample, stream: &StreamPlan) -> u32 {
     let presented = sample.decode_time as i64 + sample.composition_offset + track.shift;
     let ticks = (presented * i64::from(stream.clock_hz)).div_euclid(track.timescale.into());
@@ -314,7 +315,7 @@ fn what_is_long_before_the_beginning_is_left_out() {
     let (movie, _) = fill(&mut file, &[50]);
     let image = packed(&file, &movie);
     let streams = image.header.plan.streams;
-    // From the picture at 0.5 s, which ends at 0.6 s, on: half a second before the beginning is kept anyway.
+    // The first picture sent is that at 0.5 s, which ends at 0.6 s: half a second of preroll is sent.
     let pictures = packets(&image, &streams[0]).iter().filter(|(header, _)| header.marker).count();
     assert_eq!((pictures, packets(&image, &streams[1]).len()), (15, 65));
 }

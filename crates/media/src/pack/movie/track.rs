@@ -1,4 +1,4 @@
-//! A track that is packed: its samples become trains.
+//! Turns the samples of a track into trains.
 
 use std::collections::VecDeque;
 
@@ -8,17 +8,18 @@ use crate::payload::{Format, Packetizer, Payload, Payloads, TooLong, Unit, Units
 use crate::rtp::HEADER_LENGTH;
 use crate::track::{Sample, Track, TrackKind};
 
-/// Longest time over which the packets of a picture are spread: a picture that is shown longer is not late
-/// for that.
+/// Longest time over which the packets of a picture are spread, so that a picture that is shown for longer is
+/// still sent in time.
 const MAX_SPREAD_US: u64 = 100_000;
 
-/// Longest time that frames of audio wait for others to share a packet.
+/// Longest time for which frames of audio wait for further frames to share a packet with.
 const MAX_WAIT_US: u64 = 200_000;
 
-/// Longest time before the beginning from which samples are sent anyway: decoders of audio need some.
+/// Longest time before the beginning from which samples are sent although they are not shown: decoders of
+/// audio need some.
 const MAX_PREROLL_US: i64 = 500_000;
 
-/// Most samples from a random access point before the beginning.
+/// Most samples that are kept from a random access point before the beginning.
 const MAX_PREROLL: usize = 1 << 12;
 
 #[derive(Debug)]
@@ -35,9 +36,9 @@ pub(super) struct PackedTrack {
     expected: Option<u64>,
     /// Composition offset of the last sample, in units of the track's timescale.
     composition_offset: i64,
-    /// Time from its decode time to its presentation, in ticks of the stream's clock.
+    /// Time from the decode time of the last sample to its presentation time, in ticks of the stream's clock.
     lead: i64,
-    /// Samples that are not shown, but may be needed by one that is.
+    /// Samples that are not shown, but that a shown sample may need.
     preroll: Vec<Sample>,
     departed_us: u64,
     pub(super) payload_bytes: u64,
@@ -45,17 +46,17 @@ pub(super) struct PackedTrack {
     pub(super) end_us: u64,
 }
 
-/// When payloads depart.
+/// Departure times of the payloads of a picture.
 #[derive(Clone, Copy)]
 struct Departures {
     first_us: u64,
-    /// Time over which they are spread.
+    /// Time over which the payloads are spread.
     spread_us: u64,
     start: bool,
 }
 
 impl PackedTrack {
-    /// A track that is the stream of this number.
+    /// Track that becomes the stream `number`.
     pub(super) fn new(track: Track, format: Format, number: u8, stream: StreamPlan, of: &Recipe) -> Self {
         Self {
             track,
@@ -74,7 +75,7 @@ impl PackedTrack {
         }
     }
 
-    /// Walk over the units of a sample, of formats that have them.
+    /// Iterator over the units of a sample, for formats that have units.
     pub(super) fn units(&self, sample: &Sample) -> Units {
         Units::new(&self.track.codec, sample.extent)
     }
@@ -84,18 +85,19 @@ impl PackedTrack {
         self.track.id
     }
 
-    /// Departure of a sample in microseconds: what precedes the beginning departs with it.
+    /// Departure of a sample in microseconds. Samples before the beginning depart at the beginning.
     pub(super) fn departure_us(&self, sample: &Sample) -> u64 {
         self.track.decode_us(sample).max(0) as u64
     }
 
-    /// Departure of a sample or the time at which it is shown, whichever is later, in microseconds.
+    /// Departure or presentation time of a sample, whichever is later, in microseconds.
     pub(super) fn latest_us(&self, sample: &Sample) -> u64 {
         self.departure_us(sample).max(self.track.presentation_us(sample).max(0) as u64)
     }
 
-    /// Puts a sample behind those that are due, unless it is long before the beginning: of audio that is left
-    /// out, of video kept until a sample is shown that may need it, from the last random access point on.
+    /// Appends a sample to the due samples, unless it ends long before the beginning. Then a sample of audio
+    /// is dropped; samples of video from the last random access point on are kept until a shown sample, which
+    /// may need them.
     pub(super) fn admit(&mut self, sample: Sample, due: &mut VecDeque<Sample>) {
         let end_us = self.track.presentation_us(&sample).saturating_add_unsigned(self.duration_us(&sample));
         let is_shown = end_us > -MAX_PREROLL_US;
@@ -114,12 +116,12 @@ impl PackedTrack {
         u64::from(sample.duration) * 1_000_000 / u64::from(self.track.timescale)
     }
 
-    /// Departure of the first frame that waits for others.
+    /// Departure of the first frame that waits to share a packet.
     pub(super) fn waits_since_us(&self) -> Option<u64> {
         self.packetizer.waiting().map(|timestamp| self.us(timestamp))
     }
 
-    /// Schedules the trains of a sample; `start` where the movie can be begun with it.
+    /// Schedules the trains of a sample. `start`: the movie can be started with this sample.
     pub(super) fn push(
         &mut self,
         sample: &Sample,
@@ -153,21 +155,22 @@ impl PackedTrack {
         Ok(())
     }
 
-    /// Schedules frames that have waited for others too long by this time.
+    /// Schedules the waiting frames if the first of them has waited too long at time `us`.
     pub(super) fn flush_before(&mut self, us: u64, payloads: &mut Payloads, schedule: &mut Schedule) {
         if self.waits_since_us().is_some_and(|since| since.saturating_add(MAX_WAIT_US) < us) {
             self.flush(payloads, schedule);
         }
     }
 
-    /// Schedules frames that wait for others.
+    /// Schedules the waiting frames.
     pub(super) fn flush(&mut self, payloads: &mut Payloads, schedule: &mut Schedule) {
         payloads.clear();
         self.packetizer.flush(payloads);
         self.schedule(payloads, None, schedule);
     }
 
-    /// Schedules payloads: those of a picture spread over its time, those of audio by their decode times.
+    /// Schedules payloads: the payloads of a picture spread over its duration, frames of audio by their
+    /// decode times.
     fn schedule(&mut self, payloads: &Payloads, departures: Option<Departures>, schedule: &mut Schedule) {
         let count = payloads.iter().count() as u64;
         let mut open: Option<(u64, Waiting)> = None;
@@ -191,19 +194,19 @@ impl PackedTrack {
         self.close(open, schedule);
     }
 
-    /// Schedules a train, behind those of the track that are scheduled already.
+    /// Schedules a train after the track's earlier trains.
     fn close(&mut self, train: Option<(u64, Waiting)>, schedule: &mut Schedule) {
         let Some((departure_us, train)) = train else { return };
         self.departed_us = self.departed_us.max(departure_us);
         schedule.add(self.departed_us, train);
     }
 
-    /// A time of the track in ticks of the stream's clock.
+    /// Converts a time of the track to ticks of the stream's clock.
     fn ticks(&self, time: i128) -> i128 {
         (time * i128::from(self.stream.clock_hz)).div_euclid(self.track.timescale.into())
     }
 
-    /// Departure for a timestamp in microseconds; what is before the beginning departs with it.
+    /// Departure for a timestamp in microseconds. Timestamps before the beginning depart at the beginning.
     fn us(&self, timestamp: u64) -> u64 {
         let ticks = i128::from(timestamp as i64) - i128::from(self.lead);
         let us = ticks * 1_000_000 / i128::from(self.stream.clock_hz.max(1));
@@ -234,8 +237,8 @@ impl Waiting {
         }
     }
 
-    /// Adds a packet, if one call can send it too: full packets, the last of which may be shorter and alone
-    /// may have the marker.
+    /// Adds a packet if the train can still be sent in one call: all packets are full except the last, which
+    /// may be shorter, and only the last may have the marker.
     fn join(&mut self, payload: &Payload<'_>, timestamp: u32, full_size: usize) -> bool {
         let length = (HEADER_LENGTH + payload.length) as u32;
         let fits = !self.marked
