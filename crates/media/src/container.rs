@@ -1,7 +1,7 @@
-//! Containers with tracks, MP4 and Matroska, and transport streams by their tracks, behind one reader: tracks,
-//! then samples as extents in decode order.
+//! Common reader of containers with tracks: MP4, Matroska, and demultiplexed transport streams. It returns
+//! tracks, and then samples as extents in decode order.
 //!
-//! Packing, sending and examining a movie use these types, and do not depend on the container.
+//! Packing, sending and inspecting of movies use these types, independent of the container.
 
 use bytes::Bytes;
 
@@ -9,70 +9,70 @@ use crate::track::{Extent, Next, Sample, Track};
 use crate::ts::Warnings;
 use crate::{demux, matroska, mp4};
 
-/// Reader of what describes a movie: says which bytes it wants, and takes them.
+/// Reader of the description of a movie: requests bytes of the file and takes them.
 #[derive(Debug)]
 pub enum MovieReader {
-    /// Of an MP4 or QuickTime file.
+    /// Reader of an MP4 or QuickTime file.
     Mp4(mp4::MovieReader),
-    /// Of a Matroska or WebM file.
+    /// Reader of a Matroska or WebM file.
     Matroska(matroska::SegmentReader),
-    /// Of a transport stream, by its tracks.
+    /// Reader of the tracks of a transport stream.
     TransportStream(Box<demux::TracksReader>),
 }
 
 /// Movie of any container.
 #[derive(Clone, Debug)]
 pub enum Movie {
-    /// An MP4 or QuickTime file.
+    /// MP4 or QuickTime file.
     Mp4(mp4::Movie),
-    /// A Matroska or WebM file.
+    /// Matroska or WebM file.
     Matroska(matroska::Segment),
-    /// Of a transport stream, by its tracks.
+    /// Demultiplexed transport stream.
     TransportStream(Box<demux::Movie>),
 }
 
 /// Samples of a movie in decode order, interleaved over its tracks by decode time.
 #[derive(Clone, Debug)]
 pub enum Samples {
-    /// Of an MP4 or QuickTime file.
+    /// Samples of an MP4 or QuickTime file.
     Mp4(mp4::Samples),
-    /// Of a Matroska or WebM file.
+    /// Samples of a Matroska or WebM file.
     Matroska(matroska::Samples),
-    /// Of a transport stream, by its tracks.
+    /// Samples of a demultiplexed transport stream.
     TransportStream(Box<demux::Samples>),
 }
 
-/// Fault of one track, without which the file is read.
+/// Error of a track, which is left out. Other tracks are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackFault {
-    /// Identifier of the track; 0 where that cannot be read.
+    /// Identifier of the track; 0 if it cannot be read.
     pub track: u32,
-    /// The fault.
+    /// Error.
     pub error: Error,
 }
 
-/// Fault of a file.
+/// Error of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Of an MP4 or QuickTime file.
+    /// Error of an MP4 or QuickTime file.
     #[error(transparent)]
     Mp4(#[from] mp4::Error),
-    /// Of a Matroska or WebM file.
+    /// Error of a Matroska or WebM file.
     #[error(transparent)]
     Matroska(#[from] matroska::Error),
-    /// Of a transport stream.
+    /// Error of a transport stream.
     #[error(transparent)]
     TransportStream(#[from] demux::Error),
 }
 
-/// Returns whether a file that begins with these bytes, at least 12, is a movie of these containers.
+/// Returns whether a file that begins with `head`, at least 12 bytes, is an MP4 or Matroska file.
 pub fn is_movie(head: &[u8]) -> bool {
     mp4::is_mp4(head) || matroska::is_matroska(head)
 }
 
 impl MovieReader {
-    /// A reader of a file of `size` bytes that begins with `head`, at least 12 bytes; `None` if it is no
-    /// movie of these containers.
+    /// Reader of a file of `size` bytes that begins with `head`, at least 12 bytes; `None` unless it is an
+    /// MP4 or Matroska file.
     pub fn of(head: &[u8], size: u64) -> Option<Self> {
         if mp4::is_mp4(head) {
             return Some(Self::Mp4(mp4::MovieReader::new(size)));
@@ -80,12 +80,12 @@ impl MovieReader {
         matroska::is_matroska(head).then(|| Self::Matroska(matroska::SegmentReader::new(size)))
     }
 
-    /// A reader of the tracks of a transport stream of `size` bytes.
+    /// Reader of the tracks of a transport stream of `size` bytes.
     pub fn of_transport_stream(size: u64) -> Self {
         Self::TransportStream(Box::new(demux::TracksReader::new(size)))
     }
 
-    /// Bytes that are to be read next; `None` at the end.
+    /// Bytes to read next; `None` at the end.
     pub fn wanted(&self) -> Option<Extent> {
         match self {
             Self::Mp4(reader) => reader.wanted(),
@@ -94,10 +94,10 @@ impl MovieReader {
         }
     }
 
-    /// Takes the bytes that were wanted.
+    /// Takes the requested bytes.
     ///
     /// # Panics
-    /// If they are fewer.
+    /// If `bytes` has fewer.
     pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
         match self {
             Self::Mp4(reader) => Ok(reader.take(bytes)?),
@@ -106,7 +106,7 @@ impl MovieReader {
         }
     }
 
-    /// The movie, when nothing more is wanted.
+    /// Returns the movie. Call it when no more bytes are wanted.
     pub fn finish(self) -> Result<Movie, Error> {
         match self {
             Self::Mp4(reader) => Ok(Movie::Mp4(reader.finish()?)),
@@ -117,7 +117,7 @@ impl MovieReader {
 }
 
 impl Movie {
-    /// The tracks in the order of the file.
+    /// Tracks in the order of the file.
     pub fn tracks(&self) -> &[Track] {
         match self {
             Self::Mp4(movie) => &movie.tracks,
@@ -126,7 +126,7 @@ impl Movie {
         }
     }
 
-    /// Tracks that are left out, since they cannot be read.
+    /// Errors of tracks that cannot be read, and are left out.
     pub fn faults(&self) -> Vec<TrackFault> {
         match self {
             Self::Mp4(movie) => movie.faults.iter().cloned().map(TrackFault::from).collect(),
@@ -138,7 +138,7 @@ impl Movie {
         }
     }
 
-    /// Keeps the tracks of which this is true.
+    /// Keeps the tracks for which `keep` returns `true`.
     pub fn retain(&mut self, keep: impl FnMut(&Track) -> bool) {
         match self {
             Self::Mp4(movie) => movie.retain(keep),
@@ -147,7 +147,7 @@ impl Movie {
         }
     }
 
-    /// Duration in microseconds that the file states; none where it does not know it.
+    /// Duration in the file in microseconds; `None` if unknown.
     pub fn duration_us(&self) -> Option<u64> {
         match self {
             Self::Mp4(movie) => movie.tracks.iter().filter_map(Track::duration_us).max(),
@@ -156,7 +156,7 @@ impl Movie {
         }
     }
 
-    /// Samples from the beginning.
+    /// Returns the samples from the beginning.
     pub fn samples(&self) -> Samples {
         match self {
             Self::Mp4(movie) => Samples::Mp4(movie.samples()),
@@ -174,21 +174,21 @@ impl Movie {
         }
     }
 
-    /// Place of the boxes or elements that describe the tracks.
+    /// Extent of the boxes or elements that describe the tracks.
     pub fn description(&self) -> Extent {
         match self {
             Self::Mp4(movie) => movie.extent,
             Self::Matroska(segment) => segment.extent,
-            // They are spread over the file.
+            // Programme maps are spread over the file.
             Self::TransportStream(_) => Extent { offset: 0, length: 0 },
         }
     }
 }
 
 impl Samples {
-    /// The next sample, or the bytes that are needed to find it.
+    /// Returns the next sample, or the bytes that are needed to find it.
     ///
-    /// Not an iterator: bytes come in between.
+    /// Not an iterator, because the caller has to read bytes in between.
     #[expect(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Next, Error> {
         match self {
@@ -198,10 +198,10 @@ impl Samples {
         }
     }
 
-    /// Takes the bytes that were to be read.
+    /// Takes the requested bytes.
     ///
     /// # Panics
-    /// If they are fewer.
+    /// If `bytes` has fewer.
     pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
         match self {
             Self::Mp4(samples) => Ok(samples.take(bytes)?),
@@ -210,7 +210,7 @@ impl Samples {
         }
     }
 
-    /// Ends the file where it is damaged: samples that are known are still given.
+    /// Ends the file at a damaged place. Samples found before it are still returned.
     pub fn end(&mut self) {
         match self {
             Self::Mp4(samples) => samples.end(),
@@ -219,7 +219,7 @@ impl Samples {
         }
     }
 
-    /// Faults of tracks that were found since the last call: each ended a track, and no other.
+    /// Takes the errors since the last call. Each ended its track, but no other.
     pub fn take_faults(&mut self) -> Vec<TrackFault> {
         match self {
             Self::Mp4(samples) => samples.take_faults().into_iter().map(TrackFault::from).collect(),
@@ -227,7 +227,7 @@ impl Samples {
         }
     }
 
-    /// Warnings since the last call that are not faults of tracks.
+    /// Takes the warnings since the last call that are not errors of tracks.
     pub fn take_warnings(&mut self) -> Warnings {
         match self {
             Self::Mp4(_) | Self::Matroska(_) => Warnings::default(),
@@ -235,7 +235,8 @@ impl Samples {
         }
     }
 
-    /// Bytes of a sample that are kept, since they are not an extent of the file; `None` if they are to be read.
+    /// Bytes of a stored sample, which is not an extent of the file; `None` if they have to be read from the
+    /// file.
     pub fn stored(&self, extent: Extent) -> Option<&[u8]> {
         match self {
             Self::Mp4(_) | Self::Matroska(_) => None,
@@ -243,7 +244,7 @@ impl Samples {
         }
     }
 
-    /// Place in the file of a sample, or behind it.
+    /// Offset of a sample in the file, or a later offset.
     pub fn place_of(&self, sample: &Sample) -> u64 {
         match self {
             Self::Mp4(_) | Self::Matroska(_) => sample.extent.offset,
@@ -251,7 +252,7 @@ impl Samples {
         }
     }
 
-    /// Bytes of memory that are held to find the next samples.
+    /// Bytes of memory used to find the next samples.
     pub fn held_bytes(&self) -> usize {
         match self {
             Self::Mp4(samples) => samples.held_bytes(),
@@ -260,7 +261,8 @@ impl Samples {
         }
     }
 
-    /// Returns whether the file ends within a fragment or an element: it was cut, or it grows.
+    /// Returns whether the file ends within a fragment or an element: it was truncated, or is still being
+    /// written.
     pub fn truncated(&self) -> bool {
         match self {
             Self::Mp4(samples) => samples.truncated(),

@@ -1,10 +1,10 @@
-//! Wire images: ready-made packets of an asset in a file, with the times at which they depart. An index is
-//! the same without the packets, whose payload is sent from the asset.
+//! Wire images: ready-made packets of an asset in a file, with their departure times. An index is a wire
+//! image without packets; their payload is sent from the asset.
 //!
-//! This is the format as bytes and values; `docs/wire-image.md` describes it byte by byte. A file is a
-//! [`Header`] page, segments of packets and [`TrainRecord`] records, and a [`Table`] of segments. Nothing
-//! read from a file is believed before it has been checked against its checksum and against everything else
-//! in the file.
+//! This module encodes and decodes the format; `docs/wire-image.md` describes it byte by byte. A file
+//! consists of a [`Header`] page, segments of packets and [`TrainRecord`] records, and a [`Table`] of
+//! segments. Everything that is read from a file is checked before use, against its checksum and against the
+//! rest of the file.
 
 mod error;
 mod fields;
@@ -27,20 +27,20 @@ pub use writer::{
     End, Layout, NewSegment, PacketRun, PayloadRun, Summary, Writer, WrittenSegment, copy_payload,
 };
 
-/// The version of the format that is written, and the only one that is read.
+/// Version of the format: written, and the only version read.
 pub const VERSION: u32 = 3;
 
-/// Alignment of everything in the file, and length of the header, in bytes.
+/// Alignment of all parts of the file, and length of the header, in bytes.
 pub const PAGE: u64 = 4096;
 
-/// The most bytes of packets in one segment.
+/// Most bytes of packets in a segment.
 pub const MAX_SEGMENT_DATA: u32 = 1 << 20;
 
-/// The most bytes of packets in the first segment: a client that begins there waits until it is packed. Each
-/// of the next ones may have twice the bytes of the one before, up to [`MAX_SEGMENT_DATA`].
+/// Most bytes of packets in the first segment. It is short because a client that begins there waits until it
+/// is packed. The limit doubles with each further segment, up to [`MAX_SEGMENT_DATA`].
 const FIRST_SEGMENT_DATA: u32 = 1 << 16;
 
-/// The most bytes of packets that a packer puts into segment `number`, counted from 0.
+/// Most bytes of packets that a packer puts into segment `number`, counted from 0.
 pub(crate) fn segment_limit(number: usize) -> u32 {
     FIRST_SEGMENT_DATA.checked_shl(number as u32).map_or(MAX_SEGMENT_DATA, |limit| match limit {
         0 => MAX_SEGMENT_DATA,
@@ -48,13 +48,13 @@ pub(crate) fn segment_limit(number: usize) -> u32 {
     })
 }
 
-/// The most packets in one train: Linux before 6.9 takes 64 in one call, and 48 of full size fill a datagram.
+/// Most packets in a train. Linux before 6.9 accepts 64 in a call, and 48 of full size fill a datagram.
 pub const MAX_TRAIN_PACKETS: u32 = 48;
 
-/// The most bytes in one train: what one UDP send over IPv4 takes.
+/// Most bytes in a train: the limit of a UDP send over IPv4.
 pub const MAX_TRAIN_BYTES: u32 = 65_507;
 
-/// `length` rounded up to whole pages.
+/// Rounds `length` up to whole pages.
 pub fn padded(length: u64) -> u64 {
     length.next_multiple_of(PAGE)
 }

@@ -28,29 +28,29 @@ pub use trains::{PacketsPerTrain, TrainReport};
 /// Report about an asset or an image.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Description, and warnings.
+    /// Description with warnings.
     pub description: TransportStreamDescription,
     /// Bytes of transport stream packets.
     pub payload_bytes: u64,
-    /// RTP packets.
+    /// Number of RTP packets.
     pub packets: u64,
     /// Duration in microseconds.
     pub duration_us: u64,
-    /// Services by the numbers of their programmes.
+    /// Services by programme number.
     pub services: BTreeMap<u16, Service>,
-    /// Formats of video by PID, where H.264 or MPEG-2 headers have them.
+    /// Video formats by PID, from H.264 and MPEG-2 headers.
     pub videos: BTreeMap<u16, VideoFormat>,
-    /// The PIDs in ascending order; of an image, as far as its segments are intact.
+    /// PIDs in ascending order; for an image, those of its intact segments.
     pub pids: Vec<PidReport>,
     /// Bit rate of the transport stream over time.
     pub bit_rate: BitRate,
-    /// The trains.
+    /// Statistics of trains.
     pub trains: TrainReport,
     /// Media times at which a decoder can start, in microseconds.
     pub starts_us: Vec<u64>,
 }
 
-/// Sums over packets and trains, for a report.
+/// Statistics of packets and trains for a report.
 #[derive(Debug, Default)]
 struct Examined {
     pids: PidCounters,
@@ -68,7 +68,7 @@ impl Examined {
 
     fn report(mut self, header: &Header, table: &Table) -> Report {
         let (services, videos) = self.details.finish();
-        // Of a movie, an image tells no more than its warnings.
+        // The image of a movie only contributes its warnings.
         let description =
             table.description.transport_stream().cloned().unwrap_or_else(|| TransportStreamDescription {
                 warnings: table.description.warnings().clone(),
@@ -95,7 +95,7 @@ impl Report {
         mean(self.payload_bytes, self.duration_us)
     }
 
-    /// Mean distance between random access points in microseconds; `None` without two.
+    /// Mean distance between random access points in microseconds; `None` for less than two.
     pub fn mean_start_distance_us(&self) -> Option<u64> {
         mean_distance(&self.starts_us)
     }

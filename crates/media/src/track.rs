@@ -1,7 +1,7 @@
-//! Tracks and samples, as every container gives them to what packs and sends.
+//! Tracks and samples, the common types of all containers for packing and sending.
 //!
-//! A reader of a container gives [`Track`]s and then their [`Sample`]s as extents, in decode order over
-//! tracks: it never reads media. Its `next` is a [`Next`].
+//! A container's reader returns [`Track`]s, and then their [`Sample`]s as extents, in decode order over all
+//! tracks. It never reads media. Its `next` returns a [`Next`].
 
 mod audio_config;
 mod codec;
@@ -14,10 +14,10 @@ pub(crate) use configuration::{av1, avc, hevc, vp9_profile};
 pub(crate) use fields::Fields;
 pub use wirepath_http::Extent;
 
-/// Longest sample that is read: a picture without loss of the largest format has less.
+/// Longest sample that is read. Lossless pictures of the largest format are shorter.
 pub(crate) const MAX_SAMPLE_BYTES: u64 = 64 << 20;
 
-/// Four characters that name a box, a codec or a brand.
+/// Four-character code of a box, codec or brand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FourCc(pub [u8; 4]);
 
@@ -38,87 +38,87 @@ impl std::fmt::Debug for FourCc {
 pub struct Track {
     /// Identifier in the file, not 0.
     pub id: u32,
-    /// Kind of its media.
+    /// Kind of media.
     pub kind: TrackKind,
-    /// Codec of its samples.
+    /// Codec of the samples.
     pub codec: Codec,
-    /// Units of its times in a second.
+    /// Ticks per second of the track's times.
     pub timescale: u32,
-    /// Duration that the file states, in units of `timescale`; 0 where the file does not know it.
+    /// Duration in the file, in units of `timescale`; 0 if unknown.
     pub duration: u64,
-    /// Language as three letters of ISO 639-2, or as a tag of BCP 47, where the file has one.
+    /// Language as three letters of ISO 639-2 or as a BCP 47 tag, if the file contains it.
     pub language: Option<String>,
-    /// Width and height in pixels, of video.
+    /// Width and height in pixels, for video.
     pub picture: Option<(u16, u16)>,
-    /// Frames per second that the file states, of video; of a table, on average.
+    /// Frames per second in the file, for video; the average if derived from a sample table.
     pub frame_rate: Option<f64>,
-    /// Channels and sample rate, of audio.
+    /// Channels and sample rate, for audio.
     pub sound: Option<Sound>,
-    /// Offset that its edit list or its codec's delay adds to the times of samples, in units of `timescale`.
+    /// Offset added to sample times, from the edit list or the codec delay, in units of `timescale`.
     pub shift: i64,
-    /// Edits that are not applied: all after the first that shows media.
+    /// Number of edits that are not applied: all after the first edit that shows media.
     pub edits_left_out: u32,
-    /// Sample descriptions; samples of a second one cannot be read with this `codec`.
+    /// Number of sample descriptions. Only samples of the first have this `codec`.
     pub descriptions: u32,
-    /// True if its samples are in another file.
+    /// True if the samples are in another file.
     pub external: bool,
 }
 
-/// Kind of a track, by its handler.
+/// Kind of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrackKind {
-    /// Pictures.
+    /// Video.
     Video,
-    /// Sound.
+    /// Audio.
     Audio,
-    /// Anything else, such as subtitles and timecodes.
+    /// Others, such as subtitles and timecodes.
     Other(FourCc),
 }
 
-/// Sample of a track: an access unit of video, a frame of audio.
+/// Sample of a track: an access unit of video or a frame of audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Index of its track.
+    /// Index of the track.
     pub track: usize,
     /// Place in the file.
     pub extent: Extent,
-    /// Decode time in units of the track's timescale, `shift` not applied.
+    /// Decode time in units of the track's timescale, without `shift`.
     pub decode_time: u64,
     /// Duration in units of the track's timescale.
     pub duration: u32,
-    /// Presentation time less decode time, in units of the track's timescale.
+    /// Presentation time minus decode time, in units of the track's timescale.
     pub composition_offset: i64,
     /// True if a decoder can start here.
     pub sync: bool,
-    /// Samples of linear PCM that it stands for; 1 for every other codec.
+    /// Number of samples of linear PCM; 1 for every other codec.
     pub count: u32,
 }
 
-/// Next step of a reader of samples.
+/// Next step of a sample reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Bytes of the file that the reader is to be given.
+    /// Bytes of the file that the reader needs.
     Read(Extent),
     /// A sample.
     Sample(Sample),
-    /// There are no more.
+    /// No further samples.
     End,
 }
 
 impl Track {
-    /// Decode time in microseconds after the beginning of the movie; of what precedes that, less than 0.
+    /// Decode time in microseconds since the beginning of the movie; negative before it.
     pub fn decode_us(&self, sample: &Sample) -> i64 {
         self.us(i128::from(sample.decode_time) + i128::from(self.shift))
     }
 
-    /// Presentation time in microseconds after the beginning of the movie.
+    /// Presentation time in microseconds since the beginning of the movie.
     pub fn presentation_us(&self, sample: &Sample) -> i64 {
         self.us(i128::from(sample.decode_time)
             + i128::from(sample.composition_offset)
             + i128::from(self.shift))
     }
 
-    /// Time in microseconds at which it ends, as the file states it; none where it does not know it.
+    /// End of the track in microseconds, from the duration in the file; `None` if unknown.
     pub fn duration_us(&self) -> Option<u64> {
         let length = i128::from(self.duration) + i128::from(self.shift);
         let us = length.max(0) * 1_000_000 / i128::from(self.timescale);

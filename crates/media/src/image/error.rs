@@ -1,54 +1,54 @@
-//! Faults of an image.
+//! Errors of wire images.
 
-/// Fault of an image, not of its asset: packing again makes a good one.
+/// Error of a wire image, not of its asset: packing the asset again repairs it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Another kind of file, or an image that was never finished.
+    /// Another kind of file, or an image that was not finished.
     #[error("not a wire image: it does not begin with \"WIREPATH\"")]
     NotAnImage,
-    /// Another version of Wirepath wrote it.
+    /// Image written by another version of Wirepath.
     #[error("wire image of version {found}; this program reads version {}", super::VERSION)]
     Version {
-        /// Version in the file.
+        /// Version of the image.
         found: u32,
     },
-    /// A part is shorter or longer than it should be.
+    /// Part with a wrong length.
     #[error("{part} of the wire image has {found} bytes: expected {expected}")]
     Length {
-        /// The part.
+        /// Part of the image.
         part: Part,
-        /// Length in bytes by the rest of the file.
+        /// Expected length in bytes, from other parts of the file.
         expected: u64,
-        /// Length in bytes.
+        /// Actual length in bytes.
         found: u64,
     },
-    /// A part was damaged on the disk or while it was written.
+    /// Part with a wrong checksum: damaged on the disk or while it was written.
     #[error(
         "{part} of the wire image is damaged: its checksum is {computed:#010x} and should be {stored:#010x}"
     )]
     Checksum {
-        /// The part.
+        /// Part of the image.
         part: Part,
-        /// The checksum in the file.
+        /// Checksum in the file.
         stored: u32,
-        /// The checksum of the bytes.
+        /// Checksum of the bytes.
         computed: u32,
     },
-    /// A field contradicts the others.
+    /// Field that contradicts other fields.
     #[error("{part} of the wire image, byte {offset}: {field} is {found}, but {rule}")]
     Field {
-        /// The part.
+        /// Part of the image.
         part: Part,
-        /// Offset in the part of the field, or of the record with it.
+        /// Offset of the field, or of the record that contains it, in the part.
         offset: u64,
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// Its value.
+        /// Value of the field.
         found: u64,
         /// Rule for its value.
         rule: &'static str,
     },
-    /// The RTP header of a packet is not the one that its train's record makes.
+    /// Packet whose RTP header differs from the one generated from its train's record.
     #[error(
         "a segment of the wire image, byte {offset}: the RTP header of this packet is not that of its train"
     )]
@@ -56,22 +56,22 @@ pub enum Error {
         /// Offset of the packet in the segment.
         offset: u64,
     },
-    /// The description is not the JSON that it should be.
+    /// Description that is not valid JSON, or has other fields.
     #[error("the description in the wire image cannot be read: {reason}")]
     Description {
-        /// Error of the JSON reader.
+        /// Error of the JSON parser.
         reason: String,
     },
 }
 
-/// A part of an image.
+/// Part of a wire image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The first page.
+    /// First page.
     Header,
     /// Packets and records of a segment.
     Segment,
-    /// The table at the end.
+    /// Table at the end.
     Table,
 }
 

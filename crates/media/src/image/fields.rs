@@ -1,13 +1,13 @@
-//! Fields of the layout, little-endian at fixed offsets, each read, written and checked by its name.
+//! Fields of the format: little-endian numbers at fixed offsets, which are read, written and checked by name.
 
 use std::marker::PhantomData;
 
 use super::error::{Error, Part};
 
-/// A number at an offset of a part or record.
+/// Number at an offset of a part or record.
 pub(super) struct Field<T> {
     offset: usize,
-    /// The name in errors.
+    /// Name in error messages.
     name: &'static str,
     number: PhantomData<T>,
 }
@@ -18,11 +18,11 @@ impl<T> Field<T> {
     }
 }
 
-/// A number that a field holds.
+/// Number type of a field.
 pub(super) trait Number: Copy {
     fn read(bytes: &[u8]) -> Option<Self>;
     fn write(self, bytes: &mut [u8]);
-    /// The number as errors show it.
+    /// Value in error messages.
     fn shown(self) -> u64;
 }
 
@@ -49,22 +49,22 @@ pub(super) fn put<T: Number>(record: &mut [u8], field: Field<T>, value: T) {
     value.write(&mut record[field.offset..]);
 }
 
-/// A part of an image, or a record in it, that is read.
+/// Part of an image, or a record in it, to be read.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     part: Part,
-    /// Byte of the part at which `bytes` begin.
+    /// Offset of `bytes` in the part.
     base: u64,
     bytes: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The record in `bytes`, which lie at byte `base` of `part`.
+    /// Record with `bytes`, which are at offset `base` of `part`.
     pub(super) fn new(part: Part, base: usize, bytes: &'a [u8]) -> Self {
         Self { part, base: base as u64, bytes }
     }
 
-    /// The records of `length` bytes each that `bytes` are cut into, which lie at byte `base` of `part`.
+    /// Splits `bytes`, which are at offset `base` of `part`, into records of `length` bytes.
     pub(super) fn each(
         part: Part,
         base: usize,
@@ -79,7 +79,7 @@ impl<'a> Record<'a> {
         self.number(field.offset)
     }
 
-    /// An error about a field unless `holds`.
+    /// Returns an error about a field unless `holds`.
     pub(super) fn check<T: Number>(
         self,
         holds: bool,
@@ -100,7 +100,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// An error about a number that fields add up to, at byte `offset` of a part, unless it is `expected`.
+/// Returns an error about a sum of fields, at `offset` of a part, unless it is `expected`.
 pub(super) fn check_sum(
     part: Part,
     offset: usize,

@@ -1,4 +1,4 @@
-//! The first page of an image. It is written last, so that an unfinished image has none.
+//! First page of an image. It is written last, so that an unfinished image has no header.
 
 use super::error::{Error, Part};
 use super::fields::{Record, check_crc, check_length, put};
@@ -9,7 +9,7 @@ use crate::ts::PACKET_LENGTH;
 
 const MAGIC: &[u8; 8] = b"WIREPATH";
 
-/// The fields of the page.
+/// Fields of the page.
 mod field {
     use crate::image::fields::Field;
 
@@ -31,12 +31,12 @@ mod field {
     pub(super) const TABLE_CRC: Field<u32> = Field::new(104, "checksum of the table");
     /// Offset of the streams.
     pub(super) const STREAMS_OFFSET: usize = 112;
-    /// Offset of the page's own checksum.
+    /// Offset of the page's checksum.
     pub(super) const CRC_OFFSET: usize = crate::image::PAGE as usize - 4;
     pub(super) const CRC: Field<u32> = Field::new(CRC_OFFSET, "checksum");
 }
 
-/// The fields of a stream.
+/// Fields of a stream.
 mod stream {
     use crate::image::fields::Field;
 
@@ -47,31 +47,31 @@ mod stream {
     pub(super) const PAYLOAD_TYPE: Field<u16> = Field::new(14, "payload type");
 }
 
-/// Length of a stream in the page.
+/// Length of a stream's record in the page.
 const STREAM_LENGTH: usize = 16;
 
-/// The longest duration, in microseconds, of which every departure still fits 64 bits of 27 MHz ticks.
+/// Longest duration in microseconds whose departures fit 64 bits in ticks of 27 MHz.
 const MAX_DURATION_US: u64 = u64::MAX / 27;
 
-/// Contents of the image, and place of its table.
+/// Header: contents of the image, and extent of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Plan it was packed by.
+    /// Plan of the image.
     pub plan: Plan,
     /// Number of packets, at least 1.
     pub packets: u64,
     /// Bytes of payload in all packets.
     pub payload_bytes: u64,
-    /// From the first packet's departure to the end of the last one's payload, in microseconds.
+    /// Microseconds from the departure of the first packet to the end of the last packet's payload.
     pub duration_us: u64,
-    /// The table.
+    /// Extent of the table.
     pub table: TableExtent,
 }
 
-/// Place of the table: from `offset` to the end of the file.
+/// Extent of the table: from `offset` to the end of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableExtent {
-    /// Offset in the file, in bytes; whole pages.
+    /// File offset in bytes, a multiple of the page length.
     pub offset: u64,
     /// Length in bytes.
     pub length: u64,
@@ -79,11 +79,11 @@ pub struct TableExtent {
     pub crc: u32,
 }
 
-/// Flag beside the number of frames: the asset is a transport stream.
+/// Flag in the field of the number of frames: the asset is a transport stream.
 const DEMUXED: u16 = 0x8000;
 
 impl Header {
-    /// The page.
+    /// Encodes the page.
     pub fn encode(&self) -> [u8; PAGE as usize] {
         let Plan { identity, recipe, streams } = self.plan;
         let (ts_per_packet, frames) = match recipe.payload {
@@ -117,7 +117,7 @@ impl Header {
         page
     }
 
-    /// Reads the first page of a file of `file_length` bytes.
+    /// Decodes the first page of a file of `file_length` bytes.
     pub fn decode(page: &[u8], file_length: u64) -> Result<Self, Error> {
         if !page.starts_with(MAGIC) {
             return Err(Error::NotAnImage);
@@ -182,7 +182,7 @@ impl Header {
             PayloadRecipe::Tracks { frames, .. } => {
                 let frames = record.get(field::FRAMES) & !DEMUXED == u16::from(frames);
                 record.check(frames, field::FRAMES, "255 are the most")?;
-                // Trains may have a byte between them.
+                // Trains may be separated by a padding byte.
                 let least = self.payload_bytes.div_ceil(recipe.payload_length() as u64 + 1);
                 let all = self.packets > 0 && self.packets >= least;
                 record.check(all, field::PACKETS, "the payload makes more")?;

@@ -1,20 +1,20 @@
-//! Decisions that precede packing.
+//! Plans of images, which are determined before packing.
 
 use crate::payload::MIN_PAYLOAD;
 use crate::rtp::{CLOCK_HZ, HEADER_LENGTH, PAYLOAD_TYPE_MP2T};
 use crate::ts::PACKET_LENGTH;
 
-/// Most transport stream packets in an RTP packet: those that a path MTU of 9,000 bytes takes.
+/// Most transport stream packets in an RTP packet: the number that fits a path MTU of 9,000 bytes.
 pub const MAX_TS_PER_PACKET: u16 = 47;
 
-/// Burst window of images in microseconds. Sessions cut their trains for shorter bursts, and join them for
-/// longer ones.
+/// Burst window of images in microseconds. Sessions with a shorter burst split trains, sessions with a longer
+/// burst join them.
 pub const USUAL_BURST_US: u32 = 20_000;
 
-/// Longest burst in microseconds; a receiver's jitter buffer takes no more.
+/// Longest burst in microseconds: receivers' jitter buffers are not larger.
 pub const MAX_BURST_US: u32 = 500_000;
 
-/// Identity of the file that an image was made from. The image is stale when any of it differs.
+/// Identity of the asset of an image. The image is stale if any field differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Length in bytes.
@@ -23,11 +23,11 @@ pub struct Identity {
     pub mtime_ns: i64,
     /// Inode number.
     pub inode: u64,
-    /// Number of the device that the inode is on.
+    /// Device number of the inode.
     pub device: u64,
 }
 
-/// Most streams of an image: video, and sound in many languages.
+/// Most streams of an image: video, and audio in many languages.
 pub const MAX_STREAMS: usize = 16;
 
 /// Division of an asset into packets and trains.
@@ -35,7 +35,7 @@ pub const MAX_STREAMS: usize = 16;
 pub struct Recipe {
     /// Payload of a packet.
     pub payload: PayloadRecipe,
-    /// Burst window in microseconds: packets leave early by at most this; at most [`MAX_BURST_US`].
+    /// Burst window in microseconds, at most [`MAX_BURST_US`]: packets leave early by at most this time.
     pub burst_us: u32,
 }
 
@@ -48,18 +48,18 @@ pub enum PayloadRecipe {
         /// frame.
         ts_per_packet: u16,
     },
-    /// Samples of tracks, in the payload format of each.
+    /// Samples of tracks, in their payload formats.
     Tracks {
         /// Most bytes of a payload, at least [`MIN_PAYLOAD`].
         limit: u16,
-        /// Most frames of audio in a packet, at least 1.
+        /// Most audio frames in a packet, at least 1.
         frames: u8,
         /// True if the asset is a transport stream.
         demuxed: bool,
     },
 }
 
-/// Stream of an image: its first numbers and what all of its packets have in common.
+/// Stream of an image: initial values and common fields of its RTP headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamPlan {
     /// Synchronisation source.
@@ -74,7 +74,7 @@ pub struct StreamPlan {
     pub clock_hz: u32,
 }
 
-/// Streams of an image in the order of their numbers, 1 to [`MAX_STREAMS`].
+/// Streams of an image by number, 1 to [`MAX_STREAMS`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Streams {
     plans: [StreamPlan; MAX_STREAMS],
@@ -84,43 +84,43 @@ pub struct Streams {
 /// Plan of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The asset.
+    /// Identity of the asset.
     pub identity: Identity,
     /// Division into packets and trains.
     pub recipe: Recipe,
-    /// Its streams: one of a transport stream, one for each track of a movie.
+    /// Streams: one for a transport stream, or one for each track of a movie.
     pub streams: Streams,
 }
 
-/// Limits of the packets on a path, whatever the asset is.
+/// Limits of packets on a network path, for all kinds of assets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathLimits {
-    /// Most bytes of payload in a packet, at least one packet of a transport stream.
+    /// Most bytes of payload in a packet, enough for at least one transport stream packet.
     pub payload: u16,
     /// Burst window in microseconds.
     pub burst_us: u32,
 }
 
-/// Most frames of audio in a packet: fewer packets and calls, and about 90 ms of sound that one lost packet
-/// takes away.
+/// Most audio frames in a packet: several reduce the number of packets and calls, and a lost packet loses
+/// about 90 ms of audio.
 const FRAMES_PER_PACKET: u8 = 4;
 
 impl PathLimits {
-    /// Limits for a path MTU in bytes: what is left by RTP, UDP and IP headers (`ip_header` bytes: 20, or 40
-    /// for IPv6); `None` where no packet of a transport stream fits.
+    /// Limits for a path MTU in bytes, less the RTP, UDP and IP headers (`ip_header` is 20 bytes, or 40 for
+    /// IPv6); `None` if no transport stream packet fits.
     pub fn for_mtu(mtu: u16, ip_header: u16, burst_us: u32) -> Option<Self> {
         const UDP_HEADER: u16 = 8;
         let payload = mtu.checked_sub(ip_header + UDP_HEADER + HEADER_LENGTH as u16)?;
         (usize::from(payload) >= PACKET_LENGTH).then_some(Self { payload, burst_us })
     }
 
-    /// The recipe for a transport stream: as many of its packets as fit.
+    /// Recipe for a transport stream, with as many transport stream packets as fit.
     pub fn transport_stream(self) -> Recipe {
         let fit = self.payload / PACKET_LENGTH as u16;
         Recipe::transport_stream(fit.min(MAX_TS_PER_PACKET), self.burst_us)
     }
 
-    /// The recipe for the same kind of asset as that of `recipe`.
+    /// Recipe for the same kind of asset as `recipe`.
     pub fn recipe_like(self, recipe: Recipe) -> Recipe {
         match recipe.payload {
             PayloadRecipe::TransportStream { .. } => self.transport_stream(),
@@ -129,13 +129,13 @@ impl PathLimits {
         }
     }
 
-    /// The recipe for the tracks of a movie, whose full packets have an even length: the kernel's checksums of
-    /// pages by reference go wrong after parts of odd length.
+    /// Recipe for the tracks of a movie. Full packets have an even length, because the kernel computes wrong
+    /// checksums of pages by reference after parts of odd length.
     pub fn tracks(self) -> Recipe {
         self.tracks_of(false)
     }
 
-    /// The recipe for the tracks of a transport stream.
+    /// Recipe for the tracks of a demultiplexed transport stream.
     pub fn demuxed(self) -> Recipe {
         self.tracks_of(true)
     }
@@ -149,19 +149,19 @@ impl PathLimits {
 /// Invalid recipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The number of transport stream packets is out of range.
+    /// Number of transport stream packets out of range.
     #[error("invalid number of TS packets per RTP packet {0}: expected 1 to {MAX_TS_PER_PACKET}")]
     TsPerPacket(u16),
-    /// The limit of payloads is out of range.
+    /// Limit of payloads out of range.
     #[error("invalid limit of RTP payloads {0}: expected at least {MIN_PAYLOAD} bytes")]
     Limit(u16),
-    /// No frame is allowed in a packet.
+    /// No frames in a packet.
     #[error("invalid number of frames in an RTP packet 0: expected at least 1")]
     Frames,
-    /// The recipe is for another kind of asset.
+    /// Recipe for another kind of asset.
     #[error("the recipe is for another kind of asset than the packer")]
     Kind,
-    /// The burst is too long.
+    /// Burst too long.
     #[error("invalid burst of {0} µs: expected at most {MAX_BURST_US} µs")]
     Burst(u32),
 }
@@ -172,7 +172,8 @@ impl Recipe {
         Self { payload: PayloadRecipe::TransportStream { ts_per_packet }, burst_us }
     }
 
-    /// Most bytes of payload in a packet: of a transport stream, all packets but the last have so many.
+    /// Most bytes of payload in a packet. For a transport stream, all packets except the last have this
+    /// payload.
     pub fn payload_length(self) -> usize {
         match self.payload {
             PayloadRecipe::TransportStream { ts_per_packet } => usize::from(ts_per_packet) * PACKET_LENGTH,
@@ -180,25 +181,25 @@ impl Recipe {
         }
     }
 
-    /// Most bytes of a packet, RTP header included: of a transport stream, all packets but the last have so
-    /// many.
+    /// Most bytes of a packet, including the RTP header. For a transport stream, all packets except the last
+    /// have this size.
     pub fn packet_size(self) -> u16 {
         (HEADER_LENGTH + self.payload_length()).min(u16::MAX.into()) as u16
     }
 
-    /// Returns whether the packets carry those of a transport stream.
+    /// Returns whether the packets contain transport stream packets.
     pub fn is_transport_stream(self) -> bool {
         matches!(self.payload, PayloadRecipe::TransportStream { .. })
     }
 
-    /// Returns whether the asset is a transport stream whose tracks are sent.
+    /// Returns whether the asset is a transport stream whose tracks are sent separately.
     pub fn is_demuxed(self) -> bool {
         matches!(self.payload, PayloadRecipe::Tracks { demuxed: true, .. })
     }
 
-    /// Checks the ranges.
+    /// Checks the ranges of the fields.
     pub fn check(self) -> Result<(), PlanError> {
-        /// Most bytes of payload behind whose header 16 bits state the packet's length.
+        /// Most bytes of payload whose packet's length, including the header, fits 16 bits.
         const MAX_LIMIT: u16 = u16::MAX - HEADER_LENGTH as u16;
         match self.payload {
             PayloadRecipe::TransportStream { ts_per_packet } => match ts_per_packet {
@@ -216,7 +217,7 @@ impl Recipe {
 }
 
 impl StreamPlan {
-    /// Stream of a transport stream.
+    /// Stream for a transport stream.
     pub const fn transport_stream(ssrc: u32, sequence: u16, timestamp: u32) -> Self {
         Self { ssrc, sequence, timestamp, payload_type: PAYLOAD_TYPE_MP2T, clock_hz: CLOCK_HZ }
     }
@@ -226,7 +227,7 @@ impl StreamPlan {
         self.sequence.wrapping_add(packet as u16)
     }
 
-    /// Timestamp of a media time in microseconds from the beginning of the image, rounded down.
+    /// Timestamp of a time in microseconds since the beginning of the image, rounded down.
     pub fn timestamp_at(&self, us: u64) -> u32 {
         let ticks = u128::from(us) * u128::from(self.clock_hz) / 1_000_000;
         self.timestamp.wrapping_add(ticks as u32)
@@ -234,7 +235,7 @@ impl StreamPlan {
 }
 
 impl Streams {
-    /// Streams, unless there are none or too many.
+    /// Makes the list of streams; `None` if there are none or too many.
     pub fn new(streams: &[StreamPlan]) -> Option<Self> {
         let mut plans = [StreamPlan::default(); MAX_STREAMS];
         plans.get_mut(..streams.len()).filter(|plans| !plans.is_empty())?.copy_from_slice(streams);

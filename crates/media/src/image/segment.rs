@@ -1,4 +1,4 @@
-//! A segment: packets back to back, then the records of the trains they make up.
+//! Segments: consecutive packets, followed by the records of their trains.
 
 use super::error::{Error, Part};
 use super::fields::{Record, check_crc, check_length, check_sum, put};
@@ -9,7 +9,7 @@ use crate::rtp::{HEADER_LENGTH, Header, Marker, Run};
 /// Length of a train record in bytes.
 pub const TRAIN_RECORD_LENGTH: usize = 32;
 
-/// The fields of a train record.
+/// Fields of a train record.
 mod field {
     use crate::image::fields::Field;
 
@@ -22,67 +22,69 @@ mod field {
     pub(super) const FLAGS: Field<u32> = Field::new(20, "flags");
     pub(super) const DEPARTURE_US: Field<u64> = Field::new(24, "departure");
 
-    /// Flags: the choice of packets that carry the marker, a random access point, the number of the stream.
+    /// Flags: packets with the marker bit, random access point, number of the stream.
     pub(super) const MARKER: u32 = 3;
     pub(super) const START: u32 = 4;
     pub(super) const STREAM_SHIFT: u32 = 8;
     pub(super) const STREAM: u32 = 0xff << STREAM_SHIFT;
 }
 
-/// Place and contents of a segment.
+/// Table entry of a segment: its place and contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentEntry {
-    /// Offset in the file of its first packet, in whole pages, or of its records if they are alone.
+    /// File offset of the first packet, a multiple of the page length; without stored packets, that of the
+    /// records.
     pub offset: u64,
-    /// Bytes of packets, headers included, whether they are stored or not.
+    /// Bytes of packets, including headers, whether stored or not.
     pub data_length: u32,
     /// Number of train records, which follow the packets if these are stored.
     pub records: u32,
-    /// Number of its first packet, counted from 0 through the image and all of its streams.
+    /// Number of the first packet, counted from 0 through the image over all streams.
     pub first_packet: u64,
     /// Number of packets.
     pub packets: u32,
-    /// Departure of its first packet, in microseconds after the image's first.
+    /// Departure of the first packet, in microseconds after the image's first packet.
     pub first_departure_us: u64,
-    /// CRC-32C of what is stored: packets and records, or records alone.
+    /// CRC-32C of the stored bytes: packets and records, or only records.
     pub crc: u32,
-    /// Offset in the asset of the first packet's payload, which the others' follow without gaps. Then packets
-    /// are not stored, and a sender makes their headers. None if they are stored.
+    /// Offset of the first packet's payload in the asset. The payloads of the other packets follow without
+    /// gaps; packets are not stored, and senders generate their headers. `None` if packets are stored.
     pub asset_offset: Option<u64>,
 }
 
-/// Train: consecutive packets that leave together.
+/// Train: consecutive packets that depart together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrainRecord {
-    /// Offset of its first packet from the segment's, in bytes.
+    /// Offset of the first packet in the segment, in bytes.
     pub offset: u32,
     /// Length in bytes.
     pub length: u32,
-    /// Length of each packet but perhaps the last, in bytes: the UDP segmentation size.
+    /// Length of each packet except possibly the last, in bytes: the UDP segmentation size.
     pub packet_size: u16,
     /// Sequence number of the first packet.
     pub sequence: u16,
     /// Timestamp of the first packet, in ticks of its stream's clock.
     pub timestamp: u32,
-    /// Step from one packet's timestamp to the next, in 1/65536 tick: see [`Run`].
+    /// Increase of the timestamp from packet to packet, in 1/65536 of a tick: see [`Run`].
     pub timestamp_step: u32,
     /// Departure in microseconds after the image's first packet.
     pub departure_us: u64,
-    /// Number of the stream that it belongs to, counted from 0.
+    /// Number of its stream, counted from 0.
     pub stream: u8,
-    /// Packets that carry the marker. In transport streams the first does after a clock discontinuity.
+    /// Packets with the marker bit. In transport streams, it is set in the first packet after a clock
+    /// discontinuity.
     pub marker: Marker,
-    /// Random access point in the first packet; the table of starts says where.
+    /// True if a random access point is in the first packet. The table of starts has its position.
     pub start: bool,
 }
 
 impl SegmentEntry {
-    /// Bytes in the file, which the checksum covers.
+    /// Bytes of the segment in the file, which the checksum covers.
     pub fn length(&self) -> u64 {
         self.stored_length() + u64::from(self.records) * TRAIN_RECORD_LENGTH as u64
     }
 
-    /// Bytes of packets in the file: all or none.
+    /// Bytes of packets in the file: all packets or none are stored.
     pub fn stored_length(&self) -> u64 {
         if self.asset_offset.is_none() { self.data_length.into() } else { 0 }
     }
@@ -92,15 +94,15 @@ impl SegmentEntry {
         u64::from(self.data_length) - u64::from(self.packets) * HEADER_LENGTH as u64
     }
 
-    /// Offset of the segment in a file whose earlier segments end at `offset`. Stored packets begin at a
+    /// Offset of the segment in a file whose previous segments end at `offset`. Stored packets begin at a
     /// page.
     pub(super) fn begin_after(&self, offset: u64) -> u64 {
         if self.asset_offset.is_none() { padded(offset) } else { offset }
     }
 
-    /// Checks the [`SegmentEntry::length`] bytes of the segment, and reads its trains. Nothing in it departs
-    /// after `until_us`: [`Table::until_us`](super::Table::until_us), or [`u64::MAX`] while that is not
-    /// known.
+    /// Checks the [`SegmentEntry::length`] bytes of the segment, and decodes its trains. No train may depart
+    /// after `until_us`: [`Table::until_us`](super::Table::until_us), or [`u64::MAX`] if that is not known
+    /// yet.
     pub fn trains(&self, plan: &Plan, until_us: u64, bytes: &[u8]) -> Result<Vec<TrainRecord>, Error> {
         check_length(Part::Segment, bytes, self.length())?;
         check_crc(Part::Segment, bytes, self.crc)?;
@@ -112,7 +114,7 @@ impl SegmentEntry {
         Ok(trains)
     }
 
-    /// Reads the trains of a segment that was checked before from `records`, the bytes after its packets.
+    /// Decodes the trains of a segment that was checked before. `records`: the bytes after its packets.
     pub fn trains_of_records(
         &self,
         plan: &Plan,
@@ -141,12 +143,13 @@ impl SegmentEntry {
     }
 }
 
-/// Expected start of the next train.
+/// Expected values of the next train.
 struct Place {
     offset: u32,
-    /// Packets of the segment before it.
+    /// Number of packets before the train in the segment.
     packets: u32,
-    /// Sequence numbers of streams, which are known of a transport stream, else from their first train on.
+    /// Next sequence numbers of the streams: known for a transport stream, for others from their first train
+    /// on.
     sequences: [Option<u16>; MAX_STREAMS],
     departure_us: u64,
 }
@@ -175,7 +178,7 @@ impl TrainRecord {
         self.length.div_ceil(u32::from(self.packet_size))
     }
 
-    /// The headers of its packets as the image has them.
+    /// RTP headers of the packets, with the initial values of the image's plan.
     pub fn run(&self, plan: &Plan) -> Run {
         let stream = plan.streams.get(usize::from(self.stream)).copied().unwrap_or_default();
         let first = Header {
@@ -191,7 +194,7 @@ impl TrainRecord {
         Run { marker, last, stream, short, ..Run::new(first, self.timestamp_step) }
     }
 
-    /// The record.
+    /// Encodes the record.
     pub fn encode(&self) -> [u8; TRAIN_RECORD_LENGTH] {
         let start = if self.start { field::START } else { 0 };
         let flags = self.marker as u32 | start | u32::from(self.stream) << field::STREAM_SHIFT;
@@ -228,7 +231,7 @@ impl TrainRecord {
         }
     }
 
-    /// Checks the headers of its packets, which lie in the segment's `data`.
+    /// Checks the RTP headers of the packets, which are in the segment's `data`.
     fn check_headers(&self, plan: &Plan, data: &[u8]) -> Result<(), Error> {
         let run = self.run(plan);
         let (size, packets) =
@@ -270,7 +273,7 @@ impl TrainRecord {
         record.check(later, field::DEPARTURE_US, "the train before departs later")
     }
 
-    /// Checks what a train of a transport stream has of its departure and its place.
+    /// Checks length, timestamps and marker of a train of a transport stream.
     fn check_timed(
         &self,
         record: Record<'_>,
@@ -292,7 +295,7 @@ impl TrainRecord {
         record.check(marked, field::FLAGS, "the first packet alone may have a marker")
     }
 
-    /// Checks a train of a track: packets of one timestamp, the last of which may be shorter.
+    /// Checks a train of a track: its packets have one timestamp, and only the last may be shorter.
     fn check_of_track(&self, record: Record<'_>, full_size: u16) -> Result<(), Error> {
         let full = self.packet_size == full_size || self.packets() == 1;
         record.check(full, field::PACKET_SIZE, "a packet that is shorter is alone")?;
@@ -304,13 +307,14 @@ impl TrainRecord {
     }
 }
 
-/// Offset of the train behind one that ends at `end`. Trains of tracks begin at even offsets, after a byte of 0
-/// where need be: the kernel's checksums of pages by reference go wrong after parts of odd length.
+/// Offset of the train after one that ends at `end`. Trains of tracks begin at even offsets, if necessary
+/// after a padding byte of 0, because the kernel computes wrong checksums of pages by reference after parts
+/// of odd length.
 pub(crate) fn after(plan: &Plan, end: u32) -> u32 {
     if plan.recipe.is_transport_stream() { end } else { end.next_multiple_of(2) }
 }
 
-/// Microseconds in ticks of 90 kHz, modulo 2^32.
+/// Converts microseconds to ticks of 90 kHz, modulo 2^32.
 fn ticks_of(microseconds: u64) -> u32 {
     (u128::from(microseconds) * 9 / 100) as u32
 }

@@ -15,7 +15,7 @@ const HEAD_LENGTH: usize = 16;
 const ENTRY_LENGTH: usize = 48;
 const START_LENGTH: usize = 24;
 
-/// The fields of the table's head.
+/// Fields of the table's head.
 mod head {
     use crate::image::fields::Field;
 
@@ -24,7 +24,7 @@ mod head {
     pub(super) const DESCRIPTION: Field<u32> = Field::new(8, "length of the description");
 }
 
-/// The fields of a segment's entry.
+/// Fields of a segment's entry.
 mod entry {
     use crate::image::fields::Field;
 
@@ -37,11 +37,11 @@ mod entry {
     pub(super) const PACKETS: Field<u32> = Field::new(36, "packets of a segment");
     pub(super) const ASSET_OFFSET: Field<u64> = Field::new(40, "offset in the asset");
 
-    /// Offset in the asset of a segment whose packets are stored.
+    /// Value of the offset in the asset if the segment's packets are stored.
     pub(super) const STORED: u64 = u64::MAX;
 }
 
-/// The fields of a start.
+/// Fields of a start.
 mod start {
     use crate::image::fields::Field;
 
@@ -51,31 +51,32 @@ mod start {
     pub(super) const SKIP: Field<u32> = Field::new(16, "skip of a start");
 }
 
-/// All of the table.
+/// Table at the end of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// The segments in order.
+    /// Segments in order.
     pub segments: Vec<SegmentEntry>,
-    /// Random access points in order, at most one in a packet. Without any, a decoder starts anywhere.
+    /// Random access points in order, at most one in a packet. Without any, decoders can start anywhere.
     pub starts: Vec<Start>,
     /// Description of the asset.
     pub description: Description,
 }
 
-/// A random access point.
+/// Random access point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Departure of its first byte, in microseconds after the image's first packet: the media time.
+    /// Departure of the random access point's first byte in microseconds after the image's first packet: the
+    /// media time.
     pub departure_us: u64,
     /// Number of the segment.
     pub segment: u32,
-    /// Number of the train in the segment; it is in the train's first packet.
+    /// Number of the train in the segment; the random access point is in the train's first packet.
     pub train: u32,
-    /// Bytes of that packet's payload before it.
+    /// Bytes of the packet's payload before the random access point.
     pub skip: u32,
 }
 
-/// Description of an asset, for people and for SDP.
+/// Description of an asset, for display and for SDP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Description {
@@ -88,22 +89,22 @@ pub enum Description {
 /// Description of a movie.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovieDescription {
-    /// Its tracks by the numbers of their streams.
+    /// Tracks by the numbers of their streams.
     pub tracks: Vec<TrackDescription>,
-    /// Warnings about it: tracks that are left out among them.
+    /// Warnings about the movie, including tracks that are left out.
     pub warnings: Warnings,
 }
 
 /// Description of a transport stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransportStreamDescription {
-    /// Bytes from one packet to the next in the asset: 188, 192 or 204.
+    /// Distance between packets of the asset in bytes: 188, 192 or 204.
     pub stride: u16,
-    /// Its programmes.
+    /// Programmes of the stream.
     pub programmes: Vec<Programme>,
-    /// The one that is played.
+    /// Played programme.
     pub played: Option<Played>,
-    /// Warnings about it.
+    /// Warnings about the stream.
     pub warnings: Warnings,
 }
 
@@ -114,7 +115,7 @@ impl Default for Description {
 }
 
 impl Description {
-    /// Description of a transport stream, if it is that.
+    /// Returns the description if the asset is a transport stream.
     pub fn transport_stream(&self) -> Option<&TransportStreamDescription> {
         match self {
             Self::TransportStream(description) => Some(description),
@@ -122,7 +123,7 @@ impl Description {
         }
     }
 
-    /// Warnings about the asset.
+    /// Returns the warnings about the asset.
     pub fn warnings(&self) -> &Warnings {
         match self {
             Self::TransportStream(TransportStreamDescription { warnings, .. })
@@ -130,7 +131,7 @@ impl Description {
         }
     }
 
-    /// Description of a movie, if it is that.
+    /// Returns the description if the asset is a movie.
     pub fn movie(&self) -> Option<&MovieDescription> {
         match self {
             Self::Movie(description) => Some(description),
@@ -140,7 +141,7 @@ impl Description {
 }
 
 impl Table {
-    /// The bytes.
+    /// Encodes the table.
     pub fn encode(&self) -> Vec<u8> {
         let description = serde_json::to_vec(&self.description).expect("only strings, numbers and lists");
         let mut head = [0; HEAD_LENGTH];
@@ -154,12 +155,12 @@ impl Table {
         bytes
     }
 
-    /// Extent of a table of these bytes that starts at `offset`.
+    /// Extent of an encoded table that starts at `offset`.
     pub fn extent(bytes: &[u8], offset: u64) -> TableExtent {
         TableExtent { offset, length: bytes.len() as u64, crc: crc32c::crc32c(bytes) }
     }
 
-    /// Reads the table of the image with `header`.
+    /// Decodes the table of the image with `header`.
     pub fn decode(bytes: &[u8], header: &Header) -> Result<Self, Error> {
         check_length(Part::Table, bytes, header.table.length)?;
         check_crc(Part::Table, bytes, header.table.crc)?;
@@ -174,7 +175,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Latest departure in segment `index`: the first of the next segment, or the duration.
+    /// Latest departure in segment `index`: the first departure of the next segment, or the image's duration.
     pub fn until_us(&self, index: usize, header: &Header) -> u64 {
         self.segments.get(index + 1).map_or(header.duration_us, |next| next.first_departure_us)
     }
@@ -239,7 +240,7 @@ impl Table {
     }
 }
 
-/// The table's bytes, cut by the counts at its head.
+/// Sections of an encoded table, divided by the counts in its head.
 struct Sections<'a> {
     entries: &'a [u8],
     starts: &'a [u8],
@@ -302,7 +303,7 @@ impl SegmentEntry {
         }
     }
 
-    /// Checks the entry by itself; `last` where no segment follows.
+    /// Checks the entry by itself. `last`: no segment follows.
     fn check(&self, record: Record<'_>, plan: &Plan, last: bool) -> Result<(), Error> {
         let length = self.data_length;
         let fits = (1..=MAX_SEGMENT_DATA).contains(&length);

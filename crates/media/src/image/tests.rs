@@ -5,7 +5,7 @@ use crate::pack::testing::{pack, plan, read};
 use crate::ts::synthetic::Sample;
 use proptest::prelude::*;
 
-/// An image of six segments with several starts.
+/// Makes an image of six segments with several starts.
 fn image() -> (Vec<u8>, Header) {
     static IMAGE: LazyLock<(Vec<u8>, Header)> = LazyLock::new(make_image);
     IMAGE.clone()
@@ -17,7 +17,8 @@ fn make_image() -> (Vec<u8>, Header) {
     (file, summary.header)
 }
 
-/// Makes the checksums right again after `change`, so that what it broke has to be noticed by itself.
+/// Applies `change` to the header and corrects its checksum, so that only the other checks can find the
+/// change.
 fn forge_header(file: &mut [u8], change: impl FnOnce(&mut [u8])) {
     let page = &mut file[..PAGE as usize];
     change(page);

@@ -1,4 +1,4 @@
-//! Examining an asset.
+//! Inspection of assets.
 
 use std::convert::Infallible;
 
@@ -7,7 +7,7 @@ use crate::image::{Identity, Layout, Plan, PlanError, Recipe, StreamPlan, Writer
 use crate::pack::{Error, Packer};
 use crate::ts::{Deframer, Event};
 
-/// Examines an asset as packing would see it.
+/// Inspector of an asset: examines it in the same way as packing.
 /// ```
 /// use wirepath_media::image::Recipe;
 /// use wirepath_media::inspect::AssetInspector;
@@ -31,7 +31,7 @@ pub struct AssetInspector {
 }
 
 impl AssetInspector {
-    /// An inspector at the start of an asset, which would be packed by `recipe`.
+    /// Inspector at the start of an asset. `recipe`: recipe for packing it.
     pub fn new(recipe: Recipe) -> Result<Self, PlanError> {
         let identity = Identity { size: 0, mtime_ns: 0, inode: 0, device: 0 };
         let plan = Plan { identity, recipe, streams: StreamPlan::transport_stream(0, 0, 0).into() };
@@ -52,7 +52,7 @@ impl AssetInspector {
         Ok(())
     }
 
-    /// Ends the asset.
+    /// Ends the asset, and returns the report.
     pub fn finish(mut self) -> Result<Report, Error> {
         while let Some(event) = self.deframer.finish()? {
             if let Event::Packets(run) = event {
@@ -68,7 +68,7 @@ impl AssetInspector {
     fn take_segments(&mut self) {
         while let Some(segment) = self.packer.pop() {
             segment.trains.iter().for_each(|train| self.examined.measures.take(train));
-            // The file that would be written is of no interest, only its table.
+            // Only the table of the file is used, so payload is not read.
             let Ok(_) = self.writer.add(&segment, |_, _| Ok::<(), Infallible>(()));
         }
     }

@@ -1,11 +1,11 @@
-//! Bytes over time in a bounded number of intervals.
+//! Bit rate over time, in a limited number of intervals.
 
 use serde::Serialize;
 
-/// Length of an interval until there would be too many.
+/// Initial length of an interval, which doubles when there are too many intervals.
 const FIRST_INTERVAL_US: u64 = 100_000;
 
-/// Most intervals; beyond, two become one.
+/// Most intervals; beyond that, pairs of intervals are merged.
 const MAX_INTERVALS: usize = 2048;
 
 /// Bytes that depart in each interval.
@@ -17,10 +17,10 @@ pub struct BitRate {
     pub bytes: Vec<u64>,
 }
 
-/// Peak of a bit rate.
+/// Peak bit rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Peak {
-    /// The rate.
+    /// Bit rate.
     pub bits_per_second: u64,
     /// Length of the window in microseconds.
     pub window_us: u64,
@@ -39,7 +39,8 @@ impl BitRate {
         self.bytes.iter().map(move |&bytes| u64::try_from(scale(bytes)).unwrap_or(u64::MAX))
     }
 
-    /// Highest rate over `window_us`, or an interval if that is longer; `None` for a shorter duration.
+    /// Highest bit rate over a window of `window_us`, or over an interval if that is longer; `None` if the
+    /// duration is shorter.
     pub fn peak(&self, window_us: u64) -> Option<Peak> {
         let intervals = (window_us / self.interval_us).max(1);
         let most = self.bytes.windows(intervals as usize).map(|window| window.iter().sum::<u64>()).max()?;
@@ -48,7 +49,7 @@ impl BitRate {
         Some(Peak { bits_per_second: u64::try_from(bits_per_second).unwrap_or(u64::MAX), window_us })
     }
 
-    /// Adds bytes that depart evenly from one time up to another.
+    /// Adds bytes that depart evenly between two times.
     pub(super) fn spread(&mut self, from_us: u64, until_us: u64, bytes: u64) {
         self.make_room(from_us.max(until_us.saturating_sub(1)));
         if bytes == 0 {
@@ -65,7 +66,7 @@ impl BitRate {
         }
     }
 
-    /// Makes intervals up to a time, longer ones where there would be too many.
+    /// Adds intervals up to a time; doubles their length if there would be too many.
     fn make_room(&mut self, time_us: u64) {
         while time_us / self.interval_us >= MAX_INTERVALS as u64 {
             self.interval_us *= 2;

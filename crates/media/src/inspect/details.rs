@@ -1,10 +1,10 @@
-//! Details of programmes that only inspection reads: names of services, and formats of video.
+//! Details of programmes for inspection: names of services, and video formats.
 
 use std::collections::BTreeMap;
 
 use crate::ts::{Codec, Packet, Psi, SERVICE_PID, Service, Services, VideoFormat, VideoProbe};
 
-/// Collects details from packets.
+/// Collector of details from packets.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     psi: Psi,
@@ -29,7 +29,7 @@ impl Details {
         }
     }
 
-    /// Services by programme number, and formats of video by PID.
+    /// Returns services by programme number, and video formats by PID.
     pub(super) fn finish(self) -> (BTreeMap<u16, Service>, BTreeMap<u16, VideoFormat>) {
         let videos = self.videos.into_iter().filter_map(|(pid, video)| Some((pid, video.finish()?)));
         (self.services.into_services(), videos.collect())

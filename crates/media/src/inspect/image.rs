@@ -1,11 +1,11 @@
-//! Examining an image.
+//! Inspection of images.
 
 use super::{Examined, Report};
 use crate::image::{Error, Header, Table};
 use crate::rtp::HEADER_LENGTH;
 use crate::ts::PACKET_LENGTH;
 
-/// Examines an image of which header and table were read, and checks its segments.
+/// Inspector of an image whose header and table were read: examines and checks its segments.
 #[derive(Debug)]
 pub struct ImageInspector<'a> {
     header: &'a Header,
@@ -14,16 +14,16 @@ pub struct ImageInspector<'a> {
 }
 
 impl<'a> ImageInspector<'a> {
-    /// An inspector before the first segment.
+    /// Inspector before the first segment.
     pub fn new(header: &'a Header, table: &'a Table) -> Self {
         Self { header, table, examined: Examined::default() }
     }
 
-    /// Takes the bytes of segment `index`; those of an index have no packets to look at. A damaged segment
-    /// counts by its entry in the table.
+    /// Examines the bytes of segment `index`. Segments of an index have no packets to examine. A damaged
+    /// segment is counted by its entry in the table.
     ///
     /// # Panics
-    /// If the table has no such segment.
+    /// If the table has no segment `index`.
     pub fn push(&mut self, index: usize, bytes: &[u8]) -> Result<(), Error> {
         let entry = &self.table.segments[index];
         let until_us = self.table.until_us(index, self.header);
@@ -47,7 +47,7 @@ impl<'a> ImageInspector<'a> {
         }
     }
 
-    /// Ends the image.
+    /// Ends the image, and returns the report.
     pub fn finish(self) -> Report {
         let mut report = self.examined.report(self.header, self.table);
         report.trains.count = self.table.segments.iter().map(|entry| u64::from(entry.records)).sum();

@@ -1,4 +1,4 @@
-//! Examining an MP4 or Matroska file.
+//! Inspection of MP4 and Matroska files.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -9,17 +9,17 @@ use crate::container::{Error, Movie, MovieReader, Samples, TrackFault};
 use crate::payload::Format;
 use crate::track::{Extent, Next, Sample, Track, TrackKind};
 
-/// Most random access points: days of pictures that all are. Tables state samples of one size without bytes
-/// for each, and each random access point takes eight bytes of memory.
+/// Most random access points: days of video that consists only of them. Tables describe samples of one size
+/// without bytes for each, whereas each random access point takes eight bytes of memory.
 const MAX_STARTS: usize = 1 << 23;
 
-/// Fault of a file that is examined.
+/// Error of a file that is inspected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MovieError {
-    /// Of its container.
+    /// Error of the container.
     #[error(transparent)]
     Container(#[from] Error),
-    /// More random access points than are listed.
+    /// More random access points than the limit.
     #[error("this file has more random access points: at most {MAX_STARTS} are read")]
     Starts,
 }
@@ -29,28 +29,28 @@ pub enum MovieError {
 pub struct MovieReport {
     /// Name of the container: `mp4`, `matroska` or `webm`.
     pub container: &'static str,
-    /// Major brand, where the file has one.
+    /// Major brand, if the file has one.
     pub brand: Option<String>,
     /// Offset of the `moov` box or the `Tracks` element.
     pub tables_offset: u64,
     /// True if samples may be in fragments.
     pub fragmented: bool,
-    /// Random access points that the file lists, of Matroska.
+    /// Number of random access points listed in a Matroska file.
     pub cues: Option<u64>,
     /// True if the file ends within a fragment or an element.
     pub truncated: bool,
-    /// Duration in microseconds: until the last sample of any track ends.
+    /// Duration in microseconds, to the end of the last sample of all tracks.
     pub duration_us: u64,
     /// Bytes of samples.
     pub payload_bytes: u64,
-    /// The tracks in the order of the file.
+    /// Tracks in the order of the file.
     pub tracks: Vec<TrackReport>,
     /// Bit rate of all samples over time.
     pub bit_rate: BitRate,
-    /// Times at which a decoder of the first video track can start, in microseconds. Without video there are
-    /// none: sound starts anywhere.
+    /// Times in microseconds at which a decoder of the first video track can start. Empty without video,
+    /// since audio can start anywhere.
     pub starts_us: Vec<u64>,
-    /// Faults of tracks that are left out, or end early.
+    /// Errors of tracks that are left out or end early.
     pub faults: Vec<String>,
 }
 
@@ -59,27 +59,27 @@ pub struct MovieReport {
 pub struct TrackReport {
     /// Identifier in the file.
     pub id: u32,
-    /// `video`, `audio`, or the four characters of another handler.
+    /// `video`, `audio`, or the four-character code of another handler.
     pub kind: String,
     /// Name of the codec.
     pub codec: String,
-    /// Profile and level, where the configuration has them.
+    /// Profile and level, if the configuration contains them.
     pub profile: Option<String>,
-    /// Language: three letters of ISO 639-2, or a tag of BCP 47.
+    /// Language: three letters of ISO 639-2, or a BCP 47 tag.
     pub language: Option<String>,
     /// Width in pixels.
     pub width: Option<u16>,
     /// Height in pixels.
     pub height: Option<u16>,
-    /// Frames per second on average, of video.
+    /// Average frames per second, for video.
     pub frame_rate: Option<f64>,
-    /// Channels, of audio.
+    /// Number of channels, for audio.
     pub channels: Option<u16>,
-    /// Sample rate in Hz, of audio.
+    /// Sample rate in Hz, for audio.
     pub sample_rate: Option<u32>,
-    /// Presentation time of its first sample in microseconds; what precedes the movie is less than 0.
+    /// Presentation time of the first sample in microseconds; negative before the beginning of the movie.
     pub start_us: i64,
-    /// Time from there until its last sample ends.
+    /// Time from `start_us` to the end of the last sample, in microseconds.
     pub duration_us: u64,
     /// Number of samples.
     pub samples: u64,
@@ -87,15 +87,15 @@ pub struct TrackReport {
     pub bytes: u64,
     /// Number of samples at which a decoder can start.
     pub sync_samples: u64,
-    /// Edits of its edit list that are not applied.
+    /// Number of edits that are not applied.
     pub edits_left_out: u32,
-    /// Specification of its RTP payload format, if it can be played.
+    /// Specification of the RTP payload format, if the track can be played.
     pub rtp: Option<&'static str>,
-    /// Why it cannot.
+    /// Reason why the track cannot be played.
     pub reason: Option<String>,
 }
 
-/// Examines an MP4 or Matroska file: says which bytes it wants, and takes them.
+/// Inspector of an MP4 or Matroska file: requests bytes of the file and takes them.
 #[derive(Debug)]
 pub struct MovieInspector {
     reader: Option<MovieReader>,
@@ -104,20 +104,20 @@ pub struct MovieInspector {
 }
 
 impl MovieInspector {
-    /// An inspector of a file with this reader.
+    /// Inspector of a file with its reader.
     pub fn new(reader: MovieReader) -> Self {
         Self { wanted: reader.wanted(), reader: Some(reader), examined: None }
     }
 
-    /// Bytes that are to be read next; `None` at the end.
+    /// Bytes to read next; `None` at the end.
     pub fn wanted(&self) -> Option<Extent> {
         self.wanted
     }
 
-    /// Takes the bytes that were wanted.
+    /// Takes the requested bytes.
     ///
     /// # Panics
-    /// If they are fewer.
+    /// If `bytes` has fewer.
     pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), MovieError> {
         let bytes = bytes.into();
         if let Some(reader) = &mut self.reader {
@@ -136,7 +136,7 @@ impl MovieInspector {
         Ok(())
     }
 
-    /// The report, when nothing more is wanted; `None` after an error.
+    /// Returns the report. Call it when no more bytes are wanted. `None` after an error.
     pub fn finish(self) -> Result<Option<MovieReport>, MovieError> {
         match (self.reader, self.examined) {
             (_, Some(examined)) => Ok(Some(examined.report())),
@@ -146,7 +146,7 @@ impl MovieInspector {
     }
 }
 
-/// Sums over the samples of a movie.
+/// Statistics of a movie's samples.
 #[derive(Debug)]
 struct Examined {
     movie: Movie,
@@ -159,15 +159,15 @@ struct Examined {
     faults: Vec<TrackFault>,
 }
 
-/// Sums over the samples of a track.
+/// Statistics of a track's samples.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     samples: u64,
     bytes: u64,
     sync: u64,
-    /// Durations in units of the track's timescale.
+    /// Sum of durations, in units of the track's timescale.
     durations: u64,
-    /// Presentation times of the beginning of the first sample and the end of the last.
+    /// Presentation times of the beginning of the first sample and of the end of the last.
     span_us: Option<(i64, i64)>,
 }
 
@@ -179,7 +179,7 @@ impl Examined {
         Self { movie, samples, tracks, video, bit_rate: BitRate::default(), starts_us: Vec::new(), faults }
     }
 
-    /// Takes samples until bytes are wanted.
+    /// Examines samples until bytes are needed.
     fn read_on(&mut self) -> Result<Option<Extent>, MovieError> {
         loop {
             match self.samples.next()? {
@@ -200,7 +200,7 @@ impl Examined {
         let end_us = presented_us.saturating_add_unsigned(length_us);
         let departure_us = track.decode_us(sample);
         let until_us = departure_us.saturating_add_unsigned(length_us).max(0) as u64;
-        // A sample before the beginning of the movie departs at its beginning.
+        // Samples before the beginning of the movie depart at its beginning.
         self.bit_rate.spread(departure_us.max(0) as u64, until_us, sample.extent.length);
         if sample.sync && self.video == Some(sample.track) {
             if self.starts_us.len() == MAX_STARTS {
@@ -287,19 +287,19 @@ impl MovieReport {
         mean(self.payload_bytes, self.duration_us)
     }
 
-    /// Highest bit rate over a window, or the mean of less.
+    /// Highest bit rate over a window, or the mean if the duration is shorter.
     pub fn peak(&self, window_us: u64) -> Option<Peak> {
         self.bit_rate.peak(window_us).or_else(|| {
             Some(Peak { bits_per_second: self.mean_bits_per_second()?, window_us: self.duration_us })
         })
     }
 
-    /// Mean distance between random access points in microseconds; `None` without two.
+    /// Mean distance between random access points in microseconds; `None` for less than two.
     pub fn mean_start_distance_us(&self) -> Option<u64> {
         mean_distance(&self.starts_us)
     }
 
-    /// Warnings for people.
+    /// Warnings for display.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.truncated {

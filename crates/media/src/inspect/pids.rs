@@ -1,4 +1,4 @@
-//! Packets of each PID, and their errors.
+//! Statistics and errors of the packets of each PID.
 
 use serde::Serialize;
 
@@ -6,22 +6,22 @@ use crate::ts::{NULL_PID, Packet, Programme};
 
 const PIDS: usize = 8192;
 
-/// The packets of one PID.
+/// Statistics of a PID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PidReport {
     /// The PID.
     pub pid: u16,
-    /// Its contents by the tables, or "unlisted".
+    /// Contents of the PID according to the tables, or "unlisted".
     pub role: String,
-    /// ISO 639-2 code of its language, where the tables name one.
+    /// ISO 639-2 code of the language, if the tables contain it.
     pub language: Option<String>,
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Gaps of the continuity counter.
+    /// Number of continuity counter errors.
     pub continuity_errors: u64,
-    /// Packets with the transport error indicator.
+    /// Number of packets with the transport error indicator.
     pub transport_errors: u64,
-    /// Encrypted packets.
+    /// Number of scrambled packets.
     pub scrambled: u64,
 }
 
@@ -68,7 +68,8 @@ impl Counter {
         }
     }
 
-    /// Returns whether the counter goes on (ISO/IEC 13818-1 section 2.4.3.3). A packet may be sent twice.
+    /// Returns whether the continuity counter is correct (ISO/IEC 13818-1 section 2.4.3.3). A packet may be
+    /// sent twice.
     fn continues(&mut self, packet: Packet<'_>) -> bool {
         let Some(before) = self.continuity else { return true };
         let announced = packet.adaptation().is_some_and(|field| field.discontinuity());
@@ -87,7 +88,7 @@ impl Counter {
     }
 }
 
-/// Contents of a PID: ISO/IEC 13818-1 table 2-3, ETSI EN 300 468 table 1, and the programme maps.
+/// Contents of a PID, from ISO/IEC 13818-1 table 2-3, ETSI EN 300 468 table 1, and the programme maps.
 fn role(pid: u16, programmes: &[Programme]) -> String {
     let fixed = match pid {
         0x00 => "PAT",

@@ -104,7 +104,7 @@ fn a_damaged_segment_is_noticed_and_the_rest_is_measured() {
     assert!(counted(&report) < counted(&whole));
 }
 
-/// Report about an MP4 file in memory.
+/// Inspects an MP4 file in memory.
 fn examine_movie(file: &[u8]) -> Result<super::MovieReport, MovieError> {
     let reader = MovieReader::of(file, file.len() as u64).expect("a movie");
     let mut inspector = MovieInspector::new(reader);

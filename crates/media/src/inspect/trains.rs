@@ -1,4 +1,4 @@
-//! Contents and departures of trains.
+//! Statistics of trains.
 
 use serde::Serialize;
 
@@ -6,30 +6,30 @@ use super::bit_rate::BitRate;
 use crate::image::{MAX_TRAIN_PACKETS, TrainRecord};
 use crate::rtp::{HEADER_LENGTH, Marker};
 
-/// The trains of an asset or an image.
+/// Statistics of the trains of an asset or an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TrainReport {
     /// Number of trains.
     pub count: u64,
-    /// Number of trains by their packets: index 0 counts the trains of one packet.
+    /// Number of trains by number of packets; index 0 counts trains of one packet.
     pub by_packets: Vec<u64>,
-    /// Number of trains that start at a discontinuity of the clock.
+    /// Number of trains that start at a clock discontinuity.
     pub discontinuities: u64,
 }
 
-/// Packets in a train.
+/// Distribution of packets per train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketsPerTrain {
-    /// The shortest train.
+    /// Packets of the shortest train.
     pub min: u32,
-    /// The median train.
+    /// Packets of the median train.
     pub median: u32,
-    /// The longest train.
+    /// Packets of the longest train.
     pub max: u32,
 }
 
 impl TrainReport {
-    /// Packets in a train; `None` without trains.
+    /// Distribution of packets per train; `None` without trains.
     pub fn packets_per_train(&self) -> Option<PacketsPerTrain> {
         let half = self.by_packets.iter().sum::<u64>().div_ceil(2);
         let used = || (1..).zip(&self.by_packets).filter(|(_, count)| **count > 0);
@@ -46,7 +46,7 @@ impl TrainReport {
     }
 }
 
-/// Sums over trains.
+/// Counters of trains.
 #[derive(Debug)]
 pub(super) struct Measures {
     pub(super) bit_rate: BitRate,

@@ -1,16 +1,17 @@
-//! AAC (RFC 3640, mode AAC-hbr): access units with their sizes before them, or a fragment of one.
+//! AAC (RFC 3640, mode AAC-hbr): several access units after their AU-headers, or a fragment of an access
+//! unit.
 
 use super::aggregate::Waiting;
 use super::{Payloads, TooLong, cut};
 use crate::track::Extent;
 
-/// Longest access unit that a size of 13 bits can state (section 3.3.6).
+/// Longest access unit: its AU-size has 13 bits (section 3.3.6).
 pub(super) const MAX_ACCESS_UNIT: u64 = 8191;
 
-/// Most access units of which 16 bits can state the bits of the AU-headers (section 3.2.1).
+/// Most access units of a packet: the AU-headers-length, in bits, has 16 bits (section 3.2.1).
 const MAX_UNITS: usize = u16::MAX as usize / 16;
 
-/// Access units of AAC, packed into packets.
+/// Packetizer of AAC access units.
 #[derive(Clone, Debug)]
 pub(super) struct Packetizer {
     limit: usize,
@@ -18,12 +19,13 @@ pub(super) struct Packetizer {
 }
 
 impl Packetizer {
-    /// Packets of at most `limit` bytes with at most `most` access units, and no more than 4095.
+    /// Packetizer for payloads of at most `limit` bytes with at most `most` access units, and never more than
+    /// 4095.
     pub(super) fn new(limit: usize, most: usize) -> Self {
         Self { limit, waiting: Waiting::new(most.min(MAX_UNITS), limit - 2, 2) }
     }
 
-    /// Adds an access unit. Those that may share a packet with the next one wait.
+    /// Adds an access unit. It waits if it may share a packet with the next one.
     pub(super) fn push(
         &mut self,
         unit: Extent,
@@ -47,12 +49,12 @@ impl Packetizer {
         Ok(())
     }
 
-    /// Frames that wait for others.
+    /// Access units that wait.
     pub(super) fn waiting(&self) -> &Waiting {
         &self.waiting
     }
 
-    /// Sends what waits.
+    /// Adds the payload of the waiting access units.
     pub(super) fn flush(&mut self, payloads: &mut Payloads) {
         let frames = &self.waiting.frames;
         if frames.is_empty() {
@@ -66,7 +68,8 @@ impl Packetizer {
     }
 }
 
-/// AU-header: a size of 13 bits and an index of 3 bits that is 0, since access units are in order.
+/// AU-header: AU-size of 13 bits and AU-Index or AU-Index-delta of 3 bits, which are 0 because access units
+/// are in order.
 fn header(unit: Extent) -> [u8; 2] {
     ((unit.length as u16) << 3).to_be_bytes()
 }

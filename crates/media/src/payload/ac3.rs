@@ -1,17 +1,17 @@
-//! AC-3 (RFC 4184): whole frames, or a fragment of one.
+//! AC-3 (RFC 4184): several complete frames, or a fragment of a frame.
 
 use super::aggregate::Waiting;
 use super::{Payloads, TooLong, cut};
 use crate::track::Extent;
 
-/// Frame types (section 4.1.1): whole frames; a first fragment with five eighths of its frame or more, or
-/// with less; another fragment.
+/// Frame types (section 4.1.1): complete frames; first fragment with at least 5/8 of the frame; first
+/// fragment with less; further fragment.
 const WHOLE: u8 = 0;
 const FIRST_WITH_MOST: u8 = 1;
 const FIRST: u8 = 2;
 const FURTHER: u8 = 3;
 
-/// Frames of AC-3, packed into packets.
+/// Packetizer of AC-3 frames.
 #[derive(Clone, Debug)]
 pub(super) struct Packetizer {
     limit: usize,
@@ -19,12 +19,12 @@ pub(super) struct Packetizer {
 }
 
 impl Packetizer {
-    /// Packets of at most `limit` bytes with at most `most` frames, and no more than 255.
+    /// Packetizer for payloads of at most `limit` bytes with at most `most` frames, and never more than 255.
     pub(super) fn new(limit: usize, most: usize) -> Self {
         Self { limit, waiting: Waiting::new(most.min(255), limit - 2, 0) }
     }
 
-    /// Adds a frame. Those that may share a packet with the next one wait. An empty one is left out.
+    /// Adds a frame. It waits if it may share a packet with the next one. Empty frames are dropped.
     pub(super) fn push(
         &mut self,
         frame: Extent,
@@ -57,12 +57,12 @@ impl Packetizer {
         Ok(())
     }
 
-    /// Frames that wait for others.
+    /// Frames that wait.
     pub(super) fn waiting(&self) -> &Waiting {
         &self.waiting
     }
 
-    /// Sends what waits.
+    /// Adds the payload of the waiting frames.
     pub(super) fn flush(&mut self, payloads: &mut Payloads) {
         if self.waiting.frames.is_empty() {
             return;

@@ -1,30 +1,30 @@
-//! AV1 (AOM, "RTP Payload Format For AV1" version 1.0): OBUs without size fields, as elements of packets.
+//! AV1 (AOM, "RTP Payload Format For AV1" version 1.0): OBUs without size fields as OBU elements of packets.
 //!
-//! A packet has at most three elements, of which the last has no length: full packets are of one length. OBUs
-//! of different layers do not share a packet (section 5).
+//! A packet has at most three OBU elements. The last has no length field, so that all full packets have the
+//! same length. OBUs of different layers do not share a packet (section 5).
 
 use super::Payloads;
 use super::obu::{begins_sequence, header, layer};
 use super::unit::Unit;
 use crate::track::Extent;
 
-/// Flags of the aggregation header (section 4.4): the first element continues one of the packet before; the
-/// last one goes on in the packet after; a coded video sequence begins.
+/// Flags of the aggregation header (section 4.4), Z, Y and N: the first element continues an OBU of the
+/// packet before; the last element continues in the next packet; a coded video sequence begins.
 const CONTINUES: u8 = 0x80;
 const GOES_ON: u8 = 0x40;
 const BEGINS: u8 = 0x08;
 
-/// Most elements of a packet whose number the aggregation header states.
+/// Most elements of a packet whose number fits into field W of the aggregation header.
 const MAX_ELEMENTS: usize = 3;
 
-/// Least room for the beginning of a further element: its length, its header and a byte more.
+/// Least room to begin a further element: its length field, its header and one more byte.
 const LEAST_ROOM: u64 = 4;
 
-/// Element of a packet: a part of an OBU.
+/// OBU element of a packet: a part of an OBU.
 #[derive(Clone, Copy, Debug)]
 struct Element<'a> {
     obu: &'a Unit,
-    /// First byte of it and the one after it, counted from the OBU's header.
+    /// First byte of the part and the byte after its last, counted from the OBU's header.
     from: u64,
     to: u64,
 }
@@ -67,7 +67,7 @@ pub(super) fn packetize(obus: &[Unit], timestamp: u64, limit: usize, payloads: &
     }
 }
 
-/// Adds an aggregation header and elements: all but the last after their lengths.
+/// Adds an aggregation header and elements, each with a length field except the last.
 fn packet(aggregation: u8, elements: &[Element<'_>], payloads: &mut Payloads) {
     for (index, Element { obu, from, to }) in elements.iter().enumerate() {
         let (mut bytes, mut used) = ([aggregation; 6], usize::from(index == 0));
@@ -88,13 +88,13 @@ fn packet(aggregation: u8, elements: &[Element<'_>], payloads: &mut Payloads) {
     }
 }
 
-/// Bytes of an OBU as an element.
+/// Length of an OBU as an element.
 fn length(obu: &Unit) -> u64 {
     header(obu).len() as u64 + obu.extent.length
 }
 
-/// The number of bytes of an element in leb128, and how many digits it has: at most 3, since a packet has
-/// fewer than 2^21 bytes.
+/// Encodes the length of an element in leb128. Returns the bytes and their number, at most 3, since a packet
+/// has fewer than 2^21 bytes.
 fn leb128(mut value: u64) -> ([u8; 3], usize) {
     let mut digits = [0; 3];
     for (index, digit) in digits.iter_mut().enumerate() {

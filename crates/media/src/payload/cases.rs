@@ -1,24 +1,24 @@
-//! Cases of all formats: they drive the tests of packetizers and depacketizers, and are seeds of the fuzzer.
+//! Test cases of all formats, for the tests of packetizers and depacketizers and as seeds of the fuzzer.
 
 use super::{Format, PcmEncoding, PcmFormat};
 
-/// Samples, and the packets that they make.
+/// Samples, and the packets expected for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Name, by what is special.
+    /// Name of the case, for its special property.
     pub name: &'static str,
-    /// The format.
+    /// Payload format.
     pub format: Format,
     /// Most bytes of a payload.
     pub limit: usize,
-    /// Most frames of audio in a packet.
+    /// Most audio frames of a packet.
     pub most: usize,
-    /// Lengths: of the NAL units of each sample of H.264 and H.265, of the OBUs of AV1 without their sizes;
-    /// else of each sample in a list of its own.
+    /// Lengths of the NAL units of each sample of H.264 and H.265; of the OBUs of AV1 without size fields;
+    /// for other formats, the length of each sample as a list of one.
     pub samples: &'static [&'static [usize]],
     /// Lengths of payloads.
     pub payloads: &'static [usize],
-    /// Packets in each train.
+    /// Packets of each train.
     pub trains: &'static [usize],
 }
 
@@ -50,7 +50,7 @@ const MU_LAW: Format = Format::Pcm(PcmFormat { encoding: PcmEncoding::Pcmu, chan
 const L16: Format = Format::Pcm(PcmFormat { encoding: PcmEncoding::L16, channels: 2, sample_rate: 48_000 });
 const L24: Format = Format::Pcm(PcmFormat { encoding: PcmEncoding::L24, channels: 1, sample_rate: 48_000 });
 
-/// All of them, with payloads of at most 100 bytes.
+/// All cases, with payloads of at most 100 bytes.
 pub const CASES: &[Case] = &[
     video("h264-no-units", H264, &[&[]], &[], &[]),
     video("h264-one-byte", H264, &[&[1]], &[1], &[1]),

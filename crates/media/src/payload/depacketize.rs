@@ -1,15 +1,15 @@
-//! Depacketizers for tests: they read payloads as the specifications say, know nothing of the packetizers,
-//! and refuse what a receiver may refuse.
+//! Depacketizers for tests. They follow the specifications, share no code with the packetizers, and refuse
+//! everything that a receiver may refuse.
 
 use super::{Format, Unit};
 use crate::track::Extent;
 
-/// A packet: payload and marker.
+/// Packet: payload and marker bit.
 pub type Packet = (Vec<u8>, bool);
 
-/// Samples in packets of which none was lost: NAL units, or OBUs without sizes, after lengths of four bytes,
-/// or frames, or the sound of each packet of PCM. Frames of MPEG audio and AC-3 that share a packet are one
-/// sample, since only their own headers divide them.
+/// Restores the samples of packets without loss: NAL units, or OBUs without size fields, after lengths of
+/// four bytes; frames; or for PCM, the audio of each packet. Several frames of MPEG audio or AC-3 in a packet
+/// are one sample, since only their own headers divide them.
 pub fn depacketize(format: Format, packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
     match format {
         Format::H264 => access_units(packets, 1, h264),
@@ -25,10 +25,10 @@ pub fn depacketize(format: Format, packets: &[Packet]) -> Result<Vec<Vec<u8>>, &
     }
 }
 
-/// A sample of an asset in memory, whose units are these, as [`depacketize`] gives it back.
+/// Returns a sample of an asset in memory, with these units, in the form in which [`depacketize`] returns it.
 ///
 /// # Panics
-/// If the asset is shorter than an extent says.
+/// If an extent exceeds the asset.
 pub fn received(asset: &[u8], format: Format, sample: Extent, units: &[Unit]) -> Vec<u8> {
     let part = |offset: u64, length: u64| &asset[offset as usize..(offset + length) as usize];
     let obu = |obu: &Unit| {
@@ -44,7 +44,7 @@ pub fn received(asset: &[u8], format: Format, sample: Extent, units: &[Unit]) ->
     }
 }
 
-/// NAL units in a payload.
+/// NAL units of a payload.
 enum Units<'a> {
     Whole(Vec<&'a [u8]>),
     Fragment { start: bool, end: bool, header: Vec<u8>, body: &'a [u8] },
@@ -90,7 +90,7 @@ fn access_units(
     if current.is_empty() && fragmented.is_none() { Ok(all) } else { Err("no marker at the end") }
 }
 
-/// Units after lengths of 16 bits, at least one.
+/// Reads units after lengths of 16 bits, at least one.
 fn sized(mut bytes: &[u8]) -> Result<Units<'_>, &'static str> {
     let mut units = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk() {
@@ -211,7 +211,7 @@ fn ac3(packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
     if left == 0 { Ok(all) } else { Err("a frame without end") }
 }
 
-/// Temporal units: OBUs after lengths of four bytes.
+/// Restores temporal units: OBUs after lengths of four bytes.
 fn av1(packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
     let (mut all, mut unit, mut part, mut obus) = (Vec::new(), Vec::new(), None::<Vec<u8>>, Vec::new());
     for (index, (payload, marker)) in packets.iter().enumerate() {
@@ -253,8 +253,8 @@ fn av1(packets: &[Packet]) -> Result<Vec<Vec<u8>>, &'static str> {
     if unit.is_empty() && part.is_none() { Ok(all) } else { Err("no marker at the end") }
 }
 
-/// Elements of a packet: `count` of them, of which the last has no length, or with lengths to the end if it
-/// is 0.
+/// Elements of a packet. If `count` is not 0, it is their number and the last has no length field; otherwise
+/// all have one.
 fn elements(mut bytes: &[u8], count: u8) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut elements = Vec::new();
     while !bytes.is_empty() {
@@ -274,10 +274,10 @@ fn elements(mut bytes: &[u8], count: u8) -> Result<Vec<Vec<u8>>, &'static str> {
     if count == 0 && !elements.is_empty() { Ok(elements) } else { Err("fewer elements than the header says") }
 }
 
-/// Part of a frame in a packet, with true if the frame begins there.
+/// Part of a frame in a packet; true if the frame begins there.
 type Fragment<'a> = Result<(bool, &'a [u8]), &'static str>;
 
-/// Frames whose packets have a descriptor that says where one begins.
+/// Restores frames from packets whose payload descriptors mark the beginnings of frames.
 fn frames(packets: &[Packet], read: fn(&[u8]) -> Fragment<'_>) -> Result<Vec<Vec<u8>>, &'static str> {
     let (mut all, mut frame) = (Vec::new(), None::<Vec<u8>>);
     for (payload, marker) in packets {
@@ -293,7 +293,7 @@ fn frames(packets: &[Packet], read: fn(&[u8]) -> Fragment<'_>) -> Result<Vec<Vec
     if frame.is_none() { Ok(all) } else { Err("a frame without end") }
 }
 
-/// RFC 7741 section 4.2, without extensions.
+/// Reads a VP8 payload (RFC 7741 section 4.2), without extensions.
 fn vp8(payload: &[u8]) -> Fragment<'_> {
     match payload.split_first() {
         Some((descriptor @ (0 | 0x10), data)) => Ok((*descriptor == 0x10, data)),
@@ -301,7 +301,8 @@ fn vp8(payload: &[u8]) -> Fragment<'_> {
     }
 }
 
-/// RFC 9628 section 4.2, without layers and picture ID. The bit for prediction is that of the frame.
+/// Reads a VP9 payload (RFC 9628 section 4.2), without layers and picture ID. Checks that bit P matches the
+/// frame.
 fn vp9(payload: &[u8]) -> Fragment<'_> {
     let (descriptor, data) = payload.split_first().ok_or("no descriptor")?;
     let start = descriptor & 0x08 != 0;
@@ -315,12 +316,12 @@ fn vp9(payload: &[u8]) -> Fragment<'_> {
     }
 }
 
-/// Returns whether a frame is of profile 0, 1 or 2, whose first byte has the type of frame in one place.
+/// Returns whether a frame has profile 0, 1 or 2; their first bytes have the same layout.
 fn first_profiles(data: &[u8]) -> bool {
     data.first().is_some_and(|first| first & 0x30 != 0x30)
 }
 
-/// Sound of each packet, of whole samples of all channels.
+/// Restores the audio of each packet, which must consist of whole samples of all channels.
 fn pcm(packets: &[Packet], frame: usize) -> Result<Vec<Vec<u8>>, &'static str> {
     if packets.iter().any(|(payload, _)| payload.is_empty() || payload.len() % frame != 0) {
         return Err("a part of a sample");

@@ -1,4 +1,4 @@
-//! Description of a track in SDP: the lines of its payload format.
+//! SDP attributes of a track's payload format.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize};
@@ -9,32 +9,32 @@ use crate::track::{Av1, Avc, Codec, Hevc, Track, TrackKind};
 /// Static payload type of MPEG audio (RFC 3551 table 4).
 const MPEG_AUDIO: u8 = 14;
 
-/// Most bytes of the parameter sets of a track that its lines have: of sets that are longer in all, as no
-/// encoder makes, none is there, and those in the stream have to do.
+/// Most bytes of the parameter sets that SDP contains. If they are longer in total, which no encoder makes,
+/// SDP contains none of them, and receivers have to use those in the stream.
 const MAX_SET_BYTES: usize = 1 << 14;
 
-/// Lines about one track.
+/// SDP attributes of a track.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackDescription {
-    /// True if its media line says `video`, false for `audio`.
+    /// True if the media type is `video`, false if it is `audio`.
     pub video: bool,
     /// Payload type.
     pub payload_type: u8,
     /// Value of `a=rtpmap`.
     pub map: String,
-    /// Value of `a=fmtp`, of formats with parameters.
+    /// Value of `a=fmtp`, if the format has parameters.
     pub parameters: Option<String>,
-    /// Value of `a=framerate` (RFC 8866 section 6.13), where the rate is known.
+    /// Value of `a=framerate` (RFC 8866 section 6.13), if the frame rate is known.
     pub frame_rate: Option<String>,
-    /// Value of `a=lang` (ISO 639-2 three letters, or a tag of BCP 47), where the file has one.
+    /// Value of `a=lang` (three letters of ISO 639-2 or a BCP 47 tag), if the file contains the language.
     pub language: Option<String>,
-    /// Mean bit rate of its payload in bits per second, where it is known.
+    /// Mean bit rate of the payload in bits per second, if known.
     pub bits_per_second: Option<u64>,
 }
 
 impl TrackDescription {
-    /// Description of a track, with a payload type of 96 to 127 for formats that have no other, and with
-    /// frames per second where they are known.
+    /// Description of a track. `payload_type`, 96 to 127, is used for formats without a static payload type;
+    /// `frame_rate` is in frames per second.
     pub fn of(track: &Track, payload_type: u8, frame_rate: Option<f64>) -> Result<Self, Unplayable> {
         let format = Format::of(track)?;
         let payload_type = static_type(format).unwrap_or(payload_type);
@@ -76,7 +76,7 @@ impl TrackDescription {
     }
 }
 
-/// Payload type of formats that have a static one (RFC 3551 tables 4 and 5).
+/// Static payload type of a format (RFC 3551 tables 4 and 5).
 fn static_type(format: Format) -> Option<u8> {
     use PcmEncoding::{L16, Pcma, Pcmu};
     match format {
@@ -93,7 +93,7 @@ fn static_type(format: Format) -> Option<u8> {
     }
 }
 
-/// RFC 3551 section 6: without a number there is one channel.
+/// Encoding name, clock rate, and channels unless there is only one (RFC 3551 section 6).
 fn pcm(PcmFormat { encoding, channels, sample_rate }: PcmFormat) -> String {
     let name = match encoding {
         PcmEncoding::Pcma => "PCMA",
@@ -105,7 +105,8 @@ fn pcm(PcmFormat { encoding, channels, sample_rate }: PcmFormat) -> String {
     format!("{name}/{sample_rate}{channels}")
 }
 
-/// RFC 6184 section 8.1. Without parameter sets, as in files of `avc3`, they come in the stream.
+/// Parameters of H.264 (RFC 6184 section 8.1). Without parameter sets in the file (as for `avc3`) or if they
+/// are too long, receivers get them in the stream.
 fn h264(avc: &Avc) -> String {
     let [profile, constraints, level] = avc.profile_level;
     let sets: Vec<String> = match fit([&avc.sequence_sets, &avc.picture_sets]) {
@@ -117,7 +118,7 @@ fn h264(avc: &Avc) -> String {
     format!("packetization-mode=1{sets};profile-level-id={profile:02X}{constraints:02X}{level:02X}")
 }
 
-/// RFC 7798 section 7.1.
+/// Parameters of H.265 (RFC 7798 section 7.1).
 fn h265(hevc: &Hevc) -> Option<String> {
     if !fit([&hevc.video_sets, &hevc.sequence_sets, &hevc.picture_sets]) {
         return None;
@@ -131,12 +132,12 @@ fn h265(hevc: &Hevc) -> Option<String> {
     (!lists.is_empty()).then(|| lists.join(";"))
 }
 
-/// Returns whether lines can have these parameter sets.
+/// Returns whether SDP can contain these parameter sets.
 fn fit<const LISTS: usize>(lists: [&Vec<Vec<u8>>; LISTS]) -> bool {
     lists.into_iter().flatten().map(Vec::len).sum::<usize>() <= MAX_SET_BYTES
 }
 
-/// RFC 3640 section 4.1 and 3.3.6.
+/// Parameters of AAC (RFC 3640 sections 4.1 and 3.3.6).
 fn aac(config: &[u8]) -> String {
     let config: String = config.iter().map(|byte| format!("{byte:02X}")).collect();
     let mode = "profile-level-id=1;mode=AAC-hbr;sizelength=13;indexlength=3;indexdeltalength=3";
@@ -151,7 +152,7 @@ fn base64(bytes: impl AsRef<[u8]>) -> String {
 mod tests {
     use super::*;
 
-    /// RFC 3551 tables 4 and 5.
+    /// Compares with RFC 3551 tables 4 and 5.
     #[test]
     fn formats_of_static_payload_types_have_these() {
         use PcmEncoding::{L16, L24, Pcma, Pcmu};

@@ -1,19 +1,20 @@
-//! H.264 (RFC 6184), packetization-mode 1: single NAL units, aggregation (STAP-A) and fragments (FU-A).
+//! H.264 (RFC 6184), packetization-mode 1: single NAL units, aggregation packets (STAP-A) and fragments
+//! (FU-A).
 
 use super::nal::NalUnit;
 use super::{Payloads, cut};
 use crate::track::Extent;
 
-/// Types of NAL units that this format adds (section 5.2).
+/// NAL unit types of the payload format (section 5.2).
 const STAP_A: u8 = 24;
 const FU_A: u8 = 28;
 
-/// Beginning and end of a fragmented NAL unit (section 5.8).
+/// FU header flags of the first and the last fragment of a NAL unit (section 5.8).
 const START: u8 = 0x80;
 const END: u8 = 0x40;
 
-/// Adds the packets of an access unit, of at most `limit` bytes each. NAL units of types that mean something
-/// else in RTP, or nothing, are left out (table 1).
+/// Adds the packets of an access unit, of at most `limit` bytes each. NAL units whose types are undefined or
+/// have another meaning in RTP are dropped (table 1).
 pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
     let mut rest = units;
     while let Some((first, after)) = rest.split_first() {
@@ -36,7 +37,7 @@ fn carried(unit: &NalUnit) -> bool {
     (1..STAP_A).contains(&(unit.header[0] & 0x1f))
 }
 
-/// Number of NAL units that fit into a packet, at least the first.
+/// Number of NAL units that fit into one packet, at least one.
 fn fitting(units: &[NalUnit], limit: usize) -> usize {
     let mut length = 1;
     let fits = units.iter().take_while(|unit| {
@@ -46,7 +47,7 @@ fn fitting(units: &[NalUnit], limit: usize) -> usize {
     fits.count().max(1)
 }
 
-/// One NAL unit as it is, or several in a STAP-A (section 5.7.1).
+/// Adds a single NAL unit packet, or several NAL units in a STAP-A (section 5.7.1).
 fn aggregate(units: &[NalUnit], payloads: &mut Payloads) {
     if let [only] = units {
         return payloads.refer(only.extent);
@@ -61,7 +62,8 @@ fn aggregate(units: &[NalUnit], payloads: &mut Payloads) {
     }
 }
 
-/// A NAL unit in fragments, of which the last is not longer than the others. Its first byte is not in them.
+/// Splits a NAL unit into FU-A fragments (section 5.8); the last may be shorter. The NAL unit's first byte is
+/// not sent.
 fn fragments(unit: &NalUnit, timestamp: u64, limit: usize, last: bool, payloads: &mut Payloads) {
     let [header, _] = unit.header;
     let body = Extent { offset: unit.extent.offset + 1, length: unit.extent.length - 1 };

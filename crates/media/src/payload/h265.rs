@@ -4,17 +4,17 @@ use super::nal::NalUnit;
 use super::{Payloads, cut};
 use crate::track::Extent;
 
-/// Types of NAL units that this format adds (section 4.4).
+/// NAL unit types of the payload format (section 4.4).
 const AGGREGATION: u8 = 48;
 const FRAGMENTATION: u8 = 49;
 const PACI: u8 = 50;
 
-/// Beginning and end of a fragmented NAL unit (section 4.4.3).
+/// FU header flags of the first and the last fragment of a NAL unit (section 4.4.3).
 const START: u8 = 0x80;
 const END: u8 = 0x40;
 
-/// Adds the packets of an access unit, of at most `limit` bytes each. A NAL unit of one byte, which
-/// has no whole header, and one of a type that means something else in RTP are left out.
+/// Adds the packets of an access unit, of at most `limit` bytes each. NAL units of one byte, which is less
+/// than a header, and NAL units whose types have another meaning in RTP are dropped.
 pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
     let mut rest = units;
     while let Some((first, after)) = rest.split_first() {
@@ -37,7 +37,7 @@ fn carried(unit: &NalUnit) -> bool {
     unit.extent.length >= 2 && !(AGGREGATION..=PACI).contains(&(unit.header[0] >> 1 & 0x3f))
 }
 
-/// Number of NAL units that fit into a packet, at least the first.
+/// Number of NAL units that fit into one packet, at least one.
 fn fitting(units: &[NalUnit], limit: usize) -> usize {
     let mut length = 2;
     let fits = units.iter().take_while(|unit| {
@@ -47,7 +47,7 @@ fn fitting(units: &[NalUnit], limit: usize) -> usize {
     fits.count().max(1)
 }
 
-/// One NAL unit as it is, or several in an aggregation packet (section 4.4.2).
+/// Adds a single NAL unit packet, or several NAL units in an aggregation packet (section 4.4.2).
 fn aggregate(units: &[NalUnit], payloads: &mut Payloads) {
     if let [only] = units {
         return payloads.refer(only.extent);
@@ -65,7 +65,8 @@ fn aggregate(units: &[NalUnit], payloads: &mut Payloads) {
     }
 }
 
-/// A NAL unit in fragments, of which the last is not longer than the others. Its header is not in them.
+/// Splits a NAL unit into fragmentation units (section 4.4.3); the last may be shorter. The NAL unit's header
+/// is not sent.
 fn fragments(unit: &NalUnit, timestamp: u64, limit: usize, last: bool, payloads: &mut Payloads) {
     let [first, second] = unit.header;
     let body = Extent { offset: unit.extent.offset + 2, length: unit.extent.length - 2 };

@@ -1,13 +1,13 @@
-//! MPEG-1 and MPEG-2 audio (RFC 2250 section 3.5): whole frames, or a fragment of one.
+//! MPEG-1 and MPEG-2 audio (RFC 2250 section 3.5): several complete frames, or a fragment of a frame.
 
 use super::aggregate::Waiting;
 use super::{Payloads, TooLong, cut};
 use crate::track::Extent;
 
-/// Longest frame of which 16 bits can state where a fragment begins.
+/// Longest frame: offsets of fragments have 16 bits.
 const MAX_FRAME: u64 = 1 << 16;
 
-/// Frames of MPEG audio, packed into packets.
+/// Packetizer of MPEG audio frames.
 #[derive(Clone, Debug)]
 pub(super) struct Packetizer {
     limit: usize,
@@ -15,12 +15,12 @@ pub(super) struct Packetizer {
 }
 
 impl Packetizer {
-    /// Packets of at most `limit` bytes with at most `most` frames.
+    /// Packetizer for payloads of at most `limit` bytes with at most `most` frames.
     pub(super) fn new(limit: usize, most: usize) -> Self {
         Self { limit, waiting: Waiting::new(most, limit - 4, 0) }
     }
 
-    /// Adds a frame. Those that may share a packet with the next one wait. An empty one is left out.
+    /// Adds a frame. It waits if it may share a packet with the next one. Empty frames are dropped.
     pub(super) fn push(
         &mut self,
         frame: Extent,
@@ -47,12 +47,12 @@ impl Packetizer {
         Ok(())
     }
 
-    /// Frames that wait for others.
+    /// Frames that wait.
     pub(super) fn waiting(&self) -> &Waiting {
         &self.waiting
     }
 
-    /// Sends what waits.
+    /// Adds the payload of the waiting frames.
     pub(super) fn flush(&mut self, payloads: &mut Payloads) {
         if self.waiting.frames.is_empty() {
             return;

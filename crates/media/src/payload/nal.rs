@@ -1,10 +1,10 @@
-//! NAL units of a sample, each after its length (ISO/IEC 14496-15 section 5.3.4.2).
+//! NAL units of a sample, each after its length field (ISO/IEC 14496-15 section 5.3.4.2).
 
 use crate::track::Extent;
 
 pub use super::unit::{Unit as NalUnit, UnitError as NalError};
 
-/// Walk over the NAL units of a sample: reads their lengths and headers, and nothing else.
+/// Reader of the NAL units of a sample. It reads only their lengths and headers.
 #[derive(Clone, Copy, Debug)]
 pub struct NalUnits {
     at: u64,
@@ -13,18 +13,18 @@ pub struct NalUnits {
 }
 
 impl NalUnits {
-    /// A walk over a sample whose NAL units have lengths of `length_size` bytes, 1, 2 or 4.
+    /// Reader of a sample whose NAL units follow lengths of `length_size` bytes, 1, 2 or 4.
     pub fn new(sample: Extent, length_size: u8) -> Self {
         Self { at: sample.offset, end: sample.end(), length_size: length_size.clamp(1, 4) }
     }
 
-    /// Bytes that are to be read next; `None` at the end.
+    /// Bytes to read next; `None` at the end.
     pub fn wanted(&self) -> Option<Extent> {
         let left = self.end.saturating_sub(self.at);
         (left > 0).then(|| Extent { offset: self.at, length: left.min(u64::from(self.length_size) + 2) })
     }
 
-    /// Takes the bytes that were wanted. An empty NAL unit is none.
+    /// Takes the requested bytes. Returns `None` for an empty NAL unit.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<NalUnit>, NalError> {
         let fault = NalError { what: "NAL unit", offset: self.at, reason: "it ends after its sample" };
         let (length, header) = bytes.split_at_checked(self.length_size.into()).ok_or(fault)?;

@@ -1,9 +1,9 @@
-//! Opus (RFC 7587): a packet of Opus is a payload. There are no fragments.
+//! Opus (RFC 7587): each Opus packet is one payload, without fragmentation.
 
 use super::{Payloads, TooLong};
 use crate::track::Extent;
 
-/// Adds a packet of Opus, of at most `limit` bytes. An empty one is left out.
+/// Adds an Opus packet of at most `limit` bytes. Empty packets are dropped.
 pub(super) fn packetize(
     packet: Extent,
     timestamp: u64,

@@ -1,11 +1,11 @@
-//! Packetizer of any format.
+//! Packetizer of all formats.
 
 use super::unit::Unit;
 use super::{Format, MIN_PAYLOAD, Payloads, PcmFormat, TooLong};
 use super::{aac, ac3, av1, h264, h265, mpeg_audio, opus, pcm, vp8, vp9};
 use crate::track::Extent;
 
-/// Cuts the samples of a track into payloads.
+/// Packetizer: divides the samples of a track into payloads.
 #[derive(Clone, Debug)]
 pub struct Packetizer {
     state: State,
@@ -27,8 +27,8 @@ enum State {
 }
 
 impl Packetizer {
-    /// Payloads of at most `limit` bytes, [`MIN_PAYLOAD`] or more, with at most `most` frames of audio each;
-    /// 20 ms of PCM count as one.
+    /// Packetizer for payloads of at most `limit` bytes, [`MIN_PAYLOAD`] or more, with at most `most` audio
+    /// frames each; 20 ms of PCM count as a frame.
     pub fn new(format: Format, limit: usize, most: usize) -> Self {
         let limit = limit.clamp(MIN_PAYLOAD, u16::MAX.into());
         let state = match format {
@@ -46,7 +46,7 @@ impl Packetizer {
         Self { state, limit }
     }
 
-    /// Adds the payloads of a sample, whose units are those that [`Units`](super::Units) finds.
+    /// Adds the payloads of a sample with its units, found by [`Units`](super::Units).
     pub fn push(
         &mut self,
         sample: Extent,
@@ -73,7 +73,7 @@ impl Packetizer {
         Ok(())
     }
 
-    /// Timestamp of the first frame that waits for others.
+    /// Timestamp of the first frame that waits to share a packet.
     pub fn waiting(&self) -> Option<u64> {
         let waiting = match &self.state {
             State::H264
@@ -90,7 +90,7 @@ impl Packetizer {
         waiting.first_timestamp()
     }
 
-    /// Adds the payload of frames that waited for others.
+    /// Adds the payload of the waiting frames.
     pub fn flush(&mut self, payloads: &mut Payloads) {
         match &mut self.state {
             State::H264

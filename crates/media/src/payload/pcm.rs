@@ -1,15 +1,16 @@
-//! G.711 and linear PCM (RFC 3551 section 4.5.11 and 4.5.14; 24 bits: RFC 3190): sound as it is.
+//! G.711 and linear PCM (RFC 3551 sections 4.5.11 and 4.5.14; 24 bits: RFC 3190).
 //!
-//! More than two channels stay in the order of the file, which need not be that of RFC 3551 section 4.1.
+//! More than two channels are sent in the order of the file, which can differ from that of RFC 3551 section
+//! 4.1.
 
 use super::{Payloads, PcmFormat, cut};
 use crate::track::Extent;
 
-/// Packets in a second, unless more sound is to go into one: the usual 20 ms (RFC 3551 section 4.2).
+/// Packets per second with the default packet duration of 20 ms (RFC 3551 section 4.2).
 const PACKETS_PER_SECOND: u32 = 50;
 
-/// Adds the packets of sound, of at most `limit` bytes and of `most` times 20 ms each. Their timestamps are
-/// those of their first samples. Bytes at the end that are not a sample of each channel are left out.
+/// Adds packets of at most `limit` bytes and `most` times 20 ms. The timestamp of a packet is that of its
+/// first sample. An incomplete sample at the end is dropped.
 pub(super) fn packetize(
     format: PcmFormat,
     sound: Extent,

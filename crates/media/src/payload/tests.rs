@@ -1,4 +1,4 @@
-//! Tests of all formats, by the table of cases and by samples of any length.
+//! Tests of all formats, with the table of cases and with samples of random lengths.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,8 @@ use super::depacketize::{Packet, depacketize};
 use super::nal::NalUnits;
 use super::*;
 
-/// Unit of a sample, with a header of its format: a NAL unit, an OBU without a size, or all of a frame.
+/// Unit of a sample with a header of its format: a NAL unit, an OBU without a size field, or a complete
+/// frame.
 fn unit(format: Format, index: usize, length: usize) -> Vec<u8> {
     let header = match format {
         Format::H264 => [0x61 + (index as u8 & 3), 0],
@@ -19,8 +20,8 @@ fn unit(format: Format, index: usize, length: usize) -> Vec<u8> {
     header.into_iter().take(length).chain(body.skip(2)).collect()
 }
 
-/// Samples of these units as an asset has them: NAL units after lengths of four bytes, OBUs with sizes
-/// behind a temporal delimiter, or frames.
+/// Samples of these units as an asset contains them: NAL units after lengths of four bytes, OBUs with size
+/// fields after a temporal delimiter, or frames.
 fn samples(format: Format, lengths: &[Vec<usize>]) -> Vec<Vec<u8>> {
     let in_asset = |unit: Vec<u8>| match format {
         Format::H264 | Format::H265 => sized(&unit),
@@ -41,7 +42,7 @@ fn samples(format: Format, lengths: &[Vec<usize>]) -> Vec<Vec<u8>> {
     lengths.iter().map(sample).collect()
 }
 
-/// Samples of these units as a depacketizer gives them.
+/// Samples of these units as a depacketizer returns them.
 fn received(format: Format, lengths: &[Vec<usize>]) -> Vec<Vec<u8>> {
     let units = |lengths: &Vec<usize>| {
         let units = lengths.iter().enumerate().map(|(index, length)| unit(format, index, *length));
@@ -57,7 +58,7 @@ fn sized(unit: &[u8]) -> Vec<u8> {
     [&(unit.len() as u32).to_be_bytes(), unit].concat()
 }
 
-/// Codec whose samples have units of this format.
+/// Codec of a payload format.
 fn codec(format: Format) -> Codec {
     let (length_size, sets) = (4, Vec::new());
     match format {
@@ -81,7 +82,7 @@ fn codec(format: Format) -> Codec {
     }
 }
 
-/// Units of a sample, of which only lengths and headers are read.
+/// Reads the units of a sample: only their lengths and headers.
 fn units(format: Format, asset: &[u8], sample: Extent) -> Vec<Unit> {
     let (mut walk, mut units) = (Units::new(&codec(format), sample), Vec::new());
     while let Some(wanted) = walk.wanted() {
@@ -126,7 +127,7 @@ fn cases_make_the_packets_of_the_table() {
     }
 }
 
-/// RFC 6184 section 5.8 and 5.7.1, byte by byte.
+/// Compares with RFC 6184 sections 5.8 and 5.7.1, byte by byte.
 #[test]
 fn headers_are_those_of_the_specifications() {
     let first = |format, lengths: &[usize]| {
@@ -144,7 +145,7 @@ fn headers_are_those_of_the_specifications() {
     assert_eq!(first(Format::MpegAudio, &[70])[1].0, [0, 0, 0, 60]);
     assert_eq!(first(Format::Ac3, &[70])[0].0[..2], [1, 2]);
     assert_eq!(first(Format::Ac3, &[130])[0].0[..2], [2, 3]);
-    // A sequence header of 5 bytes and the beginning of a frame; its middle; its end.
+    // Three packets: a sequence header of 5 bytes and the beginning of a frame; its middle; its end.
     let packets = first(Format::Av1, &[5, 150]);
     assert_eq!(packets[0].0, [0x68, 5, 0x08, 0x10]);
     assert_eq!(packets.iter().map(|(bytes, _)| bytes[0]).collect::<Vec<_>>(), [0x68, 0xd0, 0x90]);
@@ -155,7 +156,7 @@ fn headers_are_those_of_the_specifications() {
     assert_eq!(first(Format::Vp9, &[130]).iter().map(|(bytes, _)| bytes[0]).collect::<Vec<_>>(), [8, 0, 4]);
 }
 
-/// AV1 RTP payload format section 5: OBUs with extensions in one packet have the same layer.
+/// Checks AV1 RTP payload format section 5: OBUs with extensions in one packet have the same layer.
 #[test]
 fn layers_do_not_share_a_packet() {
     let obu = |extension: u8| vec![0x36, extension, 3, extension, 7, 8];
@@ -174,7 +175,8 @@ fn layers_do_not_share_a_packet() {
     assert_eq!(refused, Err("OBUs of different layers in a packet"));
 }
 
-/// AV1 specification section 7.5: a sequence header, and a first frame that is a key frame and is shown.
+/// Checks AV1 specification section 7.5: a coded video sequence begins with a sequence header and a shown key
+/// frame.
 #[test]
 fn a_coded_video_sequence_begins_with_a_key_frame() {
     let (sequence, reduced) = (&[0x0a, 1, 0x00][..], &[0x0a, 1, 0x18][..]);
@@ -195,7 +197,8 @@ fn a_coded_video_sequence_begins_with_a_key_frame() {
     }
 }
 
-/// RFC 6184 table 1, RFC 7798 section 4.4: a receiver would read these types as packets of many NAL units.
+/// Checks RFC 6184 table 1 and RFC 7798 section 4.4: receivers would read these types as aggregation packets
+/// or fragments.
 #[test]
 fn nal_units_of_types_that_rtp_uses_itself_are_left_out() {
     for (format, headers) in
@@ -244,7 +247,7 @@ fn a_nal_unit_ends_in_its_sample() {
     }
 }
 
-/// Lengths from nothing to a mebibyte, short ones more often.
+/// Lengths from 0 to 1 MiB, mostly short.
 fn length() -> impl Strategy<Value = usize> {
     prop_oneof![0usize..40, 0usize..3000, 0usize..1 << 20]
 }
@@ -281,7 +284,7 @@ proptest! {
         limit in 64usize..9000,
         format in proptest::sample::select(vec![Format::Av1, Format::Vp8, Format::Vp9]),
     ) {
-        // An OBU with an extension has a header of two bytes; frames of other formats are not divided.
+        // The header of an OBU with an extension has two bytes. Frames of other formats are not divided.
         let lengths: Vec<Vec<usize>> = match format {
             Format::Av1 => lengths.iter().map(|units| units.iter().map(|length| length + 2).collect()).collect(),
             _ => lengths.into_iter().flatten().map(|length| vec![length]).collect(),
@@ -316,7 +319,7 @@ proptest! {
         let (payloads, packets) = packetize(format, limit, most, &samples).unwrap();
         prop_assert_eq!(depacketize(format, &packets).map(|read| read.concat()), Ok(samples.concat()));
         prop_assert!(packets.iter().all(|(payload, _)| payload.len() <= limit));
-        // Samples have their numbers for timestamps.
+        // The numbers of the samples are their timestamps.
         let times = frames.iter().enumerate().flat_map(|(number, frames)| (number..).take(*frames));
         let mut times = times.map(|time| time as u64);
         for payload in payloads.iter() {

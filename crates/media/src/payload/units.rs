@@ -1,26 +1,26 @@
-//! Units of a sample of any codec: what a format reads of a sample before it cuts it.
+//! Units of a sample of any codec, which formats read before they packetize the sample.
 
 use super::nal::NalUnits;
 use super::obu::Obus;
 use super::unit::{Unit, UnitError};
 use crate::track::{Codec, Extent};
 
-/// Walk over the units of a sample: reads their lengths and headers, and nothing else. Formats that read
-/// nothing have no units.
+/// Reader of the units of a sample. It reads only their lengths and headers. Formats that read no bytes have
+/// no units.
 #[derive(Clone, Copy, Debug)]
 pub enum Units {
     /// H.264 and H.265.
     Nal(NalUnits),
     /// AV1.
     Obus(Obus),
-    /// VP9, of whose frame the first byte is read; `None` when it was.
+    /// VP9 frame, of which the first byte is read; `None` afterwards.
     Frame(Option<Extent>),
     /// Other codecs.
     None,
 }
 
 impl Units {
-    /// A walk over a sample of a track with this codec.
+    /// Reader of a sample of a track with this codec.
     pub fn new(codec: &Codec, sample: Extent) -> Self {
         match codec {
             Codec::H264(avc) => Self::Nal(NalUnits::new(sample, avc.length_size)),
@@ -31,7 +31,7 @@ impl Units {
         }
     }
 
-    /// Bytes that are to be read next; `None` at the end.
+    /// Bytes to read next; `None` at the end.
     pub fn wanted(&self) -> Option<Extent> {
         match self {
             Self::Nal(units) => units.wanted(),
@@ -41,7 +41,7 @@ impl Units {
         }
     }
 
-    /// Takes the bytes that were wanted.
+    /// Takes the requested bytes.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Option<Unit>, UnitError> {
         match self {
             Self::Nal(units) => units.take(bytes),

@@ -1,11 +1,11 @@
-//! VP8 (RFC 7741): a frame in fragments behind the least descriptor, one byte.
+//! VP8 (RFC 7741): fragments of a frame, with the smallest payload descriptor, one byte.
 //!
-//! The partition index stays 0, as section 4.2 allows.
+//! The partition index is always 0, as section 4.2 allows.
 
 use super::{Payloads, cut};
 use crate::track::Extent;
 
-/// Flag of the first packet of a partition.
+/// Descriptor flag of the first packet of a partition.
 const START: u8 = 0x10;
 
 /// Adds the packets of a frame, of at most `limit` bytes each.

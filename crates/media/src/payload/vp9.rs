@@ -1,9 +1,11 @@
-//! VP9 (RFC 9628): a frame in fragments behind the least descriptor, one byte: no layers, no picture ID.
+//! VP9 (RFC 9628): fragments of a frame, with the smallest payload descriptor, one byte, without layers and
+//! picture ID.
 
 use super::unit::Unit;
 use super::{Payloads, cut};
 
-/// Flags of the descriptor (section 4.2): predicted from other pictures, beginning and end of the frame.
+/// Flags of the payload descriptor (section 4.2), P, B and E: inter-picture predicted frame; beginning and
+/// end of the frame.
 const PREDICTED: u8 = 0x40;
 const START: u8 = 0x08;
 const END: u8 = 0x04;
@@ -20,8 +22,8 @@ pub(super) fn packetize(frame: &Unit, timestamp: u64, limit: usize, payloads: &m
     }
 }
 
-/// Returns whether a frame that begins with this byte is a key frame (VP9 specification section 6.2): frame
-/// marker, two bits of profile, of profile 3 a reserved bit, `show_existing_frame`, `frame_type`.
+/// Returns whether a frame with this first byte is a key frame (VP9 specification section 6.2). Bits: frame
+/// marker (2), profile (2), a reserved bit only for profile 3, `show_existing_frame`, `frame_type`.
 fn is_key(first: u8) -> bool {
     let shift = if first & 0x30 == 0x30 { 1 } else { 2 };
     first >> shift & 3 == 0

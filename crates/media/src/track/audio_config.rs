@@ -3,18 +3,18 @@
 /// Configuration of MPEG-4 audio (`AudioSpecificConfig`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AudioConfig {
-    /// Its bytes, as a decoder and SDP want them.
+    /// Encoded bytes, for decoders and SDP.
     pub bytes: Vec<u8>,
     /// Audio object type: 2 for AAC-LC, 5 for HE-AAC, 29 for HE-AAC with parametric stereo.
     pub object_type: u8,
-    /// Sample rate of what is played, in Hz.
+    /// Output sample rate in Hz.
     pub sample_rate: u32,
-    /// Number of channels; 0 if the stream itself says it.
+    /// Number of channels; 0 if only the stream contains it.
     pub channels: u8,
 }
 
 impl AudioConfig {
-    /// Reads the configuration; `None` if it ends early or has a reserved rate.
+    /// Reads a configuration; `None` if it ends early or its sample rate is reserved.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut bits = Bits { bytes, at: 0 };
         let object_type = object_type(&mut bits)?;
@@ -31,8 +31,8 @@ impl AudioConfig {
         (sample_rate > 0).then(|| Self { bytes: bytes.to_vec(), object_type, sample_rate, channels })
     }
 
-    /// Samples of a frame, at the rate of what is played (ISO/IEC 14496-3 table 1.15); `None` where the
-    /// configuration does not say it.
+    /// Samples per frame at the output sample rate (ISO/IEC 14496-3 table 1.15); `None` if the configuration
+    /// does not determine it.
     pub fn frame_length(&self) -> Option<u64> {
         let mut bits = Bits { bytes: &self.bytes, at: 0 };
         let mut object_type = object_type(&mut bits)?;
@@ -43,7 +43,7 @@ impl AudioConfig {
             rate(&mut bits)?;
             object_type = self::object_type(&mut bits)?;
         }
-        // Of GASpecificConfig (section 4.4.1) and ELDSpecificConfig, frameLengthFlag is the first bit.
+        // frameLengthFlag is the first bit of GASpecificConfig (section 4.4.1) and of ELDSpecificConfig.
         let short = bits.take(1)? == 1;
         let core = match object_type {
             1..=4 | 6 | 7 | 17 | 19..=22 => {
@@ -62,7 +62,7 @@ impl AudioConfig {
             }
             _ => return None,
         };
-        // Spectral band replication doubles the rate, or keeps it where it is downsampled.
+        // Spectral band replication doubles the core's sample rate, or keeps it if downsampled.
         Some(if extended { core * u64::from(self.sample_rate) / core_rate.max(1) } else { core })
     }
 
@@ -99,14 +99,14 @@ fn rate(bits: &mut Bits<'_>) -> Option<u32> {
     }
 }
 
-/// Bits, the highest of a byte first.
+/// Bit reader, most significant bit first.
 struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl Bits<'_> {
-    /// The next bits as a number, at most 32.
+    /// Reads the next bits, at most 32, as a number.
     fn take(&mut self, count: usize) -> Option<u32> {
         let mut number = 0;
         for at in self.at..self.at + count {

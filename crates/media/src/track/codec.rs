@@ -1,19 +1,19 @@
-//! Codecs of tracks, with what a decoder has to know before the first sample.
+//! Codecs of tracks, with the configuration of their decoders.
 
 use super::AudioConfig;
 
-/// Codec of a track, with what a decoder has to know before the first sample.
+/// Codec of a track, with the configuration of its decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Codec {
     /// H.264.
     H264(Avc),
     /// H.265.
     H265(Hevc),
-    /// AV1, with its configuration where the file has one.
+    /// AV1, with its configuration if the file has one.
     Av1(Option<Av1>),
     /// VP8.
     Vp8,
-    /// VP9, with its profile where the file states it.
+    /// VP9, with its profile if the file has it.
     Vp9(Option<u8>),
     /// AAC and other MPEG-4 audio.
     Aac(AudioConfig),
@@ -31,13 +31,13 @@ pub enum Codec {
     G711Mu,
     /// Linear PCM.
     Pcm(Pcm),
-    /// Encrypted samples, of whatever codec.
+    /// Encrypted samples of any codec.
     Encrypted,
-    /// Samples that the container compressed, of whatever codec.
+    /// Samples of any codec that the container compressed.
     Compressed,
     /// A codec whose configuration is missing or damaged, by its name.
     Unconfigured(String),
-    /// A codec that is known only by its name.
+    /// Unknown codec, with its name.
     Other(String),
 }
 
@@ -46,7 +46,7 @@ pub enum Codec {
 pub struct Avc {
     /// Profile, constraints and level: the bytes of `profile-level-id`.
     pub profile_level: [u8; 3],
-    /// Bytes of the length before each NAL unit: 1, 2 or 4.
+    /// Length of the NAL units' length fields in bytes: 1, 2 or 4.
     pub length_size: u8,
     /// Sequence parameter sets.
     pub sequence_sets: Vec<Vec<u8>>,
@@ -59,9 +59,9 @@ pub struct Avc {
 pub struct Hevc {
     /// Profile: 1 for Main, 2 for Main 10.
     pub profile: u8,
-    /// Level, 30 for each whole number: 93 for 3.1.
+    /// Level, times 30: 93 for 3.1.
     pub level: u8,
-    /// Bytes of the length before each NAL unit: 1, 2 or 4.
+    /// Length of the NAL units' length fields in bytes: 1, 2 or 4.
     pub length_size: u8,
     /// Video parameter sets.
     pub video_sets: Vec<Vec<u8>>,
@@ -82,23 +82,23 @@ pub struct Av1 {
     pub tier: u8,
 }
 
-/// Notation of samples of linear PCM.
+/// Sample format of linear PCM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pcm {
     /// Bits of a sample.
     pub bits: u16,
-    /// True if the highest byte is first, as over RTP.
+    /// True if big-endian, as in RTP.
     pub big_endian: bool,
-    /// Kind of numbers.
+    /// Kind of number.
     pub kind: PcmKind,
 }
 
-/// Kind of the numbers of linear PCM.
+/// Kind of number of linear PCM samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PcmKind {
-    /// Integers with a sign.
+    /// Signed integers.
     Signed,
-    /// Integers around a half of their range.
+    /// Unsigned integers; silence is the middle of their range.
     Unsigned,
     /// Floating point.
     Float,
@@ -114,7 +114,7 @@ pub struct Sound {
 }
 
 impl Codec {
-    /// Name for people.
+    /// Display name.
     pub fn name(&self) -> String {
         match self {
             Self::H264(_) => "H.264".to_owned(),
@@ -136,7 +136,7 @@ impl Codec {
         }
     }
 
-    /// Profile and level for people, where the configuration has them.
+    /// Profile and level for display, if the configuration contains them.
     pub fn profile(&self) -> Option<String> {
         match self {
             Self::H264(Avc { profile_level: [profile, constraints, level], .. }) => {

@@ -1,4 +1,4 @@
-//! Configurations of codecs, as containers keep them.
+//! Codec configurations as stored in containers.
 
 use super::Fields;
 use super::{Av1, Avc, Hevc};
@@ -38,8 +38,8 @@ pub(crate) fn hevc(fields: &mut Fields<'_>) -> Option<Hevc> {
 /// Most parameter sets of one kind: identifiers of picture parameter sets of H.264 are 0 to 255.
 const MAX_SETS: usize = 256;
 
-/// Adds parameter sets, each after its length in 16 bits, to a list. Empty ones are left out, and those that
-/// are more than there can be: a list has more bytes of memory for each than the file.
+/// Reads parameter sets, each after its length in 16 bits, into a list. Empty sets and sets beyond the limit
+/// are skipped: each set uses more bytes of memory in the list than in the file.
 fn sets(fields: &mut Fields<'_>, count: u16, list: &mut Vec<Vec<u8>>) -> Option<()> {
     for _ in 0..count {
         let length = fields.u16()?;

@@ -2,7 +2,7 @@
 
 use super::FourCc;
 
-/// Fields of a box or of a configuration, read one after another, big-endian.
+/// Reader of consecutive big-endian fields of a box or a configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
@@ -39,13 +39,13 @@ impl<'a> Fields<'a> {
         self.array().map(FourCc)
     }
 
-    /// Version and flags of a full box.
+    /// Reads version and flags of a full box.
     pub(crate) fn version(&mut self) -> Option<(u8, u32)> {
         let word = self.u32()?;
         Some(((word >> 24) as u8, word & 0xff_ffff))
     }
 
-    /// A number of 64 bits in version 1, else of 32.
+    /// Reads a number of 64 bits in version 1, otherwise of 32.
     pub(crate) fn long(&mut self, version: u8) -> Option<u64> {
         if version == 1 { self.u64() } else { self.u32().map(u64::from) }
     }
