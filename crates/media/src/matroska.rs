@@ -1,13 +1,13 @@
-//! Matroska and WebM files (RFC 9559, over EBML, RFC 8794): tracks, and their samples as extents of the file.
+//! Matroska and WebM files (RFC 9559, with EBML, RFC 8794): tracks, and their samples as extents of the file.
 //!
-//! The shape is that of [`mp4`](crate::mp4): nothing here reads a file. [`SegmentReader`] finds tracks and
-//! makes a [`Segment`], [`Samples`] walks its clusters. Of media only the headers of blocks are asked for: a
-//! few bytes at each element, and more of a block only where the sizes of a lace need them. Memory is that
-//! of the description of tracks and of the places of blocks of at most a minute, since tracks are interleaved
+//! The structure is that of [`mp4`](crate::mp4): this module does not read files. [`SegmentReader`] finds the
+//! tracks and makes a [`Segment`]; [`Samples`] reads its clusters. Of media, readers request only block
+//! headers: a few bytes at each element, and more only if the frame sizes of a lace need them. Memory is that
+//! of the track description and of the places of blocks of at most a minute, because tracks are interleaved
 //! by decode time.
 //!
-//! Blocks have presentation times in decode order; `matroska/order.rs` explains how decode times come from
-//! them.
+//! Blocks are in decode order and have presentation times; `matroska/order.rs` explains how decode times are
+//! derived.
 //! ```
 //! use wirepath_media::matroska::{SegmentReader, synthetic};
 //! use wirepath_media::track::{Extent, Next};
@@ -57,7 +57,7 @@ pub use reader::SegmentReader;
 pub use samples::Samples;
 pub use segment::{Cue, DocumentType, Segment};
 
-/// Fault of a file.
+/// Error of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Another kind of file.
@@ -76,7 +76,7 @@ pub enum Error {
         /// Reason.
         reason: &'static str,
     },
-    /// Bytes that are no element.
+    /// Bytes that are not an element.
     #[error("byte {offset} of this Matroska file is not the beginning of an element: {reason}")]
     Bytes {
         /// Offset in the file.
@@ -84,18 +84,18 @@ pub enum Error {
         /// Reason.
         reason: &'static str,
     },
-    /// Something that may be right, and is more than is read.
+    /// More of something than is read, although it may be valid.
     #[error("too many {what} in this Matroska file: limit {limit}")]
     Limit {
-        /// Name of what exceeds its limit.
+        /// Name of the thing that exceeds the limit.
         what: &'static str,
-        /// The limit.
+        /// Limit.
         limit: u64,
     },
 }
 
-/// Returns whether a file that begins with these bytes, at least 4, is an EBML file: Matroska, WebM, or
-/// another.
+/// Returns whether a file that begins with `head`, at least 4 bytes, is an EBML file: Matroska, WebM, or
+/// another document type.
 pub fn is_matroska(head: &[u8]) -> bool {
     head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3])
 }

@@ -1,11 +1,10 @@
 //! MP4 and QuickTime files (ISO/IEC 14496-12): tracks, and their samples as extents of the file.
 //!
-//! Nothing here reads a file. A reader says which [`Extent`] it wants next and takes its bytes:
-//! [`MovieReader`] finds the `moov` box and makes a [`Movie`] of it, [`Samples`] gives the samples of all
-//! tracks, interleaved by decode time, of tables and of fragments. Media is never asked for, only boxes are.
-//! Tables stay the bytes that they are in the file: memory is that of the `moov` box, or of a few `moof`
-//! boxes. What a hostile file can cost is bounded by the bytes of its tables, by its length and by the most
-//! samples that are read.
+//! This module does not read files. Its readers return the next [`Extent`] that they want, and take its
+//! bytes: [`MovieReader`] finds the `moov` box and makes a [`Movie`]; [`Samples`] returns the samples of all
+//! tracks, interleaved by decode time, from tables and fragments. Readers request only boxes, never media.
+//! Tables are kept encoded, so memory is that of the `moov` box, or of a few `moof` boxes. The cost of a
+//! hostile file is bounded by the bytes of its tables, its length, and the limit of samples.
 //! ```
 //! use wirepath_media::mp4::{Extent, MovieReader, Next, synthetic};
 //!
@@ -49,16 +48,16 @@ pub use crate::track::{
 pub use movie::{Movie, MovieReader};
 pub use samples::Samples;
 
-/// Fault of one track, without which the file is read.
+/// Error of a track, which is left out. Other tracks are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackFault {
-    /// Identifier of the track; 0 where that cannot be read.
+    /// Identifier of the track; 0 if it cannot be read.
     pub track: u32,
-    /// The fault.
+    /// Error.
     pub error: Error,
 }
 
-/// Fault of a file.
+/// Error of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Another kind of file.
@@ -77,10 +76,10 @@ pub enum Error {
         /// Reason.
         reason: &'static str,
     },
-    /// A sample that cannot be where its tables say.
+    /// A sample that contradicts the tables or limits.
     #[error("MP4 track {track}, sample {sample}: {reason}")]
     Sample {
-        /// The track's identifier.
+        /// Identifier of the track.
         track: u32,
         /// Number of the sample in the track, counted from 1.
         sample: u64,
@@ -92,26 +91,26 @@ pub enum Error {
         "MP4 track {track}, sample {sample}: its end, byte {end}, is beyond the file, which has {size} bytes"
     )]
     BeyondFile {
-        /// The track's identifier.
+        /// Identifier of the track.
         track: u32,
         /// Number of the sample in the track, counted from 1.
         sample: u64,
-        /// Offset just past the sample.
+        /// Offset of the sample's end in the file.
         end: u64,
         /// Length of the file.
         size: u64,
     },
-    /// Something that may be right, and is more than is read.
+    /// More of something than is read, although it may be valid.
     #[error("this MP4 file has {what}: at most {limit} are read")]
     Limit {
-        /// Name of what exceeds its limit.
+        /// Name of the thing that exceeds the limit.
         what: &'static str,
-        /// How much is read.
+        /// Limit.
         limit: u64,
     },
 }
 
-/// Returns whether a file that begins with these bytes, at least 12, is an MP4 or QuickTime file.
+/// Returns whether a file that begins with `head`, at least 12 bytes, is an MP4 or QuickTime file.
 pub fn is_mp4(head: &[u8]) -> bool {
     const FIRST: [&[u8; 4]; 9] =
         [b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"uuid"];

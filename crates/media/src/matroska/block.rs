@@ -1,33 +1,34 @@
-//! Blocks (RFC 9559 section 10): a header, and frames that may share it by lacing.
+//! Blocks (RFC 9559 section 10): a header and one frame, or several frames with lacing.
 
 use super::ebml::number;
 use crate::track::Extent;
 
-/// Most bytes of a block that are read for its header: sizes of 255 frames of some megabytes in all.
+/// Most bytes that are read of a block for its header: enough for sizes of 255 frames that have some
+/// megabytes in total.
 pub(super) const MAX_HEADER: u64 = 64 << 10;
 
 /// Header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
-    /// Number of its track.
+    /// Number of the track.
     pub(super) track: u64,
-    /// Presentation time less that of its cluster, in ticks.
+    /// Presentation time minus that of the cluster, in ticks.
     pub(super) time: i16,
-    /// Flag of a key frame, which only a SimpleBlock has.
+    /// Keyframe flag, which only a SimpleBlock has.
     pub(super) key: bool,
 }
 
-/// Fault of a block.
+/// Error of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// More bytes of its beginning are needed.
+    /// More bytes of the block are needed.
     Short,
-    /// A reason.
+    /// Invalid block, with the reason.
     Wrong(&'static str),
 }
 
-/// Reads the header of a block from its first bytes, and adds the places of its frames to a list. Empty
-/// frames are left out.
+/// Reads the header of a block from its first bytes, and adds the extents of its frames to a list. Empty
+/// frames are dropped.
 pub(super) fn read(bytes: &[u8], body: Extent, frames: &mut Vec<Extent>) -> Result<BlockHeader, Fault> {
     let short = if bytes.len() as u64 == body.length {
         Fault::Wrong("it ends within its header")
@@ -83,16 +84,16 @@ fn add(frames: &mut Vec<Extent>, offset: u64, length: u64) {
     }
 }
 
-/// Sizes of frames in a lace (section 10.3).
+/// Frame sizes of a lace (section 10.3).
 struct Sizes<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Fault if there are no further bytes.
+    /// Error if bytes are missing.
     short: Fault,
 }
 
 impl Sizes<'_> {
-    /// A sum of bytes, of which all but the last are 255.
+    /// Reads a size in Xiph lacing: a sum of bytes, which are all 255 except the last.
     fn xiph(&mut self) -> Result<u64, Fault> {
         let mut sum = 0;
         loop {
@@ -111,7 +112,7 @@ impl Sizes<'_> {
         Ok(found.value)
     }
 
-    /// A size by its signed difference from the one before.
+    /// Reads a size in EBML lacing: its signed difference from the size before.
     fn difference(&mut self, before: u64) -> Result<u64, Fault> {
         let found = self.bytes.get(self.at..).and_then(number).ok_or(self.unreadable())?;
         self.at += found.length;
@@ -120,7 +121,7 @@ impl Sizes<'_> {
         size.ok_or(Fault::Wrong("negative frame size in EBML lacing"))
     }
 
-    /// Fault of a number that is not there, or has more than 8 bytes.
+    /// Error of a number that is missing or longer than 8 bytes.
     fn unreadable(&self) -> Fault {
         match self.bytes.get(self.at) {
             Some(0) => Fault::Wrong("a size in its lace cannot be read"),

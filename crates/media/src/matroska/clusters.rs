@@ -1,5 +1,5 @@
-//! Walk over the clusters of a segment (RFC 9559 section 5.1.3): headers of elements and blocks, and nothing
-//! else.
+//! Reader of the clusters of a segment (RFC 9559 section 5.1.3). It reads only the headers of elements and
+//! blocks.
 
 use super::Error;
 use super::block::{self, BlockHeader, Fault};
@@ -9,35 +9,35 @@ use super::id::{
 };
 use crate::track::{Extent, MAX_SAMPLE_BYTES};
 
-/// Bytes that are read at each element: its header and a number of 8 bytes, or the header of a block without
+/// Bytes that are read of each element: its header and a number of 8 bytes, or the header of a block without
 /// lacing.
 const READ: u64 = MAX_HEADER as u64 + 8;
 
-/// Most elements one after another without a block: more are no file that anybody plays.
+/// Most consecutive elements without a block. Files for playback do not have more.
 const MAX_SKIPPED: u64 = 100_000;
 
-/// Block with the times of its cluster and its group. Its frames are those of the walk.
+/// Block with the times from its cluster and its group. Its frames are in [`Clusters::frames`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Number of its track.
+    /// Number of the track.
     pub(super) track: u64,
     /// Presentation time in ticks.
     pub(super) time: i64,
     /// True if a decoder can start here.
     pub(super) key: bool,
-    /// Duration in ticks, where its group states it.
+    /// Duration in ticks, if its group contains it.
     pub(super) duration: Option<u64>,
 }
 
-/// Walk over clusters.
+/// Reader of clusters.
 #[derive(Clone, Debug)]
 pub(super) struct Clusters {
     at: u64,
-    /// Where the segment ends, or the file if that is before.
+    /// End of the segment, or of the file if that is earlier.
     end: u64,
     cluster: Option<Cluster>,
     group: Option<Group>,
-    /// Block whose header is longer than what was read, and how much of it is to be read.
+    /// Block whose header is longer than the bytes read so far, and number of bytes to read.
     long: Option<(Extent, u64)>,
     skipped: u64,
     /// True if the file ends within an element, or another document follows.
@@ -48,12 +48,12 @@ pub(super) struct Clusters {
 
 #[derive(Clone, Copy, Debug)]
 struct Cluster {
-    /// Where it ends; `None` if the next element of the segment ends it.
+    /// End of the cluster; `None` if the next element of the segment ends it.
     end: Option<u64>,
     time: Option<u64>,
 }
 
-/// Group of one block and what is said about it.
+/// Group of a block and its properties.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     end: u64,
@@ -63,13 +63,13 @@ struct Group {
 }
 
 impl Clusters {
-    /// A walk from a cluster at `at`; without one there is nothing to walk over.
+    /// Reader from the cluster at `at`; without a cluster there is nothing to read.
     pub(super) fn new(at: Option<u64>, end: u64) -> Self {
         let (cluster, group, long, frames) = (None, None, None, Vec::new());
         Self { at: at.unwrap_or(end), end, cluster, group, long, skipped: 0, truncated: false, frames }
     }
 
-    /// Bytes that are to be read next; `None` at the end.
+    /// Bytes to read next; `None` at the end.
     pub(super) fn wanted(&self) -> Option<Extent> {
         if let Some((body, length)) = self.long {
             return Some(Extent { length, ..body });
@@ -78,7 +78,7 @@ impl Clusters {
         (left > 0).then(|| Extent { offset: self.at, length: left.min(READ) })
     }
 
-    /// Takes the bytes that were wanted, and returns a block that ended with them.
+    /// Takes the requested bytes, and returns a block if they complete one.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Option<Block>, Error> {
         if let Some((body, _)) = self.long.take() {
             return self.block(bytes, body);
@@ -96,7 +96,7 @@ impl Clusters {
         };
         let within = self.group.is_some() || self.cluster.is_some_and(|cluster| cluster.end.is_some());
         if header.id == EBML && !within {
-            // Another document, as where recordings were joined byte for byte, has tracks of its own.
+            // Another document, for instance after recordings were concatenated, has tracks of its own.
             self.cut();
             return Ok(None);
         }
@@ -130,18 +130,18 @@ impl Clusters {
         }
     }
 
-    /// Ends the walk.
+    /// Ends reading.
     pub(super) fn end(&mut self) {
         (self.at, self.long) = (self.end, None);
     }
 
-    /// Ends the walk, since the file ends within an element, or another document follows.
+    /// Ends reading, because the file ends within an element or another document follows.
     fn cut(&mut self) {
         self.truncated = true;
         self.end();
     }
 
-    /// Takes an element of a cluster, a group or the segment.
+    /// Reads an element of a cluster, a group or the segment.
     fn element(&mut self, header: &Header, body: Extent, bytes: &[u8]) -> Result<Option<Block>, Error> {
         let known = &bytes[header.length as usize..];
         let known = &known[..known.len().min(usize::try_from(body.length).unwrap_or(usize::MAX))];
@@ -168,7 +168,7 @@ impl Clusters {
         Ok(self.end_of_group())
     }
 
-    /// Takes a block of which `bytes` are the beginning.
+    /// Reads a block that begins with `bytes`.
     fn block(&mut self, bytes: &[u8], body: Extent) -> Result<Option<Block>, Error> {
         if body.length > MAX_SAMPLE_BYTES {
             return Err(Error::Limit { what: "bytes in a block", limit: MAX_SAMPLE_BYTES });
@@ -200,7 +200,7 @@ impl Clusters {
         Ok(Some(self.timed(header, header.key, None)))
     }
 
-    /// The block of the group, if the group ends here.
+    /// Block of the group, if the group ends here.
     fn end_of_group(&mut self) -> Option<Block> {
         let group = self.group.take_if(|group| self.at >= group.end)?;
         let header = group.block?;

@@ -1,5 +1,4 @@
-//! Codecs by their identifiers (RFC 9559 section 5.1.4.1.21, "Matroska Media Container Codec
-//! Specifications").
+//! Codecs from codec IDs (RFC 9559 section 5.1.4.1.21, "Matroska Media Container Codec Specifications").
 
 use super::entry::Entry;
 use crate::track::{AudioConfig, Codec, Fields, Pcm, PcmKind, Sound, av1, avc, hevc};
@@ -35,7 +34,7 @@ pub(super) fn codec(entry: &Entry<'_>) -> Codec {
     })
 }
 
-/// Channels and sample rate of a track of sound.
+/// Channels and sample rate of an audio track.
 pub(super) fn sound(entry: &Entry<'_>, codec: &Codec) -> Sound {
     let stated = Sound {
         channels: u16::try_from(entry.channels).unwrap_or(u16::MAX),
@@ -46,13 +45,13 @@ pub(super) fn sound(entry: &Entry<'_>, codec: &Codec) -> Sound {
             channels: if config.channels > 0 { config.channels.into() } else { stated.channels },
             sample_rate: config.sample_rate,
         },
-        // Its times count 48,000 in a second whatever was encoded (RFC 7845 section 5.1).
+        // Times of Opus have 48,000 ticks per second at any sample rate (RFC 7845 section 5.1).
         Codec::Opus => Sound { sample_rate: 48_000, ..stated },
         _ => stated,
     }
 }
 
-/// Profile in the configuration of VP9: features of an identifier, a length and a value.
+/// Profile from the configuration of VP9, which is a list of features: ID, length, value.
 fn vp9_profile(mut private: &[u8]) -> Option<u8> {
     while let [id, length, rest @ ..] = private {
         let (value, rest) = rest.split_at_checked(usize::from(*length))?;
@@ -64,7 +63,7 @@ fn vp9_profile(mut private: &[u8]) -> Option<u8> {
     None
 }
 
-/// Codec by the format tag of a `WAVEFORMATEX` structure.
+/// Codec from the format tag of a `WAVEFORMATEX` structure.
 fn wave(private: &[u8]) -> Option<Codec> {
     match u16::from_le_bytes(*private.first_chunk()?) {
         0x0006 => Some(Codec::G711A),
@@ -75,8 +74,8 @@ fn wave(private: &[u8]) -> Option<Codec> {
     }
 }
 
-/// Layer of MPEG audio by the codec's identifier, or by a `WAVEFORMATEX` structure: a format tag of layer 3, or
-/// one of all layers, with flags of them (fwHeadLayer of `MPEG1WAVEFORMAT`).
+/// Layer of MPEG audio from the codec ID, or from a `WAVEFORMATEX` structure: its format tag is for layer 3,
+/// or for all layers with flags for the layer (fwHeadLayer of `MPEG1WAVEFORMAT`).
 pub(super) fn mpeg_layer(entry: &Entry<'_>) -> Option<u8> {
     match (entry.codec, entry.private) {
         ("A_MPEG/L1", _) => Some(1),
@@ -91,7 +90,7 @@ pub(super) fn mpeg_layer(entry: &Entry<'_>) -> Option<u8> {
     }
 }
 
-/// Identifier of a codec that is not known, at most 32 characters of it.
+/// Codec ID of an unknown codec: its printable characters, at most 32.
 fn printable(codec: &str) -> String {
     codec.chars().filter(|letter| letter.is_ascii_graphic()).take(32).collect()
 }

@@ -1,15 +1,15 @@
-//! Cues (RFC 9559 section 5.1.5): random access points that the file lists.
+//! Cues (RFC 9559 section 5.1.5): random access points listed in the file.
 
 use super::Error;
 use super::ebml::Elements;
 use super::id::{CUE_CLUSTER_POSITION, CUE_POINT, CUE_TIME, CUE_TRACK, CUE_TRACK_POSITIONS};
 use super::segment::{Cue, Segment};
 
-/// Most cues: 72 hours with one each second. An element of cues has bytes for many more.
+/// Most cues: 72 hours with a cue each second. A `Cues` element has room for many more.
 const MAX_CUES: usize = 1 << 18;
 
-/// Reads the data of a `Cues` element at `offset`; positions count from `base`. Tracks that are not there
-/// have no cues.
+/// Reads the data of a `Cues` element at `offset`; positions count from `base`. Cues of unknown tracks are
+/// skipped.
 pub(super) fn read(data: &[u8], offset: u64, base: u64, segment: &Segment) -> Result<Vec<Cue>, Error> {
     let mut cues = Vec::new();
     for point in Elements::new(data, offset) {

@@ -1,5 +1,5 @@
-//! Depth of reordering: how many frames at most precede a frame in decode order and follow it in
-//! presentation.
+//! Reordering depth: the largest number of frames that precede a frame in decode order and follow it in
+//! presentation order.
 
 use std::num::NonZeroUsize;
 
@@ -12,7 +12,7 @@ use crate::track::Codec;
 /// Most frames that a decoder of H.264 or H.265 reorders.
 pub(super) const MAX_DEPTH: usize = 16;
 
-/// Depth that the codec or its configuration states; `None` where it does not.
+/// Depth from the codec or its configuration; `None` if they do not determine it.
 pub(super) fn stated(codec: &Codec) -> Option<usize> {
     let depth = match codec {
         Codec::H264(avc) => avc.sequence_sets.iter().map(|set| h264(set)).reduce(both)?,
@@ -23,12 +23,12 @@ pub(super) fn stated(codec: &Codec) -> Option<usize> {
     depth.filter(|depth| *depth <= MAX_DEPTH)
 }
 
-/// The greater of two depths, if both are known.
+/// Maximum of two depths, if both are known.
 fn both(first: Option<usize>, second: Option<usize>) -> Option<usize> {
     Some(first?.max(second?))
 }
 
-/// Of a sequence parameter set (ITU-T H.264 section E.2.1). The Baseline profile has no B-frames.
+/// Depth from a sequence parameter set (ITU-T H.264 section E.2.1). The Baseline profile has no B-frames.
 fn h264(set: &[u8]) -> Option<usize> {
     let set = SeqParameterSet::from_bits(RefNal::new(set, &[], true).rbsp_bits()).ok()?;
     let restrictions = set.vui_parameters.and_then(|vui| vui.bitstream_restrictions);
@@ -38,7 +38,7 @@ fn h264(set: &[u8]) -> Option<usize> {
     }
 }
 
-/// Of a sequence parameter set (ITU-T H.265 section 7.3.2.2): that of its highest sub-layer.
+/// Depth of the highest sub-layer from a sequence parameter set (ITU-T H.265 section 7.3.2.2).
 fn h265(set: &[u8]) -> Option<usize> {
     let mut bits = BitReader::new(ByteReader::skipping_bytes(set, NonZeroUsize::new(2)?));
     bits.skip(4, "sps_video_parameter_set_id").ok()?;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::track::{Avc, Hevc};
 
-    /// Sets that x264 and x265 wrote: B-frames in a pyramid, two frames deep.
+    /// Parameter sets written by x264 and x265: pyramid of B-frames, depth 2.
     const H265: [u8; 43] = [
         0x42, 0x01, 0x01, 0x01, 0x60, 0x00, 0x00, 0x03, 0x00, 0x90, 0x00, 0x00, 0x03, 0x00, 0x00, 0x03, 0x00,
         0x1e, 0xa0, 0x14, 0x20, 0x20, 0x7c, 0xb9, 0x65, 0x66, 0x4a, 0x4c, 0x2f, 0x01, 0x68, 0x08, 0x00, 0x00,
@@ -99,7 +99,7 @@ mod tests {
         0x67, 0x64, 0x00, 0x0b, 0xac, 0xd9, 0x42, 0x84, 0x7e, 0x5c, 0x04, 0x40, 0x00, 0x00, 0x03, 0x00, 0x40,
         0x00, 0x00, 0x0c, 0x83, 0xc5, 0x0a, 0x65, 0x80,
     ];
-    /// Of the Baseline profile, without B-frames.
+    /// Parameter set of the Baseline profile, without B-frames.
     const BASELINE: [u8; 24] = [
         0x67, 0x42, 0xc0, 0x0b, 0xda, 0x0a, 0x11, 0xf9, 0x70, 0x11, 0x00, 0x00, 0x03, 0x00, 0x01, 0x00, 0x00,
         0x03, 0x00, 0x32, 0x0f, 0x14, 0x2a, 0xa0,

@@ -1,9 +1,9 @@
-//! EBML (RFC 8794): elements of an identifier, a size and data.
+//! EBML (RFC 8794): elements with an ID, a size and data.
 
 use super::{Error, Id};
 use crate::track::Extent;
 
-/// Most bytes of an element's header: identifier and size.
+/// Most bytes of an element's header: ID and size.
 pub(super) const MAX_HEADER: usize = 12;
 
 /// Header of an element.
@@ -12,15 +12,15 @@ pub(super) struct Header {
     pub(super) id: Id,
     /// Offset of the element in the file.
     pub(super) offset: u64,
-    /// Bytes of identifier and size.
+    /// Bytes of ID and size.
     pub(super) length: u64,
-    /// Bytes of data; `None` if they are unknown (section 6.2).
+    /// Bytes of data; `None` if unknown (section 6.2).
     pub(super) size: Option<u64>,
 }
 
 impl Header {
-    /// Reads a header from the beginning of `bytes`, which are [`MAX_HEADER`] long or to the end of what the
-    /// element is in; `offset` is that of the element in the file.
+    /// Reads a header from `bytes`, which have [`MAX_HEADER`] bytes or extend to the end of the enclosing
+    /// element. `offset`: offset of the element in the file.
     pub(super) fn read(bytes: &[u8], offset: u64) -> Result<Self, Error> {
         let fault = |reason| Error::Bytes { offset, reason };
         let first = bytes.first().copied().unwrap_or_default();
@@ -35,12 +35,12 @@ impl Header {
         Ok(Self { id, offset, length: (id_length + length) as u64, size })
     }
 
-    /// Offset of its data.
+    /// Offset of the data.
     pub(super) fn data(&self) -> u64 {
         self.offset + self.length
     }
 
-    /// Place of its data, which has to have a size and to end before `end`.
+    /// Extent of the data; an error if the size is unknown or the data ends after `end`.
     pub(super) fn body(&self, end: u64) -> Result<Extent, Error> {
         let length = self.size.ok_or_else(|| self.error("its size is unknown"))?;
         let body = Extent { offset: self.data(), length };
@@ -55,17 +55,17 @@ impl Header {
     }
 }
 
-/// Number of variable length (section 4).
+/// Variable-size integer (section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number {
     pub(super) value: u64,
-    /// Bytes of it, 1 to 8.
+    /// Number of bytes, 1 to 8.
     pub(super) length: usize,
-    /// True if all its bits are 1: as a size, unknown.
+    /// True if all bits of the value are 1: an unknown size.
     pub(super) unknown: bool,
 }
 
-/// Reads a number of variable length.
+/// Reads a variable-size integer.
 pub(super) fn number(bytes: &[u8]) -> Option<Number> {
     let first = *bytes.first()?;
     let length = first.leading_zeros() as usize + 1;
@@ -83,12 +83,12 @@ pub(super) struct Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// Elements in this one.
+    /// Child elements.
     pub(super) fn children(&self) -> Elements<'a> {
         Elements { bytes: self.data, offset: self.header.data() }
     }
 
-    /// Unsigned integer (section 7.2); 0 without bytes.
+    /// Unsigned integer (section 7.2); 0 if it has no bytes.
     pub(super) fn unsigned(&self) -> Result<u64, Error> {
         match self.data.len() {
             0..=8 => Ok(self.data.iter().fold(0, |value, byte| value << 8 | u64::from(*byte))),
@@ -108,14 +108,14 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// Text, up to a byte of 0.
+    /// Text, up to the first zero byte.
     pub(super) fn text(&self) -> &'a str {
         let length = self.data.iter().position(|byte| *byte == 0).unwrap_or(self.data.len());
         str::from_utf8(&self.data[..length]).unwrap_or_default()
     }
 }
 
-/// Elements one after another.
+/// Iterator over consecutive elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Elements<'a> {
     bytes: &'a [u8],
@@ -123,7 +123,7 @@ pub(super) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Elements of bytes that begin at `offset` of the file.
+    /// Elements of `bytes`, which begin at `offset` of the file.
     pub(super) fn new(bytes: &'a [u8], offset: u64) -> Self {
         Self { bytes, offset }
     }

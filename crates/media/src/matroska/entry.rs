@@ -1,4 +1,4 @@
-//! Entries of tracks (RFC 9559 section 5.1.4).
+//! Track entries (RFC 9559 section 5.1.4).
 
 use super::Error;
 use super::ebml::Element;
@@ -14,12 +14,12 @@ use crate::track::Codec;
 pub(super) struct Entry<'a> {
     pub(super) number: u64,
     pub(super) kind: u64,
-    /// Language as in ISO 639-2, and as in BCP 47.
+    /// Languages: ISO 639-2 code, and BCP 47 tag.
     pub(super) language: &'a str,
     pub(super) tag: Option<&'a str>,
     pub(super) default_duration_ns: Option<u64>,
     pub(super) delay_ns: u64,
-    /// Encryption or compression in place of the codec.
+    /// Encryption or compression, which replaces the codec.
     pub(super) encoding: Option<Codec>,
     pub(super) picture: Option<(u16, u16)>,
     pub(super) codec: &'a str,
@@ -81,7 +81,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Width and height, where there are some.
+/// Width and height, if both are valid.
 fn picture(video: &Element<'_>) -> Result<Option<(u16, u16)>, Error> {
     let (mut width, mut height) = (0, 0);
     for field in video.children() {
@@ -96,8 +96,8 @@ fn picture(video: &Element<'_>) -> Result<Option<(u16, u16)>, Error> {
     Ok(size.filter(|(width, height)| *width > 0 && *height > 0))
 }
 
-/// Encryption or compression of samples (section 5.1.4.1.31). Stripped headers are refused like any other
-/// compression: bytes in front of each frame would have to be sent with it.
+/// Encryption or compression of samples (section 5.1.4.1.31). Header stripping is refused like other
+/// compression, because the stripped bytes would have to be sent before each frame.
 fn encoding(encodings: &Element<'_>) -> Result<Option<Codec>, Error> {
     let mut found = None;
     for encoding in encodings.children() {

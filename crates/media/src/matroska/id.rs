@@ -1,10 +1,10 @@
-//! Identifiers of elements (RFC 9559 section 5).
+//! Element IDs (RFC 9559 section 5).
 
-/// Identifier of an element, with the bits that state its length.
+/// Element ID, including the bits for its length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Id(pub u32);
 
-/// Declares identifiers with their names.
+/// Declares element IDs with their names.
 macro_rules! ids {
     ($($name:ident = $value:literal),* $(,)?) => {
         $(pub(super) const $name: Id = Id($value);)*
@@ -63,11 +63,11 @@ ids! {
     ATTACHMENTS = 0x1941_a469,
 }
 
-/// Elements of a segment: within a cluster of unknown size they end it (section 4.5).
+/// Child elements of a segment. Each of them ends a cluster of unknown size (section 4.5).
 pub(super) const IN_SEGMENT: [Id; 8] = [SEEK_HEAD, INFO, TRACKS, CLUSTER, CUES, CHAPTERS, TAGS, ATTACHMENTS];
 
 impl std::fmt::Display for Id {
-    /// Name of the specification, or the number.
+    /// Writes the name in the specification, or the number.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Some((_, name)) = NAMES.iter().find(|(id, _)| id == self) else {
             return write!(formatter, "{:#x}", self.0);

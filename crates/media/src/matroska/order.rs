@@ -1,24 +1,25 @@
-//! Decode times of frames that have presentation times only.
+//! Decode times of frames that only have presentation times.
 //!
-//! Matroska stores frames in decode order with their presentation times. Let a decoder reorder over a depth
-//! of N frames: at most N frames precede a frame in decode order and follow it in presentation. The decode
-//! time of frame number i is then the presentation time that is number i - N when all are sorted. No frame is
-//! decoded after it is presented, with N as the file uses it none earlier than it has to be, and with a
-//! constant frame rate, decode times are as far apart as frames are. Of the times up to number i - N all have
-//! come when frame i has, so a heap of N times suffices. The first N frames are each one interval earlier than
-//! the next.
+//! Matroska stores frames in decode order with their presentation times. Let the reordering depth of a track
+//! be N: at most N frames precede a frame in decode order and follow it in presentation order. Sort all
+//! presentation times; the decode time of frame i is then presentation time i - N. No frame is decoded after
+//! its presentation; if N is the depth that the file uses, no frame is decoded earlier than necessary; and at
+//! a constant frame rate, decode times are evenly spaced. When frame i is read, all presentation times up to
+//! number i - N are known, so a heap of N times suffices. The decode times of the first N frames are each one
+//! interval earlier than the next.
 //!
-//! N is what the configuration of H.264 or H.265 states; other codecs do not reorder. Where none is stated,
-//! it is what the first 32 frames show, or those of half a minute. If more than N frames turn out to be
-//! reordered, decode times stay in order and some frames are presented before them: they leave late.
+//! N is determined by the configuration of H.264 or H.265; other codecs do not reorder. If the configuration
+//! does not determine it, N is derived from the first 32 frames, or from the frames of half a minute. If more
+//! than N frames turn out to be reordered, decode times stay in order, and some frames have decode times
+//! after their presentation times: they are sent late.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Frames that tell the depth where it is not stated.
+/// Number of frames from which the depth is derived if it is unknown.
 const OBSERVED: usize = 32;
 
-/// A frame with its times.
+/// Frame with its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Timed<T> {
     pub(super) decoded: u64,
@@ -26,18 +27,18 @@ pub(super) struct Timed<T> {
     pub(super) frame: T,
 }
 
-/// Gives frames of one track their decode times.
+/// Assigns decode times to the frames of a track.
 #[derive(Clone, Debug)]
 pub(super) struct Order<T> {
     depth: Option<usize>,
-    /// Time from a frame to the next, where it is stated.
+    /// Interval between frames, if known.
     interval: Option<u64>,
-    /// Longest time over which frames are observed.
+    /// Longest time over which frames are observed to derive the depth.
     longest: u64,
-    /// The first frames, until their decode times are known.
+    /// First frames, until their decode times are known.
     first: Vec<(u64, T)>,
     begun: bool,
-    /// Presentation times that are no decode time yet.
+    /// Presentation times that are not used as decode times yet.
     times: BinaryHeap<Reverse<u64>>,
     last: u64,
 }
@@ -47,12 +48,12 @@ impl<T> Order<T> {
         Self { depth, interval, longest, first: Vec::new(), begun: false, times: BinaryHeap::new(), last: 0 }
     }
 
-    /// Number of frames that wait for their decode times.
+    /// Number of frames that wait for decode times.
     pub(super) fn waiting(&self) -> usize {
         self.first.len()
     }
 
-    /// Takes the next frame in decode order, and adds those whose decode times are known to a queue.
+    /// Takes the next frame in decode order, and appends frames with known decode times to `ready`.
     pub(super) fn push(&mut self, presented: u64, frame: T, ready: &mut VecDeque<Timed<T>>) {
         if self.begun {
             self.times.push(Reverse(presented));
@@ -71,7 +72,7 @@ impl<T> Order<T> {
         }
     }
 
-    /// Adds the frames that wait, since no further ones come.
+    /// Appends the waiting frames to `ready`, since no more frames follow.
     pub(super) fn finish(&mut self, ready: &mut VecDeque<Timed<T>>) {
         if !self.begun {
             self.begin(ready);
@@ -103,7 +104,7 @@ impl<T> Order<T> {
     }
 }
 
-/// Depth that frames show: the most frames that precede one and are presented after it.
+/// Depth derived from frames: the largest number of frames that precede a frame and are presented after it.
 fn observed<T>(frames: &[(u64, T)]) -> usize {
     let later = |(index, (time, _)): (usize, &(u64, T))| {
         frames[..index].iter().filter(|(before, _)| before > time).count()
@@ -127,10 +128,10 @@ mod tests {
 
     #[test]
     fn frames_are_decoded_at_even_distances() {
-        // I P B B P B B with a frame between references, and without reordering.
+        // Order I P B B P B B, with depth 1, given and derived.
         assert_eq!(decoded(Some(1), &[40, 160, 80, 120, 280, 200, 240]), [0, 40, 80, 120, 160, 200, 240]);
         assert_eq!(decoded(None, &[40, 160, 80, 120, 280, 200, 240]), [0, 40, 80, 120, 160, 200, 240]);
-        // A pyramid: I P B b b.
+        // B-frame pyramid: I P B b b.
         assert_eq!(decoded(None, &[80, 240, 160, 120, 200]), [0, 40, 80, 120, 160]);
         assert_eq!(decoded(Some(0), &[0, 33, 67]), [0, 33, 67]);
         assert_eq!(decoded(Some(2), &[0]), [0]);

@@ -1,5 +1,5 @@
-//! Profiles of VP9 tracks whose entry has none: WebM without `CodecPrivate`, where a session description
-//! without a profile would mean profile 0 (RFC 9628 section 6). The first byte of a frame has it.
+//! Profiles of VP9 tracks whose track entry has none: WebM without `CodecPrivate`. SDP without a profile
+//! would mean profile 0 (RFC 9628 section 6), so the profile is read from the first byte of a frame.
 
 use super::clusters::Clusters;
 use super::ebml::Elements;
@@ -8,23 +8,23 @@ use super::id::TRACK_ENTRY;
 use super::track::Plan;
 use crate::track::{Codec, Extent, Track};
 
-/// Most elements of clusters that are walked over: the first frames of all tracks are before.
+/// Most elements of clusters that are read: the first frames of all tracks precede this limit.
 const MAX_ELEMENTS: usize = 1000;
 
-/// Search for the first frame of each track.
+/// Search of the first frame of each track.
 #[derive(Debug)]
 pub(super) struct Profiles {
     clusters: Clusters,
-    /// Numbers of the tracks whose first frame was not found yet.
+    /// Numbers of the tracks whose first frame is not found yet.
     left: Vec<u64>,
-    /// Track whose first frame this is.
+    /// Number of a track, and its first frame.
     frame: Option<(u64, Extent)>,
     elements: usize,
     found: Vec<(u64, u8)>,
 }
 
 impl Profiles {
-    /// A search from the cluster at `cluster` on, for tracks by the data of a `Tracks` element.
+    /// Search from the cluster at `cluster`, for tracks in the data of a `Tracks` element.
     pub(super) fn new(tracks: &[u8], cluster: Option<u64>, end: u64) -> Self {
         let entries = Elements::new(tracks, 0).map_while(Result::ok);
         let entries = entries.filter(|found| found.header.id == TRACK_ENTRY);
@@ -37,7 +37,7 @@ impl Profiles {
         Self { clusters, left, frame: None, elements: 0, found: Vec::new() }
     }
 
-    /// Bytes that are to be read next; `None` at the end.
+    /// Bytes to read next; `None` at the end.
     pub(super) fn wanted(&self) -> Option<Extent> {
         match self.frame {
             Some((_, frame)) => Some(Extent { length: 1, ..frame }),
@@ -46,7 +46,7 @@ impl Profiles {
         }
     }
 
-    /// Takes the bytes that were wanted.
+    /// Takes the requested bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         if let Some((number, _)) = self.frame.take() {
             self.left.retain(|left| *left != number);
@@ -59,12 +59,12 @@ impl Profiles {
                 self.frame = self.clusters.frames.first().map(|frame| (block.track, *frame));
             }
             Ok(_) => {}
-            // Samples tell of the damage.
+            // Reading the samples will report the damage.
             Err(_) => self.left.clear(),
         }
     }
 
-    /// Adds the profiles to the tracks.
+    /// Sets the profiles of the tracks.
     pub(super) fn add_to(&self, tracks: &mut [Track], plans: &[Plan]) {
         for (track, plan) in tracks.iter_mut().zip(plans) {
             let found = self.found.iter().find(|(number, _)| *number == plan.number);
@@ -75,8 +75,8 @@ impl Profiles {
     }
 }
 
-/// Profile by the first byte of a frame (VP9 specification section 6.2): a marker of two bits, then the low
-/// and the high bit of the profile.
+/// Profile from the first byte of a frame (VP9 specification section 6.2): after a marker of two bits, the
+/// low and the high bit of the profile.
 fn profile(first: u8) -> Option<u8> {
     (first >> 6 == 2).then_some((first >> 4 & 1) << 1 | first >> 5 & 1)
 }

@@ -1,4 +1,4 @@
-//! Finds the elements that describe a segment, wherever in the file they are.
+//! Reader of the elements that describe a segment, at any place in the file.
 
 use bytes::Bytes;
 
@@ -12,29 +12,29 @@ use super::segment::{DocumentType, Segment};
 use super::{Error, Id, cue, track};
 use crate::track::Extent;
 
-/// Longest elements that are read: an EBML header; what a segment says about itself; tracks with their
-/// configurations; cues, which are left out if they are longer or too many.
+/// Longest elements that are read: EBML header; segment information; tracks with their configurations; cues,
+/// which are left out if they are longer or too many.
 const MAX_EBML: u64 = 4 << 10;
 const MAX_INFO: u64 = 1 << 20;
 const MAX_TRACKS: u64 = 4 << 20;
 const MAX_CUES: u64 = 16 << 20;
 
-/// Most elements beside clusters before the description of tracks, clusters before it, and places that are
-/// looked at since the file says that something is there.
+/// Most elements that are read, including clusters before the tracks; and most places from seek heads that
+/// are followed.
 const MAX_ELEMENTS: u64 = 100_000;
 const MAX_PLACES: usize = 16;
 
-/// Longest tick: blocks of such files are a quarter of an hour apart.
+/// Longest tick: in such files, times are multiples of a quarter of an hour.
 const MAX_TICK_NS: u64 = 1_000_000_000_000;
 
-/// Finds and reads what describes a segment.
+/// Reader of the elements that describe a segment.
 #[derive(Debug)]
 pub struct SegmentReader {
     size: u64,
     state: State,
     elements: u64,
     document: DocumentType,
-    /// Offset of the segment's data, from which positions count, and where it ends.
+    /// Offset of the segment's data, from which positions count; and end of the segment.
     base: u64,
     end: u64,
     cut: bool,
@@ -43,7 +43,7 @@ pub struct SegmentReader {
     tracks: u64,
     found: Box<Found>,
     profiles: Option<Box<Profiles>>,
-    /// Elements that the file says are elsewhere.
+    /// IDs and offsets of elements from seek heads.
     places: Vec<(Id, u64)>,
     looked: usize,
 }
@@ -58,15 +58,15 @@ struct Found {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// The header of the EBML element, of the segment, of an element in it.
+    /// Headers to read next: of the EBML element, of the segment, of an element of the segment.
     Document,
     Segment(u64),
     Element(u64),
-    /// An element that the file says is there.
+    /// Header of an element from a seek head.
     Place(Id, u64),
     /// Data of an element, and the state after it.
     Data(Id, Extent, After),
-    /// Profiles of VP9.
+    /// First frames of VP9 tracks, for their profiles.
     Profiles,
     Done,
 }
@@ -79,7 +79,7 @@ enum After {
 }
 
 impl SegmentReader {
-    /// A reader of a file of `size` bytes.
+    /// Reader of a file of `size` bytes.
     pub fn new(size: u64) -> Self {
         Self {
             size,
@@ -98,7 +98,7 @@ impl SegmentReader {
         }
     }
 
-    /// Bytes that are to be read next; `None` at the end.
+    /// Bytes to read next; `None` at the end.
     pub fn wanted(&self) -> Option<Extent> {
         let header = |at: u64, end: u64| Extent { offset: at, length: (end - at).min(MAX_HEADER as u64) };
         match self.state {
@@ -111,10 +111,10 @@ impl SegmentReader {
         }
     }
 
-    /// Takes the bytes that were wanted.
+    /// Takes the requested bytes.
     ///
     /// # Panics
-    /// If they are fewer.
+    /// If `bytes` has fewer.
     pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
         let bytes = bytes.into();
         let wanted = self.wanted().map_or(0, |wanted| wanted.length);
@@ -144,7 +144,7 @@ impl SegmentReader {
         Ok(())
     }
 
-    /// The segment, when nothing more is wanted.
+    /// Returns the segment. Call it when no more bytes are wanted.
     pub fn finish(self) -> Result<Segment, Error> {
         if self.base == 0 {
             return Err(Error::NotMatroska);
@@ -170,7 +170,7 @@ impl SegmentReader {
             cut: self.cut,
         };
         if let Some((at, data)) = self.found.cues {
-            // Cues that are damaged or too many are left out: nothing needs them.
+            // Cues that are damaged or too many are left out, since they are not needed.
             segment.cues = cue::read(&data, at.offset, self.base, &segment).unwrap_or_default();
         }
         Ok(segment)
@@ -188,7 +188,7 @@ impl SegmentReader {
         Ok(self.next(self.base))
     }
 
-    /// The element at an offset, or if there is none, what is elsewhere.
+    /// Continues with the element at an offset, or at the end of the segment with elements from seek heads.
     fn next(&mut self, at: u64) -> State {
         if at < self.end { State::Element(at) } else { self.look() }
     }
@@ -209,7 +209,7 @@ impl SegmentReader {
                 Err(Error::Limit { what: "bytes in the Tracks element", limit: MAX_TRACKS })
             }
             Ok(body) => Ok(self.next(body.end())),
-            // The file ends within it.
+            // The file ends within this element.
             Err(_) if header.size.is_some() && header.id != TRACKS => {
                 self.cut = true;
                 Ok(self.look())
@@ -218,7 +218,7 @@ impl SegmentReader {
         }
     }
 
-    /// Returns whether the data of an element is to be read.
+    /// Returns whether the data of an element has to be read.
     fn is_wanted(&self, id: Id, body: Extent) -> bool {
         let (found, limit) = match id {
             INFO => (&self.found.info, MAX_INFO),
@@ -230,7 +230,7 @@ impl SegmentReader {
         found.is_none() && (1..=limit).contains(&body.length)
     }
 
-    /// The next element that is elsewhere and was not found yet.
+    /// Continues with the next element from seek heads that was not found yet.
     fn look(&mut self) -> State {
         while let Some((id, at)) = self.places.pop() {
             self.looked += 1;
@@ -275,7 +275,7 @@ impl SegmentReader {
         })
     }
 
-    /// Notes what the file says is elsewhere (RFC 9559 section 5.1.1).
+    /// Notes the elements that a seek head lists (RFC 9559 section 5.1.1).
     fn seek_head(&mut self, extent: Extent, data: &[u8]) -> Result<(), Error> {
         for seek in Elements::new(data, extent.offset) {
             let seek = seek?;
@@ -300,7 +300,7 @@ impl SegmentReader {
     }
 }
 
-/// The state after the header of the EBML element.
+/// Returns the state after the header of the EBML element.
 fn document(bytes: &[u8], size: u64) -> Result<State, Error> {
     let header = Header::read(bytes, 0).ok().filter(|header| header.id == EBML);
     let body =
@@ -308,7 +308,7 @@ fn document(bytes: &[u8], size: u64) -> Result<State, Error> {
     body.map(|body| State::Data(EBML, body, After::Segment)).ok_or(Error::NotMatroska)
 }
 
-/// Kind of a document by the data of its EBML element.
+/// Document type from the data of the EBML element.
 fn document_type(data: &[u8]) -> Result<DocumentType, Error> {
     for field in Elements::new(data, 0) {
         match field.map(|field| (field.header.id, field.text())) {
@@ -321,7 +321,7 @@ fn document_type(data: &[u8]) -> Result<DocumentType, Error> {
     Err(Error::NotMatroska)
 }
 
-/// Nanoseconds of a tick, and the duration in ticks.
+/// Nanoseconds per tick, and the duration in ticks.
 fn info(data: &[u8], at: Extent) -> Result<(u64, Option<f64>), Error> {
     let (mut tick_ns, mut duration) = (1_000_000, None);
     for field in Elements::new(data, at.offset) {

@@ -8,22 +8,22 @@ use super::segment::Segment;
 use super::timeline::Timeline;
 use crate::track::{Next, Sample};
 
-/// Most samples of a file: a month of pictures and sound. A file has bytes for each.
+/// Most samples of a file: a month of video and audio.
 const MAX_SAMPLES: u64 = 1 << 28;
 
-/// Time over which a track is ahead of others that have no sample before these are given up: pictures of a
-/// slow show are seconds apart, and the order of the first ones is seen only behind more of them. A track
-/// that ends early costs that many held frames.
+/// Longest time by which a track may be ahead of tracks without a sample before it stops waiting for them:
+/// pictures of a slide show are seconds apart, and the order of the first ones is known only after several
+/// more. If a track ends early, the frames of this time have to be kept.
 const WINDOW_US: i64 = 60_000_000;
 
-/// Such a time for subtitles, which are rare.
+/// The same for subtitles, which are rare.
 const SUBTITLES_US: i64 = 1_000_000;
 
-/// Most frames that are held for that.
+/// Most frames that are kept while a track waits for others.
 const HELD_FRAMES: usize = 1 << 14;
 
-/// Samples of a segment in decode order, interleaved over its tracks by decode time, as far as their blocks
-/// are near each other.
+/// Samples of a segment in decode order, interleaved over its tracks by decode time if their blocks are near
+/// each other.
 #[derive(Clone, Debug)]
 pub struct Samples {
     clusters: Clusters,
@@ -33,7 +33,7 @@ pub struct Samples {
 }
 
 impl Segment {
-    /// Samples from the beginning.
+    /// Returns the samples from the beginning.
     pub fn samples(&self) -> Samples {
         let tracks = self.tracks.iter().zip(&self.plans).enumerate();
         let tracks = tracks.map(|(index, (track, plan))| Timeline::new(track.clone(), plan.clone(), index));
@@ -43,9 +43,9 @@ impl Segment {
 }
 
 impl Samples {
-    /// The next sample, or the bytes that are needed to find it.
+    /// Returns the next sample, or the bytes that are needed to find it.
     ///
-    /// Not an iterator: bytes come in between.
+    /// Not an iterator, because the caller has to read bytes in between.
     #[expect(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Next, Error> {
         let wanted = self.clusters.wanted();
@@ -65,10 +65,10 @@ impl Samples {
         }
     }
 
-    /// Takes the bytes that were to be read.
+    /// Takes the requested bytes.
     ///
     /// # Panics
-    /// If they are fewer.
+    /// If `bytes` has fewer.
     pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
         let Some(wanted) = self.clusters.wanted() else { return Ok(()) };
         let bytes = bytes.into();
@@ -81,27 +81,29 @@ impl Samples {
         Ok(())
     }
 
-    /// Ends the walk over clusters, since the rest of the file is damaged: what is known is still given.
+    /// Ends the file at a damaged place. Samples found before it are still returned.
     pub fn end(&mut self) {
         self.clusters.end();
     }
 
-    /// Returns whether the file ends within an element (it was cut, or it grows), or another one follows in it.
+    /// Returns whether the file ends within an element (it was truncated, or is still being written), or
+    /// another document follows in the file.
     pub fn truncated(&self) -> bool {
         self.cut || self.clusters.truncated
     }
 
-    /// Number of frames that are held.
+    /// Number of frames that are kept.
     pub fn held(&self) -> usize {
         self.tracks.iter().map(Timeline::held).sum()
     }
 
-    /// Bytes of memory of frames that are held.
+    /// Bytes of memory of frames that are kept.
     pub fn held_bytes(&self) -> usize {
         self.held() * size_of::<Sample>()
     }
 
-    /// The sample that is decoded first, unless a track that has none may still have an earlier one.
+    /// Returns the earliest sample in decode order, unless a track without a sample may still have an earlier
+    /// one.
     fn sample(&mut self) -> Option<Sample> {
         let (mut first, mut window) = (None, None);
         for (index, track) in self.tracks.iter().enumerate() {
@@ -112,7 +114,8 @@ impl Samples {
             first = first.min(next).or(first).or(next);
         }
         let (_, index) = first?;
-        // By its own blocks: a wrong time of another track gives nothing up.
+        // Compared with the track's own blocks, so that a wrong time of another track does not end the
+        // waiting.
         let waits = window.is_some_and(|window| self.tracks[index].ahead_us() <= window);
         if waits && self.held() < HELD_FRAMES {
             return None;

@@ -1,31 +1,31 @@
-//! A segment: what is known of a file before its clusters are walked over.
+//! Segment: properties of a file that are known before its clusters are read.
 
 use super::track::Plan;
 use crate::track::{Extent, Track};
 
-/// Segment of a file: its tracks, and where its clusters are.
+/// Segment of a file: its tracks, and the place of its clusters.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// Kind of document.
+    /// Document type.
     pub document: DocumentType,
-    /// Place of the `Tracks` element.
+    /// Extent of the `Tracks` element.
     pub extent: Extent,
-    /// The tracks in the order of the file.
+    /// Tracks in the order of the file.
     pub tracks: Vec<Track>,
-    /// Random access points that the file lists, in its order. They may be fewer than its key frames.
+    /// Random access points listed in the file, in its order. There may be key frames without a cue.
     pub cues: Vec<Cue>,
-    /// Duration in microseconds that the file states.
+    /// Duration in microseconds, if the file contains it.
     pub duration_us: Option<u64>,
     /// Length of the file.
     pub size: u64,
-    /// Nanoseconds of a tick.
+    /// Nanoseconds per tick.
     pub(super) tick_ns: u64,
     pub(super) plans: Vec<Plan>,
     /// Offset of the first cluster.
     pub(super) cluster: Option<u64>,
-    /// Where it ends, or the file if that is before.
+    /// End of the segment, or of the file if that is earlier.
     pub(super) end: u64,
-    /// True if the file is shorter than it.
+    /// True if the file ends within the segment.
     pub(super) cut: bool,
 }
 
@@ -34,23 +34,23 @@ pub struct Segment {
 pub struct Cue {
     /// Presentation time in microseconds.
     pub time_us: u64,
-    /// Index of its track in [`Segment::tracks`].
+    /// Index of the track in [`Segment::tracks`].
     pub track: usize,
-    /// Offset of its cluster in the file.
+    /// Offset of the cluster in the file.
     pub cluster: u64,
 }
 
-/// Kind of a document (RFC 8794 section 11.2.6).
+/// Document type (RFC 8794 section 11.2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentType {
     /// Matroska.
     Matroska,
-    /// WebM, a part of Matroska.
+    /// WebM, a subset of Matroska.
     Webm,
 }
 
 impl DocumentType {
-    /// Name in lower case, as it is in files.
+    /// Name in lower case, as in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Matroska => "matroska",
@@ -60,7 +60,7 @@ impl DocumentType {
 }
 
 impl Segment {
-    /// Keeps the tracks of which this is true.
+    /// Keeps the tracks for which `keep` returns `true`.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Track) -> bool) {
         let kept: Vec<bool> = self.tracks.iter().map(&mut keep).collect();
         let all = std::mem::take(&mut self.tracks).into_iter().zip(std::mem::take(&mut self.plans));

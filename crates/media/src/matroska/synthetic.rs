@@ -1,54 +1,54 @@
-//! Small Matroska files, made for tests: with sizes or without, with laced blocks and groups.
+//! Generator of small Matroska files for tests: with known or unknown sizes, lacing and block groups.
 
 use super::Id;
 use super::id;
 
-/// A file.
+/// Matroska file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Kind of document.
+    /// Document type.
     pub document: &'static str,
-    /// Its `TrackEntry` elements.
+    /// `TrackEntry` elements.
     pub tracks: Vec<Vec<u8>>,
-    /// Its blocks in order.
+    /// Blocks in order.
     pub blocks: Vec<BlockShape>,
-    /// Blocks in a cluster.
+    /// Blocks per cluster.
     pub blocks_in_cluster: usize,
-    /// Segment and clusters of unknown size, as in a live recording.
+    /// True for segment and clusters of unknown size, as in live recordings.
     pub unknown_sizes: bool,
-    /// Tracks behind the clusters, where a `SeekHead` says that they are.
+    /// True if the tracks follow the clusters, with a `SeekHead` that lists them.
     pub tracks_last: bool,
-    /// Nanoseconds of a tick.
+    /// Nanoseconds per tick.
     pub tick_ns: u64,
 }
 
-/// A block.
+/// Block.
 #[derive(Clone, Debug)]
 pub struct BlockShape {
-    /// Number of its track.
+    /// Number of the track.
     pub track: u8,
     /// Presentation time in ticks.
     pub time: u64,
     /// True if a decoder can start here.
     pub key: bool,
-    /// How its frames share it.
+    /// Lacing of the frames.
     pub lacing: Lacing,
-    /// Lengths of its frames, each of whose bytes is the number of the frame in the track.
+    /// Lengths of the frames. All bytes of a frame are its number in the track.
     pub frames: Vec<usize>,
-    /// True if it is in a group.
+    /// True if the block is in a group.
     pub group: bool,
 }
 
 /// Lacing of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lacing {
-    /// One frame.
+    /// Single frame.
     None,
-    /// Sizes as sums of bytes.
+    /// Xiph lacing: sizes as sums of bytes.
     Xiph,
-    /// Frames of one size.
+    /// Fixed-size lacing: frames of one size.
     Fixed,
-    /// A size, and differences.
+    /// EBML lacing: a size, then differences.
     Ebml,
 }
 
@@ -78,24 +78,24 @@ impl Default for BlockShape {
     }
 }
 
-/// An element of an identifier, written with its marker bits, and data.
+/// Element with an ID, written including its marker bits, and data.
 pub fn element(id: u32, data: &[u8]) -> Vec<u8> {
     [identifier(id), (0x0100_0000_0000_0000 | data.len() as u64).to_be_bytes().to_vec(), data.to_vec()]
         .concat()
 }
 
-/// An element with a number.
+/// Element with a number.
 pub fn number(id: u32, value: u64) -> Vec<u8> {
     element(id, &value.to_be_bytes())
 }
 
-/// A track of pictures of 64 by 48 pixels, with further fields.
+/// Video track of 64 by 48 pixels, with further fields.
 pub fn video(track: u64, codec: &str, private: &[u8], fields: &[u8]) -> Vec<u8> {
     let size = [number(id::PIXEL_WIDTH.0, 64), number(id::PIXEL_HEIGHT.0, 48)].concat();
     entry(track, 1, codec, private, &[element(id::VIDEO.0, &size), fields.to_vec()].concat())
 }
 
-/// A track of stereo sound at 48 kHz with 16 bits, with further fields.
+/// Audio track, stereo at 48 kHz with 16 bits, with further fields.
 pub fn audio(track: u64, codec: &str, private: &[u8], fields: &[u8]) -> Vec<u8> {
     let rate = element(id::SAMPLING_FREQUENCY.0, &48_000f64.to_be_bytes());
     let sound = [rate, number(id::CHANNELS.0, 2), number(id::BIT_DEPTH.0, 16)].concat();
@@ -114,7 +114,7 @@ fn entry(track: u64, kind: u64, codec: &str, private: &[u8], fields: &[u8]) -> V
     element(id::TRACK_ENTRY.0, &parts.concat())
 }
 
-/// Configuration of H.264 without parameter sets, as in a `CodecPrivate`.
+/// Configuration of H.264 without parameter sets, as in `CodecPrivate`.
 pub fn avc_configuration() -> Vec<u8> {
     vec![1, 77, 0, 30, 0xff, 0xe0, 0]
 }
@@ -124,7 +124,7 @@ fn identifier(id: u32) -> Vec<u8> {
 }
 
 impl File {
-    /// The bytes of the file.
+    /// Generates the bytes of the file.
     pub fn bytes(&self) -> Vec<u8> {
         let document = element(id::DOC_TYPE.0, self.document.as_bytes());
         let segment = self.segment();
@@ -153,7 +153,7 @@ impl File {
         }
     }
 
-    /// Clusters, and where each begins.
+    /// Clusters, and their offsets.
     fn clusters(&self) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut places, mut numbers) = (Vec::new(), Vec::new(), [0u8; 256]);
         for blocks in self.blocks.chunks(self.blocks_in_cluster.max(1)) {
@@ -168,7 +168,7 @@ impl File {
         (bytes, places)
     }
 
-    /// A cue for each cluster that begins with a key frame.
+    /// Cues, one for each cluster that begins with a key frame.
     fn cues(&self, places: &[usize]) -> Vec<u8> {
         let blocks = self.blocks.chunks(self.blocks_in_cluster.max(1)).map(|blocks| &blocks[0]);
         let cue = |(block, place): (&BlockShape, &usize)| {
@@ -191,7 +191,7 @@ fn seek(places: &[(Id, usize)]) -> Vec<u8> {
 }
 
 impl BlockShape {
-    /// The block in a cluster of a time; `number` is that of its first frame.
+    /// Block in a cluster with time `cluster`. `number`: number of its first frame.
     fn bytes(&self, cluster: u64, number: &mut u8) -> Vec<u8> {
         let kind = match self.lacing {
             Lacing::None => 0,
@@ -214,7 +214,7 @@ impl BlockShape {
         element(id::BLOCK_GROUP.0, &[element(id::BLOCK.0, &data), reference].concat())
     }
 
-    /// Number and sizes of frames.
+    /// Number and sizes of laced frames.
     fn lace(&self) -> Vec<u8> {
         let Some((_, sized)) = self.frames.split_last().filter(|_| self.lacing != Lacing::None) else {
             return Vec::new();

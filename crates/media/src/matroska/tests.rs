@@ -1,4 +1,4 @@
-//! Tests on files that are made, and on files that are wrong.
+//! Tests with generated and with faulty files.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -8,12 +8,12 @@ use super::*;
 use crate::payload::{Format, PcmEncoding, PcmFormat};
 use crate::track::{Codec, Extent, Next, Pcm, PcmKind, Sample, Sound, TrackKind};
 
-/// Samples of a file, and the bytes that were read.
+/// Returns the samples of a file, and the number of bytes that were read.
 fn read(file: &[u8]) -> Result<(Segment, Vec<Sample>, u64), Error> {
     read_on(file).map(|(segment, samples, read, _)| (segment, samples, read))
 }
 
-/// Samples of a file, the bytes that were read, and whether it is cut.
+/// Returns the same, and whether the file is truncated.
 fn read_on(file: &[u8]) -> Result<(Segment, Vec<Sample>, u64, bool), Error> {
     let mut read = 0;
     let mut bytes = |wanted: Extent| {
@@ -39,13 +39,13 @@ fn block(track: u8, time: u64, frames: &[usize]) -> BlockShape {
     BlockShape { track, time, frames: frames.to_vec(), ..BlockShape::default() }
 }
 
-/// The only track of a file.
+/// Track of a file with a single track.
 fn track(entry: Vec<u8>) -> crate::track::Track {
     let file = File { tracks: vec![entry], blocks: Vec::new(), ..File::default() };
     read(&file.bytes()).unwrap().0.tracks.remove(0)
 }
 
-/// Video at 25 frames a second with frames that are shown before others, and AAC in laced blocks.
+/// File with video at 25 frames per second, in which frames are reordered, and AAC in laced blocks.
 fn two_tracks() -> File {
     let picture = |(index, time): (usize, &u64)| BlockShape {
         key: index == 0 || index == 4,
@@ -61,7 +61,7 @@ fn two_tracks() -> File {
             Lacing::Fixed => vec![50; 4],
             Lacing::None => vec![30],
         };
-        // Four frames of AAC take 85.3 ms, which the file rounds.
+        // The duration of four frames of AAC is 85.3 ms, which is rounded in the file.
         let time = [0, 85, 171, 256][index];
         blocks.insert(index * 2, BlockShape { lacing, ..block(2, time, &frames) });
     }
@@ -106,7 +106,7 @@ fn decode_times_are_those_of_presentation_in_order() {
     let pictures: Vec<&Sample> = samples.iter().filter(|found| found.track == 0).collect();
     let presented = |found: &&Sample| segment.tracks[0].presentation_us(found) / 1000;
     assert_eq!(pictures.iter().map(presented).collect::<Vec<_>>(), [0, 120, 40, 80, 160, 280, 200, 240]);
-    // One frame is decoded before another that is shown before it, so the first is decoded before 0.
+    // The first frame is decoded before 0, because a frame precedes another that is shown before it.
     let decoded = |found: &&Sample| segment.tracks[0].decode_us(found) / 1000;
     let decoded: Vec<i64> = pictures.iter().map(decoded).collect();
     assert_eq!(decoded, [-40, 0, 40, 80, 120, 160, 200, 240]);
@@ -124,7 +124,7 @@ fn decode_times_begin_before_0_whatever_is_stated() {
         let mut file = two_tracks();
         file.tracks[0] = video(1, "V_MPEG4/ISO/AVC", &avc_configuration(), &fields);
         file.blocks.retain(|block| block.track == 1);
-        // A pyramid of frames, or none.
+        // A pyramid of B-frames, or none.
         let order = if depth == 0 { [0, 1, 2, 3, 4, 5, 6, 7] } else { [0, 4, 2, 1, 3, 7, 6, 5] };
         for (block, number) in file.blocks.iter_mut().zip(order) {
             block.time = number * 40;
@@ -271,7 +271,7 @@ fn cues_are_at_clusters_with_random_access_points() {
     let [Cue { time_us: 0, track: 0, cluster }] = segment.cues[..] else { panic!("{:?}", segment.cues) };
     assert!(bytes[cluster as usize..].starts_with(&[0x1f, 0x43, 0xb6, 0x75]));
     assert_eq!(segment.cluster, Some(cluster));
-    // Cues behind the clusters that no SeekHead names are not looked for.
+    // Cues after the clusters are not searched if no SeekHead lists them.
     assert!(read(&File { tracks_last: false, ..file }.bytes()).unwrap().0.cues.is_empty());
 }
 
@@ -284,7 +284,7 @@ fn a_track_without_blocks_holds_up_no_other() {
     assert_eq!(given, 5000);
 }
 
-/// Decode times of all samples in their order, and how many samples each track has.
+/// Decode times of all samples in order, and the number of samples of each track.
 fn decode_times(file: &File) -> (Vec<i64>, Vec<usize>) {
     let (segment, samples, _) = read(&file.bytes()).unwrap();
     let times = samples.iter().map(|found| segment.tracks[found.track].decode_us(found)).collect();
@@ -292,7 +292,7 @@ fn decode_times(file: &File) -> (Vec<i64>, Vec<usize>) {
     (times, (0..segment.tracks.len()).map(count).collect())
 }
 
-/// Pictures so many ms apart, of a stated order or of an order that has to be seen, and sound of 20 ms.
+/// Pictures `apart` ms apart, whose depth is known or has to be derived, and audio frames of 20 ms.
 fn slow_pictures(apart: u64, codec: &str, private: &[u8]) -> File {
     let tracks = vec![video(1, codec, private, &[]), audio(2, "A_OPUS", &[], &[])];
     let sound = (0..5000).map(|index| block(2, index * 20, &[10]));
@@ -338,14 +338,14 @@ fn a_file_may_end_anywhere() {
         let (segment, all, _, truncated) = read_on(&whole).unwrap();
         assert!(!truncated && all.len() == 21);
         let cues = |bytes: &[u8]| bytes.windows(4).rposition(|id| id == [0x1c, 0x53, 0xbb, 0x6b]).unwrap();
-        // Of a file of the first blocks, all but the cues is where it is in the whole.
+        // A file of the first blocks has the same offsets as the whole file, except those of the cues.
         let end = |count| {
             let blocks = file.blocks[..count].to_vec();
             cues(&File { blocks, ..file.clone() }.bytes())
         };
         let ends: Vec<usize> = (1..=file.blocks.len()).map(end).collect();
         let first = segment.cluster.unwrap() as usize;
-        // Without sizes the file may end between elements: cluster, time and blocks.
+        // With unknown sizes, the file may end between elements: cluster, time and blocks.
         let starts = [first].into_iter().chain(ends.chunks(5).filter_map(|ends| ends.get(4).copied()));
         let mut between: Vec<usize> = starts.flat_map(|start| [start, start + 5, start + 22]).collect();
         between.extend(&ends);
@@ -398,7 +398,7 @@ fn few_frames_are_held() {
     assert_eq!((given, most), (20_000, 1 << 14));
 }
 
-/// Number of samples; sees how many frames are held.
+/// Number of samples. `see` is called with the number of frames that are kept.
 fn samples_of(bytes: &[u8], mut see: impl FnMut(usize)) -> usize {
     let part = |wanted: Extent| bytes[wanted.offset as usize..wanted.end() as usize].to_vec();
     let mut reader = SegmentReader::new(bytes.len() as u64);
@@ -453,7 +453,7 @@ fn frames_of_sound_have_the_lengths_of_their_codecs() {
         ("A_MS/ACM", wave(1), rate(48_000.0), 384),
         ("A_MS/ACM", wave(2), rate(24_000.0), 1152),
         ("A_MS/ACM", wave(4), rate(24_000.0), 576),
-        // AAC-LC with frames of 1024 and 960; HE-AAC of 24 and 48 kHz, and downsampled; LD and ELD.
+        // AAC-LC with frames of 1024 and 960 samples; HE-AAC at 24 and 48 kHz, and downsampled; LD and ELD.
         ("A_AAC", vec![0x11, 0x90], vec![], 1024),
         ("A_AAC", vec![0x11, 0x94], vec![], 960),
         ("A_AAC", vec![0x2b, 0x11, 0x88, 0x00], vec![], 2048),
@@ -470,7 +470,7 @@ fn frames_of_sound_have_the_lengths_of_their_codecs() {
     }
 }
 
-/// A file with this data in its segment, after its tracks.
+/// File with this data in its segment, after its tracks.
 fn with(data: &[u8]) -> Vec<u8> {
     let file = File { blocks: Vec::new(), unknown_sizes: true, ..File::default() }.bytes();
     let cues = element(0x1c53_bb6b, &[]).len();
@@ -562,7 +562,7 @@ fn hostile_files_are_refused() {
     }
 }
 
-/// A segment that says it has tracks and further places at an offset.
+/// Segment whose seek head lists tracks, and another seek head at an offset.
 fn circle(position: u64) -> Vec<u8> {
     let seek =
         |id: u32| element(0x4dbb, &[element(0x53ab, &id.to_be_bytes()), number(0x53ac, position)].concat());
@@ -629,7 +629,7 @@ proptest! {
                 (tracks[found.track].decode_us(found), tracks[found.track].presentation_us(found))
             });
             let least = times.clone().map(|(decoded, _)| decoded).min().unwrap_or(0);
-            // Nothing is given up within a minute.
+            // Tracks do not stop waiting for each other within a minute.
             if times.clone().all(|(_, presented)| presented.saturating_sub(least) < 60_000_000)
                 && tracks.iter().all(|track| matches!(track.kind, TrackKind::Video | TrackKind::Audio))
             {

@@ -1,4 +1,5 @@
-//! Blocks of one track on their way to samples: lacing gets times, frames get decode times and durations.
+//! Turns the blocks of a track into samples: assigns times to laced frames, and decode times and durations to
+//! frames.
 
 use std::collections::VecDeque;
 
@@ -7,23 +8,24 @@ use super::order::{Order, Timed};
 use super::track::{FrameLength, Plan};
 use crate::track::{Extent, Sample, Track, TrackKind};
 
-/// Longest time over which the order of frames is observed: less than others wait for it.
+/// Longest time over which the order of frames is observed. It is shorter than the time for which other
+/// tracks wait.
 const OBSERVED_SECONDS: u64 = 30;
 
-/// Frames of one track that come after each other.
+/// Consecutive frames of a track.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     track: Track,
     index: usize,
     plan: Plan,
-    /// The last block, if its frames wait for the time of the next.
+    /// Last block, if its frames wait for the time of the next block.
     block: Option<TimedBlock>,
     frames: Vec<Extent>,
     order: Order<Frame>,
     ready: VecDeque<Timed<Frame>>,
     /// Time of the last block in microseconds.
     newest_us: i64,
-    /// Time at which the last frame of sound ends.
+    /// End of the last audio frame.
     end: Option<u64>,
     /// Duration of the last sample.
     duration: u64,
@@ -41,9 +43,9 @@ struct TimedBlock {
 struct Frame {
     extent: Extent,
     sync: bool,
-    /// Duration, where it is known without the next frame.
+    /// Duration, if known without the next frame.
     duration: Option<u64>,
-    /// Duration that the block states: times of frames are more exact.
+    /// Duration of the block in the file. Times of frames are more exact.
     stated: Option<u64>,
 }
 
@@ -55,17 +57,17 @@ impl Timeline {
         Self { track, index, plan, block, frames, order, ready, newest_us, end, duration, ended }
     }
 
-    /// Number by which blocks name the track.
+    /// Number of the track in blocks.
     pub(super) fn number(&self) -> u64 {
         self.plan.number
     }
 
-    /// Number of frames that are held.
+    /// Number of frames that are kept.
     pub(super) fn held(&self) -> usize {
         self.frames.len() + self.order.waiting() + self.ready.len()
     }
 
-    /// Takes a block. Its frames wait for the next block only if they share the time until then.
+    /// Takes a block. Its frames wait for the next block only if they divide the time until then.
     pub(super) fn push(&mut self, block: &Block, frames: &[Extent]) {
         let time = self.plan.time(block.time);
         self.release(Some(time));
@@ -82,36 +84,36 @@ impl Timeline {
         }
     }
 
-    /// Notes that there are no further blocks.
+    /// Ends the track: no more blocks follow.
     pub(super) fn finish(&mut self) {
         self.release(None);
         self.order.finish(&mut self.ready);
         self.ended = true;
     }
 
-    /// Decode time in microseconds of the next sample, if it is known with its duration.
+    /// Decode time of the next sample in microseconds, if it and its duration are known.
     pub(super) fn next_us(&self) -> Option<i64> {
         let known =
             |first: &&Timed<Frame>| self.ended || self.ready.len() > 1 || first.frame.duration.is_some();
         Some(self.us(self.ready.front().filter(known)?.decoded))
     }
 
-    /// Time in microseconds from the next sample to the last block; 0 without a sample.
+    /// Time from the next sample to the last block in microseconds; 0 without a next sample.
     pub(super) fn ahead_us(&self) -> i64 {
         self.next_us().map_or(0, |next| self.newest_us.saturating_sub(next))
     }
 
-    /// Returns whether it is of video or sound, not of subtitles, which are rare.
+    /// Returns whether the track is video or audio. Subtitles are rare, so tracks wait less for them.
     pub(super) fn is_continuous(&self) -> bool {
         matches!(self.track.kind, TrackKind::Video | TrackKind::Audio)
     }
 
-    /// Returns whether a sample may come later.
+    /// Returns whether the next sample is not known yet.
     pub(super) fn waits(&self) -> bool {
         !self.ended && self.next_us().is_none()
     }
 
-    /// The next sample, if it is known.
+    /// Removes and returns the next sample, if it is known.
     pub(super) fn pop(&mut self) -> Option<Sample> {
         self.next_us()?;
         let Timed { decoded, presented, frame } = self.ready.pop_front()?;
@@ -140,12 +142,13 @@ impl Timeline {
         us.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// Gives the frames of the last block their times; `next` is that of the block after it.
+    /// Assigns times to the frames of the last block. `next`: time of the block after it.
     fn release(&mut self, next: Option<u64>) {
         let Some(TimedBlock { time, key, duration }) = self.block.take() else { return };
         let frames = std::mem::take(&mut self.frames);
         let count = frames.len() as u64;
-        // Times of sound are rounded to ticks: what follows within a tick of the last frame's end is there.
+        // Times of audio are rounded to ticks: a frame within a tick of the end of the last frame begins
+        // there.
         let mut at = match self.end {
             Some(end) if end.abs_diff(time) <= self.plan.rounding() => end,
             _ => time,
@@ -168,7 +171,7 @@ impl Timeline {
         self.frames.clear();
     }
 
-    /// Duration of a frame of sound.
+    /// Duration of an audio frame.
     fn length(&self, frame: Extent) -> Option<u64> {
         match self.plan.length {
             FrameLength::Samples(samples) => Some(samples),

@@ -1,4 +1,4 @@
-//! Tracks (RFC 9559 section 5.1.4), and how the times of their blocks are read.
+//! Tracks (RFC 9559 section 5.1.4), and conversion of the times of their blocks.
 
 use super::Error;
 use super::codec::{codec, mpeg_layer, sound};
@@ -11,55 +11,55 @@ use crate::track::{Codec, FourCc, Pcm, Track, TrackKind};
 /// Most tracks.
 const MAX_TRACKS: usize = 64;
 
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
-/// Time by which decode times begin before 0 at most, where the distance of frames is not stated: the depth of
-/// reordering at 8 frames a second.
+/// Time before 0 at which decode times may begin, if the frame interval is unknown: the reordering depth at 8
+/// frames per second.
 const UNSTATED_LEAD_NS: u64 = 2 * SECOND_NS;
 
-/// How blocks of a track become samples.
+/// Conversion of a track's blocks to samples.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// Number by which blocks name the track.
+    /// Number of the track in blocks.
     pub(super) number: u64,
-    /// Nanoseconds of a tick.
+    /// Nanoseconds per tick.
     tick_ns: u64,
     timescale: u32,
-    /// Time that is added to those of the file, so that decode times are not negative.
+    /// Time added to the times of the file, so that decode times are not negative.
     lead: u64,
     pub(super) length: FrameLength,
-    /// Depth of reordering, where it is stated.
+    /// Reordering depth, if known.
     pub(super) depth: Option<usize>,
-    /// Time from a frame to the next, where it is stated, in units of the track.
+    /// Interval between frames, if known, in units of the track's timescale.
     pub(super) interval: Option<u64>,
 }
 
-/// Duration of a frame of sound, in units of the track: of one sample.
+/// Duration of an audio frame in audio samples, which are the units of the track's timescale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameLength {
-    /// So many samples.
+    /// Number of samples.
     Samples(u64),
-    /// A sample for so many bytes: PCM.
+    /// Number of bytes for each sample of all channels: PCM.
     Bytes(u64),
-    /// It is not known.
+    /// Unknown.
     Unknown,
 }
 
 impl Plan {
-    /// Time of a tick in units of the track, rounded; what precedes 0 is 0.
+    /// Converts ticks to units of the track, rounded; times before 0 become 0.
     pub(super) fn time(&self, ticks: i64) -> u64 {
         let time = self.units(i128::from(ticks).saturating_mul(self.tick_ns.into()));
         time.saturating_add(self.lead.into()).clamp(0, i64::MAX.into()) as u64
     }
 
-    /// Units of a number of ticks.
+    /// Converts a number of ticks to units of the track.
     pub(super) fn ticks(&self, ticks: u64) -> u64 {
         let ns = i128::from(ticks).saturating_mul(self.tick_ns.into());
         u64::try_from(self.units(ns)).unwrap_or(u64::MAX)
     }
 
-    /// Rounding of times in the file, in units of the track.
+    /// Largest rounding error of times in the file, in units of the track.
     pub(super) fn rounding(&self) -> u64 {
         self.ticks(1) + 1
     }
@@ -69,7 +69,7 @@ impl Plan {
     }
 }
 
-/// Nanoseconds as units, rounded.
+/// Converts nanoseconds to units, rounded.
 fn units(ns: i128, timescale: u32) -> i128 {
     let scaled = ns.saturating_mul(timescale.into());
     scaled.saturating_add((SECOND_NS / 2).into()).div_euclid(SECOND_NS.into())
@@ -99,7 +99,7 @@ pub(super) fn read(data: &[u8], offset: u64, tick_ns: u64) -> Result<(Vec<Track>
     Ok((tracks, plans))
 }
 
-/// The track of an entry, and how its blocks become samples.
+/// Makes the track of an entry, and the plan of its blocks.
 fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
     let kind = match entry.kind {
         1 => TrackKind::Video,
@@ -110,7 +110,7 @@ fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
     let plain = codec(&entry);
     let sound = (kind == TrackKind::Audio).then(|| sound(&entry, &plain));
     let rate = sound.map(|sound| sound.sample_rate).filter(|rate| *rate > 0);
-    // Times of sound are made exact; those of pictures stay as they are.
+    // Times of audio are made exact; those of pictures stay as they are.
     let whole = SECOND_NS.is_multiple_of(tick_ns).then_some(SECOND_NS / tick_ns);
     let timescale = rate.unwrap_or(whole.unwrap_or(SECOND_NS) as u32);
     let length = match &plain {
@@ -158,7 +158,7 @@ fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
     (track, Plan { number, tick_ns, timescale, lead, length, depth, interval })
 }
 
-/// Language, if it is one and can be printed.
+/// Returns the language if it is known and printable.
 fn language(text: &str) -> Option<String> {
     let plain = text.len() <= 35 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     (plain && !text.is_empty() && text != "und").then(|| text.to_owned())

@@ -1,11 +1,11 @@
-//! Boxes (ISO/IEC 14496-12 section 4.2): a size, a name, and what is in it.
+//! Boxes (ISO/IEC 14496-12 section 4.2): size, type and contents.
 
 use bytes::Bytes;
 
 use super::{Error, FourCc};
 use crate::track::Fields;
 
-/// Most bytes of a box's header: size, name, 64-bit size.
+/// Most bytes of a box's header: size, type, 64-bit size.
 pub(super) const MAX_HEADER_LENGTH: usize = 16;
 
 /// Header of a box.
@@ -13,13 +13,13 @@ pub(super) const MAX_HEADER_LENGTH: usize = 16;
 pub(super) struct BoxHeader {
     pub(super) kind: FourCc,
     pub(super) header_length: u64,
-    /// Length of the whole box; `None` if it reaches to the end of what it is in.
+    /// Length of the whole box; `None` if the box extends to the end of its container.
     pub(super) length: Option<u64>,
 }
 
 impl BoxHeader {
-    /// Reads a header from the beginning of `bytes`, which are [`MAX_HEADER_LENGTH`] long or to the end of
-    /// what the box is in; `offset` is that of the box in the file.
+    /// Reads a header from `bytes`, which have [`MAX_HEADER_LENGTH`] bytes or extend to the end of the box's
+    /// container. `offset`: offset of the box in the file.
     pub(super) fn read(bytes: &[u8], offset: u64) -> Result<Self, Error> {
         let mut fields = Fields(bytes);
         let (size, kind) = (fields.u32(), fields.four_cc());
@@ -39,7 +39,7 @@ impl BoxHeader {
     }
 }
 
-/// A box in memory.
+/// Box in memory.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryBox {
     pub(super) kind: FourCc,
@@ -52,7 +52,7 @@ pub(super) struct MemoryBox {
 }
 
 impl MemoryBox {
-    /// A box whose bytes begin at `offset` of the file.
+    /// Reads a box that begins at `offset` of the file.
     pub(super) fn read(bytes: Bytes, offset: u64) -> Result<Self, Error> {
         let header = BoxHeader::read(&bytes, offset)?;
         let length = header.length.unwrap_or(bytes.len() as u64);
@@ -64,28 +64,28 @@ impl MemoryBox {
         Ok(Self { kind: header.kind, offset, body, body_offset: offset + header.header_length })
     }
 
-    /// Boxes in this one, which begin after `skipped` bytes of its body.
+    /// Child boxes, which begin after `skipped` bytes of the body.
     pub(super) fn children_after(&self, skipped: usize) -> Children {
         let bytes = self.body.slice(skipped.min(self.body.len())..);
         Children { bytes, offset: self.body_offset + skipped as u64 }
     }
 
-    /// Boxes in this one.
+    /// Child boxes.
     pub(super) fn children(&self) -> Children {
         self.children_after(0)
     }
 
-    /// The first box of this name in it.
+    /// First child box of a type.
     pub(super) fn child(&self, kind: &[u8; 4]) -> Result<Option<Self>, Error> {
         self.children().named(kind)
     }
 
-    /// The box of this name in it, without which the file cannot be read.
+    /// First child box of a type; an error with `reason` if it is missing.
     pub(super) fn need(&self, kind: &[u8; 4], reason: &'static str) -> Result<Self, Error> {
         self.child(kind)?.ok_or_else(|| self.error(reason))
     }
 
-    /// Fields of the box, read by `read`.
+    /// Reads the fields of the box with `read`.
     pub(super) fn fields<T>(&self, read: impl FnOnce(&mut Fields<'_>) -> Option<T>) -> Result<T, Error> {
         read(&mut Fields(&self.body)).ok_or_else(|| self.error("it ends within its fields"))
     }
@@ -94,13 +94,13 @@ impl MemoryBox {
         Error::Box { kind: self.kind, offset: self.offset, reason }
     }
 
-    /// Bytes that lie in the body.
+    /// Slice of the body that shares its memory with `part`.
     pub(super) fn slice(&self, part: &[u8]) -> Bytes {
         self.body.slice_ref(part)
     }
 }
 
-/// Boxes one after another.
+/// Iterator over consecutive boxes.
 #[derive(Clone, Debug)]
 pub(super) struct Children {
     bytes: Bytes,
@@ -108,7 +108,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// The next box of this name.
+    /// Next box of a type.
     pub(super) fn named(mut self, kind: &[u8; 4]) -> Result<Option<MemoryBox>, Error> {
         self.find(|found| found.as_ref().map_or(true, |found| found.kind.0 == *kind)).transpose()
     }
@@ -117,7 +117,8 @@ impl Children {
 impl Iterator for Children {
     type Item = Result<MemoryBox, Error>;
 
-    /// The next box. QuickTime ends some lists with four zero bytes: less than a header is none.
+    /// Returns the next box. Less than a header is ignored, since QuickTime ends some lists with four zero
+    /// bytes.
     fn next(&mut self) -> Option<Self::Item> {
         if self.bytes.len() < 8 {
             return None;

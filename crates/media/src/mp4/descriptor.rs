@@ -6,11 +6,11 @@ use crate::track::Fields;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) object_type: u8,
-    /// Decoder specific information: for AAC, its configuration.
+    /// Decoder specific information: the configuration of AAC.
     pub(super) specific: Vec<u8>,
 }
 
-/// Reads the body of an `esds` box after version and flags.
+/// Reads the body of an `esds` box, after version and flags.
 pub(super) fn descriptor(mut fields: Fields<'_>) -> Option<Descriptor> {
     let mut stream = tagged(&mut fields, 3)?;
     stream.u16()?;
@@ -32,7 +32,7 @@ pub(super) fn descriptor(mut fields: Fields<'_>) -> Option<Descriptor> {
     Some(Descriptor { object_type, specific })
 }
 
-/// The next descriptor, if it has this tag.
+/// Reads the next descriptor, if it has this tag.
 fn tagged<'a>(fields: &mut Fields<'a>, tag: u8) -> Option<Fields<'a>> {
     if fields.u8()? != tag {
         return None;

@@ -31,7 +31,7 @@ pub(super) fn sample_entry(stsd: &MemoryBox, sound: bool, video: bool) -> Result
         found.codec = video_codec(&entry, entry.children_after(VISUAL_LENGTH))?;
     } else if sound {
         let (described, pcm, length) = entry.fields(audio)?;
-        // Version 1 of the box is ISO's, whose audio sample entries do not have QuickTime's fields.
+        // Version 1 of `stsd` is that of ISO, whose audio sample entries do not have the fields of QuickTime.
         let (version, _) = stsd.fields(|fields| fields.version())?;
         let boxes = entry.children_after(if version == 1 { AUDIO_LENGTH } else { length });
         found.codec = audio_codec(&entry, boxes.clone(), pcm)?;
@@ -50,10 +50,10 @@ pub(super) fn sample_entry(stsd: &MemoryBox, sound: bool, video: bool) -> Result
     Ok(found)
 }
 
-/// Bytes of a visual sample entry before the boxes in it.
+/// Bytes of a visual sample entry before its child boxes.
 const VISUAL_LENGTH: usize = 78;
 
-/// Bytes of an audio sample entry before the boxes in it.
+/// Bytes of an audio sample entry before its child boxes.
 const AUDIO_LENGTH: usize = 28;
 
 fn picture(fields: &mut Fields<'_>) -> Option<(u16, u16)> {
@@ -61,8 +61,8 @@ fn picture(fields: &mut Fields<'_>) -> Option<(u16, u16)> {
     Some((fields.u16()?, fields.u16()?))
 }
 
-/// Channels and rate, the notation of PCM, and the bytes before the boxes in an audio sample entry, which are
-/// more in QuickTime's versions 1 and 2.
+/// Channels and sample rate, format of PCM, and bytes of an audio sample entry before its child boxes, which
+/// are more in QuickTime's versions 1 and 2.
 fn audio(fields: &mut Fields<'_>) -> Option<(Sound, Pcm, usize)> {
     fields.bytes(8)?;
     let version = fields.u16()?;
@@ -78,7 +78,7 @@ fn audio(fields: &mut Fields<'_>) -> Option<(Sound, Pcm, usize)> {
             let channels = fields.u32()?.min(u16::MAX.into()) as u16;
             fields.u32()?;
             let (bits, flags) = (fields.u32()?.min(u16::MAX.into()) as u16, fields.u32()?);
-            // kAudioFormatFlagIsFloat, IsBigEndian, IsSignedInteger.
+            // kAudioFormatFlagIsFloat, kAudioFormatFlagIsBigEndian, kAudioFormatFlagIsSignedInteger.
             let kind = match flags {
                 flags if flags & 1 != 0 => PcmKind::Float,
                 flags if flags & 4 != 0 => PcmKind::Signed,
@@ -135,7 +135,7 @@ fn audio_codec(entry: &MemoryBox, boxes: Children, pcm: Pcm) -> Result<Codec, Er
     })
 }
 
-/// PCM in the order of bytes of QuickTime's `enda` box, in a `wave` box: big-endian without it.
+/// Sets the byte order of PCM from QuickTime's `enda` box in a `wave` box; big-endian without it.
 fn in_order(boxes: Children, pcm: Pcm) -> Result<Pcm, Error> {
     let enda = boxes.named(b"wave")?.map_or(Ok(None), |wave| wave.child(b"enda"))?;
     let little =
@@ -143,7 +143,7 @@ fn in_order(boxes: Children, pcm: Pcm) -> Result<Pcm, Error> {
     Ok(Pcm { big_endian: !little, ..pcm })
 }
 
-/// PCM by the `pcmC` box (ISO/IEC 23003-5 section 5.2).
+/// Format of PCM from the `pcmC` box (ISO/IEC 23003-5 section 5.2).
 fn iso_pcm(boxes: Children, pcm: Pcm) -> Result<Pcm, Error> {
     let configuration = boxes.named(b"pcmC")?.and_then(|found| {
         let read = found.fields(|fields| {
@@ -159,7 +159,7 @@ fn iso_pcm(boxes: Children, pcm: Pcm) -> Result<Pcm, Error> {
     }))
 }
 
-/// Codec of an `mp4a` entry, whose `esds` box QuickTime puts into a `wave` box.
+/// Codec of an `mp4a` entry. QuickTime puts its `esds` box into a `wave` box.
 fn mpeg_audio(entry: &MemoryBox, boxes: Children) -> Result<Codec, Error> {
     let found = match boxes.clone().named(b"esds")? {
         None => boxes.named(b"wave")?.map_or(Ok(None), |wave| wave.child(b"esds"))?,
@@ -183,7 +183,8 @@ fn mpeg_audio(entry: &MemoryBox, boxes: Children) -> Result<Codec, Error> {
     })
 }
 
-/// Channels and rate by the `dac3` box (ETSI TS 102 366 section F.4); the sample entry says 2 always.
+/// Channels and sample rate from the `dac3` box (ETSI TS 102 366 section F.4). The channel count of the
+/// sample entry is always 2.
 fn ac3_sound(fields: &mut Fields<'_>) -> Option<Sound> {
     let bits = fields.u16()?;
     let mode = [2, 1, 2, 3, 3, 4, 4, 5][usize::from(bits >> 3 & 7)];

@@ -7,7 +7,7 @@ use super::track::{Defaults, NON_SYNC};
 use super::{Error, Extent};
 use crate::track::Fields;
 
-/// Flags of `tfhd` and `trun`: which fields there are.
+/// Flags of `tfhd` and `trun` for optional fields.
 mod flag {
     pub(super) const BASE_OFFSET: u32 = 0x1;
     pub(super) const DESCRIPTION: u32 = 0x2;
@@ -28,7 +28,7 @@ mod flag {
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) track_id: u32,
-    /// Decode time of its first sample, if `tfdt` says it.
+    /// Decode time of the first sample, if there is a `tfdt` box.
     pub(super) start: Option<u64>,
     entries: Bytes,
     flags: u32,
@@ -48,10 +48,10 @@ pub(super) struct RunSample {
     pub(super) sync: bool,
 }
 
-/// Reads the `moof` box, whose tracks have these defaults.
+/// Reads the runs of a `moof` box. `defaults`: default values of a track.
 pub(super) fn runs(moof: &MemoryBox, defaults: impl Fn(u32) -> Defaults) -> Result<Vec<Run>, Error> {
     let mut runs = Vec::new();
-    // Where the data of the track fragment before ends.
+    // End of the data of the previous track fragment.
     let mut end = moof.offset;
     for traf in moof.children() {
         let traf = traf?;
@@ -81,7 +81,7 @@ pub(super) fn runs(moof: &MemoryBox, defaults: impl Fn(u32) -> Defaults) -> Resu
     Ok(runs)
 }
 
-/// Defaults of a track fragment for all of its runs.
+/// Default values of a track fragment for all its runs.
 struct Header {
     track_id: u32,
     base: Option<u64>,
@@ -113,7 +113,7 @@ impl Header {
         Some(Self { track_id, base, base_is_moof, defaults, start: None })
     }
 
-    /// Reads a run whose data begins at an offset from `base`, or where the run before ends.
+    /// Reads a run. Its data begins at an offset from `base`, or at the end of the previous run.
     fn run(&self, trun: &MemoryBox, base: u64, end: u64) -> Result<Run, Error> {
         let run = trun.fields(|fields| {
             let (_, flags) = fields.version()?;
@@ -124,7 +124,7 @@ impl Header {
             };
             let first_flags = if flags & flag::FIRST_FLAGS != 0 { Some(fields.u32()?) } else { None };
             let length = (left as usize).checked_mul(entry_length(flags))?;
-            // A copy: the rest of the box is not kept with it.
+            // Copied, so that the rest of the box is not kept in memory.
             let entries = fields.bytes(length).map(Bytes::copy_from_slice);
             Some((flags, left, offset, first_flags, entries))
         })?;
@@ -139,19 +139,19 @@ impl Header {
     }
 }
 
-/// Bytes of the fields of each sample.
+/// Length of a sample's fields in bytes.
 fn entry_length(flags: u32) -> usize {
     let fields = [flag::DURATION, flag::SIZE, flag::FLAGS, flag::COMPOSITION];
     4 * fields.iter().filter(|field| flags & **field != 0).count()
 }
 
 impl Run {
-    /// Bytes of memory of its entries.
+    /// Bytes of memory of the entries.
     pub(super) fn held_bytes(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bytes of its samples.
+    /// Bytes of all samples of the run.
     fn length(&self) -> u64 {
         if self.flags & flag::SIZE == 0 {
             return u64::from(self.left) * u64::from(self.defaults.size);

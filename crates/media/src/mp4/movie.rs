@@ -1,4 +1,4 @@
-//! A movie: the `moov` box, wherever in the file it is.
+//! Movies: the `moov` box, at any place in the file.
 
 use bytes::Bytes;
 
@@ -8,36 +8,36 @@ use super::track::{self, Defaults, Places};
 use super::{Error, Extent, FourCc, Track, TrackFault};
 use crate::track::Fields;
 
-/// Longest `moov` box that is read: the tables of a day of media. Less than a server packs with at a time, so
-/// that one such file does not keep others waiting.
+/// Longest `moov` box that is read: the tables of a day of media. It is shorter than a server's memory for
+/// packing, so that one such file does not block others.
 const MAX_MOVIE_BYTES: u64 = 128 << 20;
 
 /// Most tracks.
 const MAX_TRACKS: usize = 64;
 
-/// Movie: its tracks, and where the rest of the file is.
+/// Movie: its tracks, and the position of further boxes.
 #[derive(Clone, Debug)]
 pub struct Movie {
-    /// Major brand, such as `isom` or `qt  `; files before it existed have none.
+    /// Major brand, such as `isom` or `qt  `; `None` for files older than brands.
     pub brand: Option<FourCc>,
-    /// Place of the `moov` box.
+    /// Extent of the `moov` box.
     pub extent: Extent,
-    /// True if samples may be in fragments (`moof`) too.
+    /// True if there may be samples in fragments (`moof`).
     pub fragmented: bool,
-    /// The tracks in the order of the file.
+    /// Tracks in the order of the file.
     pub tracks: Vec<Track>,
-    /// Tracks that are left out, since they cannot be read.
+    /// Errors of tracks that cannot be read, and are left out.
     pub faults: Vec<TrackFault>,
     /// Length of the file.
     pub size: u64,
-    /// Places of the samples of each track.
+    /// Sample tables of the tracks.
     pub(super) places: Vec<Places>,
-    /// The boxes after it.
+    /// Boxes after the `moov` box.
     pub(super) rest: Walk,
 }
 
 impl Movie {
-    /// Keeps the tracks of which this is true.
+    /// Keeps the tracks for which `keep` returns `true`.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Track) -> bool) {
         let places = std::mem::take(&mut self.places);
         let all = std::mem::take(&mut self.tracks).into_iter().zip(places);
@@ -45,7 +45,7 @@ impl Movie {
     }
 }
 
-/// Finds and reads the `moov` box of a file.
+/// Reader of the `moov` box of a file.
 #[derive(Debug)]
 pub struct MovieReader {
     size: u64,
@@ -64,12 +64,12 @@ enum State {
 }
 
 impl MovieReader {
-    /// A reader of a file of `size` bytes.
+    /// Reader of a file of `size` bytes.
     pub fn new(size: u64) -> Self {
         Self { size, walk: Walk::new(size), state: State::Header, brand: None, first: true }
     }
 
-    /// Bytes that are to be read next; `None` at the end.
+    /// Bytes to read next; `None` at the end.
     pub fn wanted(&self) -> Option<Extent> {
         match self.state {
             State::Header => self.walk.wanted(),
@@ -79,10 +79,10 @@ impl MovieReader {
         }
     }
 
-    /// Takes the bytes that were wanted.
+    /// Takes the requested bytes.
     ///
     /// # Panics
-    /// If they are fewer.
+    /// If `bytes` has fewer.
     pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
         let bytes = bytes.into();
         let wanted = self.wanted().map_or(0, |wanted| wanted.length);
@@ -99,7 +99,7 @@ impl MovieReader {
         Ok(())
     }
 
-    /// The movie, when nothing more is wanted.
+    /// Returns the movie. Call it when no more bytes are wanted.
     pub fn finish(self) -> Result<Movie, Error> {
         match self.state {
             State::Done(movie) => Ok(*movie),
@@ -168,7 +168,7 @@ fn movie_timescale(fields: &mut Fields<'_>) -> Option<u32> {
     fields.u32()
 }
 
-/// Gives tracks what fragments take from `trex` (section 8.8.3).
+/// Sets the tracks' defaults for fragments from `trex` boxes (section 8.8.3).
 fn set_defaults(mvex: &MemoryBox, tracks: &[Track], places: &mut [Places]) -> Result<(), Error> {
     for found in mvex.children() {
         let found = found?;

@@ -1,14 +1,14 @@
-//! The boxes of a file one after another, of which only headers are read.
+//! Consecutive boxes of a file, of which only the headers are read.
 
 use bytes::Bytes;
 
 use super::boxes::{BoxHeader, MAX_HEADER_LENGTH};
 use super::{Error, Extent, FourCc};
 
-/// Most boxes of no interest one after another: more are no file that anybody plays.
+/// Most consecutive boxes that are not used. Files for playback do not have more.
 const MAX_SKIPPED: u64 = 100_000;
 
-/// Walk over the boxes of a file.
+/// Iterator over the boxes of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Walk {
     /// Offset of the next box.
@@ -17,29 +17,29 @@ pub(super) struct Walk {
     skipped: u64,
 }
 
-/// A box of the file.
+/// Box of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileBox {
     pub(super) kind: FourCc,
-    /// All of it, as far as the file has it.
+    /// Extent of the box, as far as the file contains it.
     pub(super) extent: Extent,
-    /// True if the file ends before it.
+    /// True if the file ends within the box.
     pub(super) cut: bool,
 }
 
 impl Walk {
-    /// A walk from the beginning of a file of `size` bytes.
+    /// Iterator from the beginning of a file of `size` bytes.
     pub(super) fn new(size: u64) -> Self {
         Self { at: 0, size, skipped: 0 }
     }
 
-    /// Place of the next header; `None` at the end of the file.
+    /// Extent of the next header; `None` at the end of the file.
     pub(super) fn wanted(&self) -> Option<Extent> {
         let left = self.size.saturating_sub(self.at);
         (left >= 8).then(|| Extent { offset: self.at, length: left.min(MAX_HEADER_LENGTH as u64) })
     }
 
-    /// Takes the bytes of the header, and moves on to the next box.
+    /// Takes the bytes of a header, and advances to the next box.
     pub(super) fn take(&mut self, bytes: &Bytes) -> Result<FileBox, Error> {
         let BoxHeader { kind, length, .. } = BoxHeader::read(bytes, self.at)?;
         let left = self.size - self.at;
@@ -53,7 +53,7 @@ impl Walk {
         Ok(FileBox { kind, extent, cut: length > left })
     }
 
-    /// Notes that the last box was of interest.
+    /// Notes that the last box is used.
     pub(super) fn used(&mut self) {
         self.skipped = 0;
     }

@@ -16,30 +16,31 @@ use crate::track::MAX_SAMPLE_BYTES;
 /// Longest `moof` box that is read: a fragment of some hundred thousand samples.
 const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
 
-/// Most samples of a file: a month of pictures and sound. Tables and runs state samples of one size without
-/// bytes for each, as many as the file has bytes, and a sparse file can be long.
+/// Most samples of a file: a month of video and audio. Without a limit, there could be as many as the file
+/// has bytes, and a sparse file can be long: tables and runs describe samples of one size without bytes for
+/// each.
 pub(super) const MAX_SAMPLES: u64 = 1 << 28;
 
-/// Runs that are held while a track has no sample yet. Files with a fragment for each track have few between
-/// a sample of one track and the next of another.
+/// Most runs that are kept while a track has no sample yet. Files with a fragment for each track have few
+/// runs between a sample of one track and the next sample of another.
 const HELD_RUNS: usize = 64;
 
-/// Bytes of memory of runs that are held for that.
+/// Most bytes of memory of these runs.
 const HELD_BYTES: usize = 16 << 20;
 
 /// Samples of a movie in decode order, interleaved over its tracks by decode time.
 ///
-/// Samples of fragments are interleaved as far as their fragments are near each other.
+/// Samples of fragments are only interleaved with samples of nearby fragments.
 #[derive(Clone, Debug)]
 pub struct Samples {
     tracks: Vec<TrackSamples>,
-    /// Boxes that may be fragments; `None` at the end.
+    /// Iterator over boxes that may be fragments; `None` at the end.
     walk: Option<Walk>,
     wanted: Option<Wanted>,
     size: u64,
     truncated: bool,
     faults: Vec<TrackFault>,
-    /// Number of samples so far, of all tracks.
+    /// Number of samples returned so far, of all tracks.
     pub(super) given: u64,
 }
 
@@ -57,20 +58,20 @@ struct TrackSamples {
     index: usize,
     cursor: Cursor,
     runs: VecDeque<Run>,
-    /// Decode time after the last sample.
+    /// End of the last sample, in decode time.
     time: u64,
-    /// Number of samples so far.
+    /// Number of the last sample, counted from 1.
     number: u64,
-    /// Bytes that further samples may have: in all as many as the file has.
+    /// Most bytes of all further samples: all samples have at most as many bytes as the file.
     budget: u64,
-    /// The next sample with its decode time in microseconds.
+    /// Next sample, and its decode time in microseconds.
     ahead: Option<(i64, Sample)>,
-    /// True after a fault of its tables.
+    /// True after an error in the track's tables.
     has_ended: bool,
 }
 
 impl Movie {
-    /// Samples from the beginning.
+    /// Returns the samples from the beginning.
     pub fn samples(&self) -> Samples {
         let tracks = self.tracks.iter().zip(&self.places).enumerate();
         let tracks = tracks.map(|(index, (track, places))| {
@@ -91,9 +92,9 @@ impl Movie {
 }
 
 impl Samples {
-    /// The next sample, or the bytes that are needed to find it.
+    /// Returns the next sample, or the bytes that are needed to find it.
     ///
-    /// Not an iterator: bytes come in between.
+    /// Not an iterator, because the caller has to read bytes in between.
     #[expect(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Next, Error> {
         if let Some(Wanted::Header(extent) | Wanted::Fragment(extent)) = self.wanted {
@@ -122,10 +123,10 @@ impl Samples {
         Ok(Next::Sample(sample))
     }
 
-    /// Takes the bytes that were to be read.
+    /// Takes the requested bytes.
     ///
     /// # Panics
-    /// If they are fewer.
+    /// If `bytes` has fewer.
     pub fn take(&mut self, bytes: impl Into<Bytes>) -> Result<(), Error> {
         let bytes = bytes.into();
         match self.wanted.take() {
@@ -141,27 +142,27 @@ impl Samples {
         }
     }
 
-    /// Ends the walk over fragments, since the rest of the file is damaged: what is known is still given.
+    /// Ends the file at a damaged place. Samples found before it are still returned.
     pub fn end(&mut self) {
         (self.walk, self.wanted) = (None, None);
     }
 
-    /// Faults of tracks that were found since the last call: each ended a track, and no other.
+    /// Takes the errors since the last call. Each ended its track, but no other.
     pub fn take_faults(&mut self) -> Vec<TrackFault> {
         std::mem::take(&mut self.faults)
     }
 
-    /// Returns whether the file ends within a fragment: it was cut, or it grows.
+    /// Returns whether the file ends within a fragment: it was truncated, or is still being written.
     pub fn truncated(&self) -> bool {
         self.truncated
     }
 
-    /// Bytes of memory of runs that are held.
+    /// Bytes of memory of the runs that are kept.
     pub fn held_bytes(&self) -> usize {
         self.tracks.iter().flat_map(|track| &track.runs).map(Run::held_bytes).sum()
     }
 
-    /// Place of the next header, if a further fragment is needed to know the next sample.
+    /// Extent of the next header, if a further fragment is needed to determine the next sample.
     fn read_on(&mut self) -> Option<Extent> {
         let walk = self.walk.as_ref()?;
         let starved = |track: &TrackSamples| track.ahead.is_none() && track.is_read();
@@ -210,7 +211,7 @@ impl Samples {
 
 impl TrackSamples {
     fn new(track: Track, places: Places, index: usize, size: u64) -> Self {
-        // Linear PCM has thousands of samples in a second: a tenth of one is taken together.
+        // Linear PCM has thousands of samples per second, so a tenth of a second is one sample.
         let together = match track.codec {
             Codec::Pcm(_) | Codec::G711A | Codec::G711Mu => track.timescale.div_ceil(10),
             _ => 1,
@@ -235,7 +236,7 @@ impl TrackSamples {
         !self.track.external && !self.has_ended
     }
 
-    /// Finds the next sample, unless it was found. Returns whether the file ends before a fragment does.
+    /// Finds the next sample, unless it is known. Returns whether the file ends within a fragment.
     fn look_ahead(&mut self, size: u64) -> Result<bool, Error> {
         if self.ahead.is_some() || !self.is_read() {
             return Ok(false);

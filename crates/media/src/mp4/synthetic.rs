@@ -1,15 +1,16 @@
-//! Small MP4 files, made for tests: of tables or of fragments, with the `moov` box at either end.
+//! Generator of small MP4 files for tests: with tables or fragments, and the `moov` box at the beginning or
+//! the end.
 
-/// A file.
+/// MP4 file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its tracks.
+    /// Tracks of the file.
     pub tracks: Vec<SampleTrack>,
-    /// Where its tables are.
+    /// Place of the tables.
     pub layout: Layout,
-    /// Samples in a chunk or in a fragment.
+    /// Samples per chunk or fragment.
     pub samples_in_chunk: usize,
-    /// Tables with 64-bit offsets, and an `mdat` box with a 64-bit size.
+    /// True for tables with 64-bit offsets and an `mdat` box with a 64-bit size.
     pub long: bool,
 }
 
@@ -26,22 +27,22 @@ pub enum Layout {
     Fragments,
 }
 
-/// A track.
+/// Track of a file.
 #[derive(Clone, Debug)]
 pub struct SampleTrack {
-    /// Units of time in a second.
+    /// Ticks per second.
     pub timescale: u32,
     /// Handler: `vide` or `soun`.
     pub handler: [u8; 4],
-    /// Its sample description.
+    /// Sample description.
     pub entry: Vec<u8>,
-    /// Its samples.
+    /// Samples of the track.
     pub samples: Vec<SampleShape>,
-    /// Its edits: duration in the movie's timescale of 1000, and media time.
+    /// Edits: duration in the movie's timescale of 1000, and media time.
     pub edits: Vec<(u32, i32)>,
 }
 
-/// A sample: its bytes are those of its number.
+/// Sample, whose bytes are all its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleShape {
     /// Length in bytes.
@@ -68,18 +69,18 @@ impl Default for File {
     }
 }
 
-/// A box of these parts.
+/// Box with these parts.
 pub fn atom(kind: &[u8; 4], parts: &[Vec<u8>]) -> Vec<u8> {
     let body = parts.concat();
     [&(body.len() as u32 + 8).to_be_bytes(), kind.as_slice(), &body].concat()
 }
 
-/// A full box of these parts, of version 0.
+/// Full box of version 0 with these parts.
 pub fn full(kind: &[u8; 4], flags: u32, parts: &[Vec<u8>]) -> Vec<u8> {
     atom(kind, &[vec![words(&[flags])], parts.to_vec()].concat())
 }
 
-/// Numbers of 32 bits.
+/// Encodes numbers of 32 bits.
 pub fn words(numbers: &[u32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
 }
@@ -101,13 +102,13 @@ pub fn audio(kind: &[u8; 4], boxes: &[Vec<u8>]) -> Vec<u8> {
     atom(kind, &[vec![fields], boxes.to_vec()].concat())
 }
 
-/// Configuration of H.264, Constrained Baseline 3.0, NAL units after lengths of four bytes.
+/// Configuration of H.264: Constrained Baseline 3.0, NAL units after lengths of four bytes.
 pub fn avc_configuration() -> Vec<u8> {
     let sets = [0xe1, 0, 4, 0x67, 66, 0xc0, 30, 1, 0, 2, 0x68, 0xce];
     atom(b"avcC", &[vec![1, 66, 0xc0, 30, 0xff], sets.to_vec()])
 }
 
-/// An `esds` box with this object type and decoder specific information.
+/// `esds` box with this object type and decoder specific information.
 pub fn elementary_stream(object_type: u8, specific: &[u8]) -> Vec<u8> {
     let info = [&[5, specific.len() as u8], specific].concat();
     let decoder = [&[object_type, 0x15][..], &[0; 11], &info].concat();
@@ -117,13 +118,13 @@ pub fn elementary_stream(object_type: u8, specific: &[u8]) -> Vec<u8> {
 }
 
 impl File {
-    /// The bytes of the file.
+    /// Generates the bytes of the file.
     pub fn bytes(&self) -> Vec<u8> {
         let head = atom(b"ftyp", &[b"isom".to_vec(), words(&[512])]);
         match self.layout {
             Layout::Fragments => self.fragmented(head),
             Layout::Front => {
-                // Offsets have a fixed length, so that of the tables does not depend on them.
+                // The length of the tables does not depend on the offsets in them.
                 let length = self.movie(&self.places(0, 0)).len() as u64;
                 let places = self.places(head.len() as u64 + length, 0);
                 [head, self.movie(&places), self.media()].concat()
@@ -140,7 +141,7 @@ impl File {
         }
     }
 
-    /// Chunks of all tracks in the order of the file: the track's index and numbers and shapes of samples.
+    /// Chunks of all tracks in the order of the file: index of the track, and numbers and shapes of samples.
     fn chunks(&self) -> impl Iterator<Item = (usize, Vec<(u8, SampleShape)>)> + '_ {
         let each = self.samples_in_chunk.max(1);
         let most = self.tracks.iter().map(|track| track.samples.len().div_ceil(each)).max().unwrap_or(0);
@@ -162,7 +163,7 @@ impl File {
             .concat()
     }
 
-    /// Offsets of the chunks of each track, if the media begins at `start` and each chunk after `gap` bytes.
+    /// Offsets of the chunks of each track. The media begins at `start`, and each chunk after `gap` bytes.
     fn places(&self, start: u64, gap: u64) -> Vec<Vec<u64>> {
         let mut at = start
             + if gap > 0 {
@@ -207,7 +208,7 @@ impl File {
     }
 }
 
-/// The bytes of samples: each has its number.
+/// Bytes of samples, each filled with its number.
 fn contents(samples: &[(u8, SampleShape)]) -> Vec<u8> {
     samples.iter().flat_map(|(number, shape)| vec![*number; shape.length as usize]).collect()
 }

@@ -1,5 +1,5 @@
-//! Sample tables (ISO/IEC 14496-12 section 8.6 and 8.7), read from the bytes of the `moov` box as they are
-//! needed.
+//! Sample tables (ISO/IEC 14496-12 sections 8.6 and 8.7). Entries are decoded from the bytes of the `moov`
+//! box when they are needed.
 
 use bytes::Bytes;
 
@@ -18,13 +18,13 @@ pub(super) struct Table {
     chunks: Entries,
     /// `stco` or `co64`: offsets of chunks.
     places: Entries,
-    /// `stss`: numbers of random access points; without it all samples are.
+    /// `stss`: numbers of random access points; without it, all samples are random access points.
     sync: Option<Entries>,
     sizes: Sizes,
     pub(super) samples: u32,
 }
 
-/// Entries of one length, one after another.
+/// Consecutive entries of one length.
 #[derive(Clone, Debug, Default)]
 struct Entries {
     bytes: Bytes,
@@ -41,11 +41,11 @@ enum Sizes {
     },
 }
 
-/// Why there is no further sample.
+/// Reason why the next sample cannot be read.
 pub(super) type Fault = &'static str;
 
 impl Entries {
-    /// Entries of a full box that begins with their number.
+    /// Reads the entries of a full box that begins with their number.
     fn read(found: &MemoryBox, length: usize) -> Result<Self, Error> {
         let bytes = found.fields(|fields| {
             fields.version()?;
@@ -62,7 +62,7 @@ impl Entries {
         self.bytes.get(start..start + self.length).map(Fields)
     }
 
-    /// Two numbers of an entry.
+    /// First two numbers of an entry.
     fn pair(&self, index: usize) -> Option<(u32, u32)> {
         let mut entry = self.get(index)?;
         Some((entry.u32()?, entry.u32()?))
@@ -123,7 +123,7 @@ impl Sizes {
 }
 
 impl Table {
-    /// Sets the size of samples of linear PCM, for which QuickTime writes 1.
+    /// Sets the size of samples of linear PCM. QuickTime writes 1 as their size.
     pub(super) fn set_frame_length(&mut self, length: u32) {
         if matches!(self.sizes, Sizes::All(1)) {
             self.sizes = Sizes::All(length.max(1));
@@ -159,11 +159,11 @@ impl Table {
     }
 }
 
-/// Samples of a table, in order.
+/// Reader of the samples of a table, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     table: Table,
-    /// Most samples that are one [`Entry`].
+    /// Most samples of one [`Entry`].
     together: u32,
     /// Index of the next sample.
     next: u32,
@@ -175,7 +175,7 @@ pub(super) struct Cursor {
     sync: usize,
 }
 
-/// Entry of a cursor: a sample, or several of linear PCM.
+/// Sample, or several consecutive samples of linear PCM.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) extent: Extent,
@@ -186,7 +186,7 @@ pub(super) struct Entry {
     pub(super) count: u32,
 }
 
-/// Place in a table of counts and values.
+/// Position in a table of counts and values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     index: usize,
@@ -195,7 +195,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// The value of the next samples, and for how many it holds. After the last entry that holds on.
+    /// Value of the next samples, and number of samples with this value. The last entry applies to all
+    /// further samples.
     fn peek(&mut self, entries: &Entries) -> (u32, u32) {
         while self.left == 0 {
             let Some((count, value)) = entries.pair(self.index) else {
@@ -208,22 +209,22 @@ impl Counted {
     }
 }
 
-/// Place in the chunks of a track.
+/// Position in the chunks of a track.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChunkCursor {
     /// Number of the next chunk, counted from 0.
     next: u32,
-    /// Index of the entry of `stsc` after the one in force.
+    /// Index of the entry of `stsc` after the current entry.
     entry: usize,
     samples_in_each: u32,
-    /// Samples left in the chunk.
+    /// Number of samples left in the chunk.
     left: u32,
     /// Offset of the next sample.
     offset: u64,
 }
 
 impl ChunkCursor {
-    /// Moves on to a chunk with samples.
+    /// Advances to the next chunk with samples.
     fn enter(&mut self, table: &Table) -> Result<(), Fault> {
         while self.left == 0 {
             while let Some((first, samples)) = table.chunks.pair(self.entry) {
@@ -272,7 +273,7 @@ impl Cursor {
             Sizes::Each { .. } => 1,
         };
         let composition_offset = match &self.table.compositions {
-            // Version 0 has no sign in the standard, and has in files.
+            // Offsets of version 0 are unsigned in the standard, but signed in many files.
             Some(entries) => i64::from(self.compositions.peek(entries).0 as i32),
             None => 0,
         };

@@ -1,4 +1,4 @@
-//! Tests on files that are made, and on files that are wrong.
+//! Tests with generated and with faulty files.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use super::*;
 use crate::payload::Format;
 use crate::track::Av1;
 
-/// Samples of a file, and the bytes of boxes that were read. A fault of one track is an error.
+/// Returns the samples of a file, and the number of bytes that were read. An error of one track is an error.
 fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
     let (movie, found, read, faults) = read_tracks(file)?;
     match movie.faults.iter().chain(&faults).next() {
@@ -20,7 +20,7 @@ fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
     }
 }
 
-/// The same with the faults of tracks, without which the others are read.
+/// Returns the same, and the errors of tracks; other tracks are read.
 fn read_tracks(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64, Vec<TrackFault>), Error> {
     let mut read = 0;
     let mut bytes = |wanted: Extent| {
@@ -50,7 +50,7 @@ fn sample(length: u32, duration: u32, composition_offset: i32, sync: bool) -> Sa
     SampleShape { length, duration, composition_offset, sync }
 }
 
-/// Video at 25 frames a second with a frame that is shown before another, and AAC.
+/// File with video at 25 frames per second, in which frames are reordered, and AAC.
 fn two_tracks() -> File {
     let video = SampleTrack {
         timescale: 12_800,
@@ -136,7 +136,7 @@ fn tracks_are_described() {
     assert_eq!(sound.sound, Some(Sound { channels: 2, sample_rate: 48_000 }));
 }
 
-/// The first track of a file whose only track is of audio and has this sample description.
+/// First track of a file with a single audio track that has this sample description.
 fn sound(entry: Vec<u8>) -> Track {
     let mut file = two_tracks();
     file.tracks.remove(0);
@@ -150,11 +150,11 @@ fn only_aac_is_aac() {
         |object_type| sound(audio(b"mp4a", &[elementary_stream(object_type, &[0x11, 0x90])])).codec.name();
     assert_eq!([0x40, 0x66, 0x67, 0x68].map(codec), ["AAC-LC"; 4]);
     assert_eq!([0x6b, 0xa5].map(codec), ["MPEG audio", "AC-3"]);
-    // DTS, Vorbis, QCELP: their configurations are no AudioSpecificConfig.
+    // The configurations of DTS, Vorbis and QCELP are not an AudioSpecificConfig.
     assert_eq!([0xa9, 0xdd, 0xe1].map(codec), ["mp4a"; 3]);
 }
 
-/// The first track of a file whose only track is of video and has this sample description.
+/// First track of a file with a single video track that has this sample description.
 fn picture(entry: Vec<u8>) -> Track {
     let mut file = File::default();
     file.tracks[0].entry = entry;
@@ -240,7 +240,7 @@ fn the_clock_of_ac3_is_that_of_its_configuration() {
         let track = sound(entry);
         (track.sound, Format::Ac3.clock_hz(&track))
     };
-    // fscod 1, acmod 7, lfeon; then a reserved rate beside none in the sample entry.
+    // fscod 1, acmod 7, lfeon; then a reserved sample rate, and none in the sample entry.
     assert_eq!(ac3(&[0x50, 0x3c, 0]), (Some(Sound { channels: 6, sample_rate: 44_100 }), 44_100));
     assert_eq!(ac3(&[0xd0, 0x3c, 0]), (Some(Sound { channels: 2, sample_rate: 0 }), 48_000));
 }
@@ -295,7 +295,7 @@ fn linear_pcm_is_taken_by_the_tenth_of_a_second() {
     file.tracks[0].samples.clear();
     file.tracks[0].edits.clear();
     let mut bytes = file.bytes();
-    // 48,000 samples of 4 bytes, in one chunk of the whole second.
+    // One second of 48,000 samples of 4 bytes, in one chunk.
     for (kind, body) in [
         (b"stts", words(&[0, 1, 48_000, 1])),
         (b"stsc", words(&[0, 1, 1, 48_000, 1])),
@@ -324,8 +324,7 @@ fn sizes_may_be_compact() {
     }
 }
 
-/// The file with another body of the first box of this name, and no padding to the end of the boxes around
-/// it.
+/// Replaces the body of the first box of a type, without padding to the end of the enclosing boxes.
 fn replace(file: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     fn rebuilt(bytes: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -401,7 +400,7 @@ fn hostile_files_are_refused() {
     }
 }
 
-/// Chunks that overlap: a thousand have the same bytes.
+/// Chunks that overlap: a thousand chunks have the same offset.
 fn chunks(file: &[u8]) -> Vec<u8> {
     let file = replace(file, b"stsc", &words(&[0, 1, 1, 4000, 1]));
     let file = replace(&file, b"stsz", &words(&[0, 1, u32::MAX]));
@@ -441,7 +440,7 @@ fn a_fragmented_file_may_end_anywhere() {
 fn a_damaged_track_ends_alone() {
     let good = read(&two_tracks().bytes()).unwrap();
     let sound = |samples: &[Sample], track| samples.iter().filter(|sample| sample.track == track).count();
-    // The number so many bytes behind the name of the first box of a kind, made of one byte.
+    // Sets all bytes of the number that is `behind` bytes after the type of the first box of a kind.
     let damaged = |kind: &[u8; 4], behind: usize, byte: u8| {
         let mut bytes = two_tracks().bytes();
         let at = bytes.windows(4).position(|name| name == kind).unwrap() + 4 + behind;
@@ -493,7 +492,7 @@ fn samples_in_another_file_are_left_out() {
     assert!(movie.tracks[0].external && samples.is_empty());
 }
 
-/// The first box with this name, found by its name.
+/// First box of a type, searched by the bytes of the type.
 fn find(file: &[u8], kind: &[u8; 4]) -> Vec<u8> {
     let at = file.windows(4).position(|name| name == kind).unwrap() - 4;
     let length = u32::from_be_bytes(file[at..at + 4].try_into().unwrap()) as usize;

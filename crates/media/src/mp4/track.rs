@@ -1,4 +1,4 @@
-//! A track: `trak` and what is in it (ISO/IEC 14496-12 section 8.3 to 8.6).
+//! Tracks: `trak` boxes and their contents (ISO/IEC 14496-12 sections 8.3 to 8.6).
 
 use super::boxes::MemoryBox;
 use super::entry::{SampleEntry, sample_entry};
@@ -6,15 +6,15 @@ use super::table::Table;
 use super::{Codec, Error, FourCc, Track, TrackKind};
 use crate::track::Fields;
 
-/// Places of the samples of a track.
+/// Sample table of a track, and its defaults for fragments.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     pub(super) table: Table,
-    /// Defaults of fragments from `trex`.
+    /// Default values for fragments from `trex`.
     pub(super) defaults: Defaults,
 }
 
-/// Values of fragments that do not say otherwise (`trex`, section 8.8.3).
+/// Default values for samples of fragments (`trex`, section 8.8.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Defaults {
     pub(super) duration: u32,
@@ -22,7 +22,7 @@ pub(super) struct Defaults {
     pub(super) flags: u32,
 }
 
-/// Flag of a sample at which a decoder cannot start (section 8.8.3.1).
+/// Sample flag: a decoder cannot start at this sample (section 8.8.3.1).
 pub(super) const NON_SYNC: u32 = 0x1_0000;
 
 /// Identifier of the track in a `trak` box.
@@ -97,7 +97,7 @@ fn media_header(fields: &mut Fields<'_>) -> Option<(u32, u64, Option<String>)> {
     let (timescale, duration) = (fields.u32()?, fields.long(version)?);
     let packed = fields.u16()?;
     let letters = [10, 5, 0].map(|shift| (packed >> shift & 0x1f) as u8);
-    // QuickTime has numbers below 1024 here: no three letters.
+    // QuickTime language codes are less than 1024, so they are not three letters.
     let language = letters.iter().all(|letter| (1..=26).contains(letter));
     let language = language.then(|| letters.map(|letter| char::from(letter + 0x60)).iter().collect());
     Some((timescale, duration, language.filter(|language| language != "und")))
@@ -108,7 +108,7 @@ fn handler(fields: &mut Fields<'_>) -> Option<FourCc> {
     fields.four_cc()
 }
 
-/// Returns whether data reference number `reference` is another file (section 8.7.2).
+/// Returns whether data reference `reference` is another file (section 8.7.2).
 fn external(minf: &MemoryBox, reference: u16) -> Result<bool, Error> {
     let Some(dinf) = minf.child(b"dinf")? else { return Ok(false) };
     let Some(dref) = dinf.child(b"dref")? else { return Ok(false) };
@@ -123,7 +123,8 @@ struct Edits {
     left_out: u32,
 }
 
-/// Reads the edit list (section 8.6.6): delays, then one edit that shows media from some time on.
+/// Reads the edit list (section 8.6.6): delays, then the first edit that shows media. Later edits are left
+/// out.
 fn edits(trak: &MemoryBox, movie_timescale: u32, timescale: u32) -> Result<Edits, Error> {
     let none = Edits { shift: 0, left_out: 0 };
     let Some(edts) = trak.child(b"edts")? else { return Ok(none) };
