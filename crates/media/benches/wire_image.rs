@@ -1,4 +1,4 @@
-//! Packing of an asset, and reading of its wire image: `cargo bench -p wirepath-media`.
+//! Benchmarks packing of an asset and reading of its wire image: `cargo bench -p wirepath-media`.
 
 use divan::Bencher;
 use divan::counter::BytesCount;
@@ -10,7 +10,7 @@ use wirepath_media::pack::Packer;
 use wirepath_media::ts::synthetic::Sample;
 use wirepath_media::ts::{Deframer, Event};
 
-/// Packets of the asset, about 4 MB.
+/// Packets of the asset: about 4 MB.
 const PACKETS: u64 = 20_000;
 
 fn main() {
@@ -71,7 +71,7 @@ fn asset() -> Vec<u8> {
     Sample { packets: PACKETS, ..Sample::default() }.stream().bytes
 }
 
-/// Header, table and segments of an asset's wire image.
+/// Packs an asset, and returns header, table and segments of its wire image.
 fn packed(asset: &[u8]) -> (Header, Vec<u8>, Vec<WrittenSegment>) {
     let plan = Plan {
         identity: Identity { size: asset.len() as u64, mtime_ns: 0, inode: 1, device: 1 },

@@ -1,6 +1,6 @@
 //! Prints how fast one core packs a transport stream: `cargo run --release -p wirepath-media --example
-//! packing_speed`; with INDEX in the environment, how fast it makes an index. With a file as argument that
-//! file is packed from memory, else a synthetic stream of 4 Mb/s.
+//! packing_speed`. With INDEX in the environment, it makes an index. It packs the file given as argument,
+//! from memory, or else a synthetic stream of 4 Mb/s.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Playlists of HTTP Live Streaming (RFC 8216), as a client reads them from a server that may be hostile.
+//! Playlists of HTTP Live Streaming (RFC 8216), for a client of servers that may be hostile.
 
 mod location;
 
@@ -11,13 +11,13 @@ pub use location::{Location, encoded};
 /// Longest playlist in bytes.
 pub const PLAYLIST_LIMIT: usize = 1 << 20;
 
-/// Most lines of a playlist: what a parser makes of a line takes many times its bytes.
+/// Most lines of a playlist: the parser uses many times the bytes of a line.
 const LINE_LIMIT: usize = 100_000;
 
 /// Longest path of a URL in bytes.
 const PATH_LIMIT: usize = 2_048;
 
-/// Most bytes of all paths of a playlist. Relative references get longer when they are resolved.
+/// Most bytes of all paths of a playlist. Resolved paths are longer than relative references.
 const PATHS_LIMIT: usize = 4 * PLAYLIST_LIMIT;
 
 /// Longest segment in seconds.
@@ -26,26 +26,26 @@ const LONGEST_SEGMENT_S: f64 = 3_600.0;
 /// Playlist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Playlist {
-    /// Path of the variant with the highest `BANDWIDTH` of a master playlist; of several, the first.
+    /// Path of the variant with the highest `BANDWIDTH` of a master playlist; the first of several.
     Variant(String),
-    /// Segments of a media playlist that is complete.
+    /// Segments of a complete media playlist.
     Segments(Vec<Segment>),
 }
 
 /// Media segment, or a media initialization section, which has no duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Path and query of its URL, on the server of the playlist.
+    /// Path and query of the URL, on the server of the playlist.
     pub path: Box<str>,
-    /// Bytes of the resource that it takes; all without.
+    /// Byte range of the resource; `None` for all of it.
     pub range: Option<Range>,
-    /// Media time at which it begins.
+    /// Media time of the beginning.
     pub start_us: i64,
-    /// Its media time.
+    /// Duration in media time.
     pub duration_us: i64,
 }
 
-/// Range of a resource's bytes.
+/// Byte range of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Offset of the first byte.
@@ -54,45 +54,45 @@ pub struct Range {
     pub length: NonZeroU64,
 }
 
-/// Playlist that cannot be played. The server's fault, but for what is not supported.
+/// Error of a playlist that cannot be played: the server's fault, except if something is not supported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaylistError {
-    /// The first line is another.
+    /// First line that is not `#EXTM3U`.
     #[error("the first line is not #EXTM3U")]
     NotPlaylist,
     /// Invalid bytes or attributes.
     #[error("malformed at byte {0}")]
     Malformed(usize),
-    /// More than a player takes.
+    /// More lines or bytes than the limits.
     #[error("more than {LINE_LIMIT} lines, or more than {PATHS_LIMIT} bytes of URLs")]
     TooLong,
-    /// No valid duration.
+    /// Missing or invalid duration.
     #[error("invalid #EXTINF: expected seconds up to {LONGEST_SEGMENT_S}")]
     Duration,
-    /// Not a range.
+    /// Invalid byte range.
     #[error("invalid #EXT-X-BYTERANGE: expected LENGTH@OFFSET, or LENGTH after a segment of the same URL")]
     Range,
-    /// No variant.
+    /// Master playlist without variants.
     #[error("the master playlist has no variant")]
     NoVariant,
-    /// No segments.
+    /// Media playlist without segments.
     #[error("no segments")]
     NoSegments,
-    /// Segments are still being added.
+    /// Live playlist, to which segments are still added.
     #[error("live playlists are not supported: #EXT-X-ENDLIST is missing")]
     Live,
-    /// Too long, or of another scheme.
+    /// URL that is too long or has another scheme.
     #[error("unsupported URL: expected http:// or a relative URL of at most {PATH_LIMIT} bytes")]
     Url,
-    /// Another server.
+    /// URL of another server.
     #[error("URL of another server, {0}: only the server that was named is used")]
     OtherServer(String),
 }
 
-/// Reads the playlist of this location.
+/// Reads the playlist of the location `at`.
 ///
 /// # Errors
-/// [`PlaylistError`] for what cannot be played to its end.
+/// [`PlaylistError`] if the playlist cannot be played to its end.
 pub fn read(text: &[u8], at: &Location) -> Result<Playlist, PlaylistError> {
     let text = normalized(text)?;
     let rest = |rest: &[u8]| text.len() - rest.len();
@@ -114,8 +114,8 @@ pub fn read(text: &[u8], at: &Location) -> Result<Playlist, PlaylistError> {
     }
 }
 
-/// The lines without titles of segments, which the parser takes for URLs where they have commas, and with the
-/// last one ended.
+/// Removes the titles of segments, which the parser takes for URLs if they contain commas, and ends the last
+/// line.
 fn normalized(text: &[u8]) -> Result<Vec<u8>, PlaylistError> {
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     let mut normal = Vec::with_capacity(text.len() + 1);
@@ -148,7 +148,7 @@ fn segments(found: &[MediaSegment], at: &Location) -> Result<Vec<Segment>, Playl
     let (mut start_us, mut bytes) = (0, 0);
     for segment in found {
         if let Some(map) = &segment.map {
-            // Without an offset it begins at 0 (RFC 8216 section 4.3.2.5).
+            // The default offset is 0 (RFC 8216 section 4.3.2.5).
             let range = map.byte_range.as_ref().map(|range| read_range(range, Some(0))).transpose()?;
             segments.push(Segment { path: at.resolve(&map.uri)?.into(), range, start_us, duration_us: 0 });
         }

@@ -1,8 +1,8 @@
-//! RTSP 1.0 (RFC 2326): bytes to requests, responses to bytes, and what a client reads of a server.
+//! RTSP 1.0 (RFC 2326): parses requests, writes responses, and reads a server's messages for clients.
 //!
-//! [`Reader`] turns bytes of a connection into [`Request`]s. Typed headers are parsed when asked for, so that
-//! a bad one is answered with its own status. Reading is by hand and writing by `rtsp-types`: see
-//! `docs/decisions/0001-parse-rtsp-requests-by-hand.md`.
+//! [`Reader`] turns the bytes of a connection into [`Request`]s. Typed headers are parsed on demand, so that
+//! each invalid header is answered with its own status. Requests are parsed by hand, and responses written
+//! with `rtsp-types`: see `docs/decisions/0001-parse-rtsp-requests-by-hand.md`.
 
 mod client;
 mod clock;

@@ -7,7 +7,7 @@ use crate::srtp::KeyAttributes;
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, Time};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Description of a presentation, which a client reads before it sets up a session.
+/// Description of a presentation, which clients read before they set up a session.
 /// ```
 /// use wirepath_media::sdp::{Description, Track};
 ///
@@ -26,28 +26,29 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// The presentation's name, shown by players.
+    /// Name of the presentation, which players show.
     pub name: String,
-    /// Session id: the same presentation keeps it.
+    /// Session id, which stays the same for a presentation.
     pub id: u64,
-    /// Goes up when the presentation's media change.
+    /// Session version, which increases when the media of the presentation change.
     pub version: u64,
     /// Duration of the presentation; `None` while it is unknown.
     pub duration_us: Option<u64>,
-    /// Absolute times of a presentation that has them.
+    /// Absolute times of the presentation, if it has them.
     pub clock: Option<ClockRange>,
-    /// True if it has no beginning and end, and so no range.
+    /// True if the presentation has no beginning and end, and therefore no range.
     pub is_live: bool,
-    /// Its tracks. Track N, counted from 1, has the control URL [`track_name`].
+    /// Tracks. Track N, counted from 1, has the control URL [`track_name`].
     pub tracks: Vec<Track>,
 }
 
-/// A track of a presentation.
+/// Track of a presentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Track {
-    /// The lines of its payload format.
+    /// SDP attributes of the payload format.
     pub description: TrackDescription,
-    /// Mean rate of the track with RTP, UDP and IP headers (RFC 3550 section 6.2); `None` while unknown.
+    /// Mean bit rate of the track including RTP, UDP and IP headers (RFC 3550 section 6.2); `None` if
+    /// unknown.
     pub bits_per_second: Option<u64>,
 }
 
@@ -57,8 +58,8 @@ pub fn track_name(number: u32) -> String {
 }
 
 impl Track {
-    /// The one track of a transport stream. RFC 3551 section 5: payload type 33 is static; its name is spelt
-    /// out for clients that look for it.
+    /// Track of a transport stream. Its payload type 33 is static (RFC 3551 section 5), but the name is
+    /// included for clients that look for it.
     pub fn transport_stream(bits_per_second: Option<u64>) -> Track {
         let description = TrackDescription {
             video: true,
@@ -99,17 +100,17 @@ impl Track {
 }
 
 impl Description {
-    /// The description as text, by a server that the client sees at this address.
+    /// Encodes the description for a client. `server`: address of the server as the client sees it.
     pub fn to_bytes(&self, server: IpAddr) -> Vec<u8> {
         self.to_bytes_with_keys(server, &[])
     }
 
-    /// The same with keys: the first track has the first ones. Tracks that have some are RTP/SAVP. Only the client may
-    /// see the description then.
+    /// Encodes the description with keys: `keys[0]` are the keys of the first track. Tracks with keys are
+    /// RTP/SAVP. Only the client may then see the description.
     pub fn to_bytes_with_keys(&self, server: IpAddr, keys: &[KeyAttributes]) -> Vec<u8> {
         let origin = Origin::with_ip_addr(self.id, self.version, server);
         let mut session = Session::new(origin, one_line(&self.name));
-        // RFC 2326 appendix C.1.7: the address is settled by SETUP.
+        // The address is determined by SETUP (RFC 2326 appendix C.1.7).
         session.set_connection(Connection::from_ip_addr(match server {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -137,8 +138,8 @@ impl Description {
         bytes
     }
 
-    /// The description as the text of a file, for receivers of what is sent from `source` to an address and the
-    /// ports from its port on, two for each track; with the time to live of a group.
+    /// Encodes the description as a file for receivers of media that `source` sends to the address `to` and
+    /// the ports from its port on, two for each track. `ttl`: time to live of a group.
     pub fn sent_to(&self, source: IpAddr, to: SocketAddr, ttl: Option<u8>) -> Vec<u8> {
         let origin = Origin::with_ip_addr(self.id, self.version, source);
         let mut session = Session::new(origin, one_line(&self.name));
@@ -161,13 +162,13 @@ impl Description {
         bytes
     }
 
-    /// RFC 2326 appendix C.1.5; an open end where the duration is not known.
+    /// Range of the presentation (RFC 2326 appendix C.1.5), with an open end if the duration is unknown.
     fn range(&self) -> NptRange {
         NptRange { start: Some(Npt::At(0)), end: self.duration_us.map(Npt::At) }
     }
 }
 
-/// A name or value is one line; a session's name is not empty (RFC 8866 section 5.3).
+/// Makes a single line of a name or value, which is not empty (RFC 8866 section 5.3).
 fn one_line(name: &str) -> String {
     let line: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.trim().is_empty() { "-".to_owned() } else { line }

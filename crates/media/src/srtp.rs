@@ -1,5 +1,5 @@
-//! Secure RTP and RTCP (RFC 3711) with AES-128 in counter mode and HMAC-SHA1, 80-bit tags:
-//! AES_CM_128_HMAC_SHA1_80, the cipher suite that every client has.
+//! Secure RTP and RTCP (RFC 3711) with AES-128 in counter mode and HMAC-SHA1 with 80-bit tags:
+//! AES_CM_128_HMAC_SHA1_80, the cipher suite that every client supports.
 //!
 //! ```
 //! use wirepath_media::rtp::Header;
@@ -34,11 +34,11 @@ pub use rtp::{KeyUsedUp, RtpProtector};
 /// Name of the cipher suite in SDP (RFC 4568 section 6.2).
 pub const CIPHER_SUITE: &str = "AES_CM_128_HMAC_SHA1_80";
 
-/// Bytes of the authentication tag behind each packet.
+/// Bytes of the authentication tag at the end of each packet.
 pub const TAG_LENGTH: usize = 10;
 
-/// Lines of a media description that tell a key: MIKEY (RFC 4567), which GStreamer reads, and if asked for SDES (RFC 4568),
-/// which ffmpeg reads. `random` is for the message of MIKEY.
+/// SDP attributes with a key: for MIKEY (RFC 4567), which GStreamer reads, and with `by_sdes` for SDES (RFC
+/// 4568), which ffmpeg reads. `random` is for the MIKEY message.
 pub fn key_attributes(key: &MasterKey, by_sdes: bool, random: &[u8; 20], now: NtpTime) -> KeyAttributes {
     let mikey = STANDARD.encode(write_mikey(key, random, now));
     let mut attributes = vec![("key-mgmt", format!("mikey {mikey}"))];
@@ -49,13 +49,13 @@ pub fn key_attributes(key: &MasterKey, by_sdes: bool, random: &[u8; 20], now: Nt
     attributes
 }
 
-/// Names and values of a media description's lines that tell a key.
+/// Names and values of SDP attributes with a key.
 pub type KeyAttributes = Vec<(&'static str, String)>;
 
-/// The key in a `KeyMgmt` header (RFC 4567 section 3.2): `prot=mikey;uri="...";data="..."`.
+/// Reads the key of a `KeyMgmt` header (RFC 4567 section 3.2): `prot=mikey;uri="...";data="..."`.
 ///
 /// # Errors
-/// [`MikeyError`], also for another protocol and for what is not Base64.
+/// [`MikeyError`], also if the protocol is not MIKEY or the data is not Base64.
 pub fn read_key_mgmt(value: &str) -> Result<MasterKey, MikeyError> {
     let (mut protocol, mut data) = ("", "");
     for part in split_outside_quotes(value, ';') {
@@ -75,7 +75,7 @@ pub fn read_key_mgmt(value: &str) -> Result<MasterKey, MikeyError> {
 mod tests {
     use super::*;
 
-    /// Bytes in hexadecimal.
+    /// Decodes hexadecimal bytes.
     pub(super) fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
         let value = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -93,7 +93,7 @@ mod tests {
         );
         assert_eq!(key_attributes(&key, false, &[5; 20], now), attributes[..1]);
         let data = attributes[0].1.strip_prefix("mikey ").unwrap();
-        // As GStreamer writes it.
+        // Header as GStreamer writes it.
         let header = format!("prot=mikey; uri=\"rtsps://127.0.0.1/a;b.ts/track1\"; data=\"{data}\"");
         assert_eq!(read_key_mgmt(&header), Ok(key));
         for wrong in

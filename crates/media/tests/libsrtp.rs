@@ -1,4 +1,4 @@
-//! SRTP with libsrtp, by GStreamer's `srtpdec`, as the oracle.
+//! Compares SRTP with libsrtp, used by `srtpdec` of GStreamer.
 
 use std::process::{Command, ExitCode};
 
@@ -18,7 +18,7 @@ fn libsrtp_decrypts_packets_across_a_wrap() -> Result<()> {
     let key: [u8; MASTER_KEY_LENGTH] = std::array::from_fn(|byte| (byte * 37 + 11) as u8);
     let mut protector = RtpProtector::new(&MasterKey::from(key));
     let (mut encrypted, mut clear) = (Vec::new(), Vec::new());
-    // As RFC 4571 has it: each packet behind its length.
+    // Framing of RFC 4571: each packet follows its length.
     let add = |packets: &mut Vec<u8>, packet: &[u8]| {
         packets.extend((packet.len() as u16).to_be_bytes());
         packets.extend(packet);

@@ -7,15 +7,17 @@ use super::{PATH_LIMIT, PlaylistError};
 pub struct Location {
     /// Host and port, as in the URL.
     pub authority: String,
-    /// Path and query; begins with a slash.
+    /// Path and query; the path begins with a slash.
     pub path: String,
 }
 
 impl Location {
-    /// Path and query of a reference, on the same server. What a request line cannot hold is percent-encoded.
+    /// Resolves a reference to a path and query on the same server. Characters that are not allowed in a
+    /// request line are percent-encoded.
     ///
     /// # Errors
-    /// [`PlaylistError::OtherServer`], so that a server cannot direct load at others; [`PlaylistError::Url`].
+    /// [`PlaylistError::OtherServer`], so that a server cannot direct load to other servers;
+    /// [`PlaylistError::Url`].
     pub fn resolve(&self, reference: &str) -> Result<String, PlaylistError> {
         let reference = reference.split('#').next().unwrap_or_default();
         if reference.is_empty() || reference.len() > PATH_LIMIT {
@@ -36,7 +38,7 @@ impl Location {
         if path.len() > PATH_LIMIT { Err(PlaylistError::Url) } else { Ok(path) }
     }
 
-    /// The rest of a reference with a server; `None` without a server.
+    /// Returns the rest of a reference after its server; `None` if it has no server.
     fn after_authority<'a>(&self, reference: &'a str) -> Result<Option<&'a str>, PlaylistError> {
         let rest = match scheme(reference) {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
@@ -55,7 +57,7 @@ impl Location {
     }
 }
 
-/// The path as a request line holds it: what is not graphic ASCII is percent-encoded.
+/// Encodes a path for a request line: all characters except graphic ASCII are percent-encoded.
 pub fn encoded(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -67,12 +69,12 @@ pub fn encoded(path: &str) -> String {
     text
 }
 
-/// Host, and port if it is not that of `http://` (RFC 9110 section 4.2.1).
+/// Removes the port if it is the default of `http://` (RFC 9110 section 4.2.1).
 fn without_default_port(authority: &str) -> &str {
     authority.strip_suffix(":80").or_else(|| authority.strip_suffix(':')).unwrap_or(authority)
 }
 
-/// Scheme of an absolute reference, and what follows its colon.
+/// Splits an absolute reference into scheme and rest after the colon.
 fn scheme(reference: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = reference.split_once(':')?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -84,7 +86,7 @@ fn split_query(path: &str) -> (&str, &str) {
     path.split_at(path.find('?').unwrap_or(path.len()))
 }
 
-/// A path without `.` and `..` (RFC 3986 section 5.2.4).
+/// Removes `.` and `..` from a path (RFC 3986 section 5.2.4).
 fn without_dots(path: &str) -> String {
     let (path, query) = split_query(path);
     let mut names: Vec<&str> = Vec::new();
@@ -96,7 +98,7 @@ fn without_dots(path: &str) -> String {
                 if part == ".." {
                     names.pop();
                 }
-                // What is left is a folder.
+                // The remaining path is a folder.
                 if is_last {
                     names.push("");
                 }

@@ -68,7 +68,7 @@ fn faults_are_named() {
     }
 }
 
-/// A playlist of many segments with long URLs takes no more memory than is stated.
+/// Checks that a playlist of many segments with long URLs does not use more memory than the limits.
 #[test]
 fn urls_that_grow_are_bounded() {
     let folder = "f".repeat(PATH_LIMIT - 50);

@@ -1,4 +1,4 @@
-//! RFC 2326 sections 7 and 10.12, the client's side: cuts the bytes of a connection into responses, requests
+//! Client's side of a connection (RFC 2326 sections 7 and 10.12): splits its bytes into responses, requests
 //! of the server, and interleaved frames.
 
 use super::headers::{BadLine, Headers};
@@ -7,7 +7,7 @@ use super::reader::HEAD_LIMIT;
 /// Longest body of a response, in bytes: session descriptions take a few kilobytes.
 pub const RESPONSE_BODY_LIMIT: usize = 1 << 20;
 
-/// Bytes in front of an interleaved frame's data: `$`, channel, length.
+/// Bytes of an interleaved frame before its data: `$`, channel, length.
 const FRAME_HEADER_LENGTH: usize = 4;
 
 /// Next item of a connection.
@@ -19,9 +19,9 @@ pub enum ServerItem<'a> {
     Request(ServerRequest),
     /// Interleaved frame.
     Frame {
-        /// Channel, as SETUP agreed on it.
+        /// Channel agreed on by SETUP.
         channel: u8,
-        /// An RTP or RTCP packet.
+        /// RTP or RTCP packet.
         data: &'a [u8],
     },
 }
@@ -31,44 +31,44 @@ pub enum ServerItem<'a> {
 pub struct ServerResponse {
     /// Status code.
     pub status: u16,
-    /// Reason, for people.
+    /// Reason phrase.
     pub reason: String,
     /// All header fields.
     pub headers: Headers,
-    /// The body, empty where there is none.
+    /// Body; empty if there is none.
     pub body: Vec<u8>,
 }
 
 /// Request of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerRequest {
-    /// Method, as it was written.
+    /// Method, as written.
     pub method: String,
     /// All header fields.
     pub headers: Headers,
 }
 
-/// Fault of a server's bytes; the rest of the connection cannot be read.
+/// Error in a server's bytes. The rest of the connection cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServerFault {
-    /// First byte of neither a message nor a frame.
+    /// First byte that begins neither a message nor a frame.
     #[error("byte 0x{0:02x} begins neither an RTSP message nor a frame")]
     FirstByte(u8),
     /// First line of neither a response nor a request.
     #[error("`{0}` begins neither a response nor a request")]
     FirstLine(String),
-    /// Line of a head without a colon.
+    /// Header line without a colon.
     #[error("line {0} of a message is not `name: value`")]
     Line(usize),
     /// Head too long.
     #[error("a message's head is longer than {HEAD_LIMIT} bytes")]
     LongHead,
-    /// Content-Length that is no number, or too large.
+    /// Content-Length that is not a number, or is too large.
     #[error("Content-Length: `{0}` is not a number up to {RESPONSE_BODY_LIMIT}")]
     BodyLength(String),
 }
 
-/// Reads what a server sends, in pieces of any size. Holds at most one head and one body.
+/// Reader of a server's bytes, in pieces of any size. Keeps at most one head and one body.
 /// ```
 /// use wirepath_media::rtsp::{ServerItem, ServerReader};
 ///
@@ -81,24 +81,24 @@ pub enum ServerFault {
 #[derive(Debug, Default)]
 pub struct ServerReader {
     buffer: Vec<u8>,
-    /// Bytes at the buffer's start that are done with.
+    /// Processed bytes at the start of the buffer.
     taken: usize,
-    /// Bytes after those that hold no end of a head.
+    /// Bytes after the processed bytes that do not contain the end of a head.
     scanned: usize,
 }
 
 impl ServerReader {
-    /// Takes bytes of the connection. Call [`Self::next_item`] until it has nothing more, then feed again.
+    /// Takes bytes of the connection. Call [`Self::next_item`] until it returns `None`, then feed again.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.taken);
         self.taken = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next item; nothing when more bytes are needed.
+    /// Returns the next item; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// [`ServerFault`]; after one, nothing that follows can be read.
+    /// [`ServerFault`]; the rest of the connection cannot be read.
     pub fn next_item(&mut self) -> Result<Option<ServerItem<'_>>, ServerFault> {
         let blank = self.unread().iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         if self.scanned == 0 {
@@ -116,7 +116,7 @@ impl ServerReader {
         &self.buffer[self.taken..]
     }
 
-    /// Gives back the memory of a large message: thousands of connections are idle.
+    /// Releases the memory of a large message, because thousands of connections are idle.
     fn release<T>(&mut self) -> Option<T> {
         const MOST_KEPT: usize = 64 << 10;
         self.buffer.clear();
@@ -155,11 +155,11 @@ impl ServerReader {
         }
     }
 
-    /// Length of the head with the empty line behind it.
+    /// Length of the head, including the empty line at its end.
     fn head_length(&mut self) -> Result<Option<usize>, ServerFault> {
         let unread = &self.buffer[self.taken..];
         let window = &unread[..unread.len().min(HEAD_LIMIT)];
-        // The line ends of an empty line are at most three bytes.
+        // The line ends of an empty line have at most three bytes.
         let mut from = self.scanned.saturating_sub(3);
         while let Some(offset) = window[from..].iter().position(|byte| *byte == b'\n') {
             from += offset + 1;
@@ -186,7 +186,7 @@ fn parse_head(head: &[u8]) -> Result<(String, Headers), ServerFault> {
     Ok((line, headers.map_err(|BadLine(number)| ServerFault::Line(number))?))
 }
 
-/// Status and reason of `RTSP/1.0 200 OK`.
+/// Reads status code and reason phrase of `RTSP/1.0 200 OK`.
 fn parse_status(line: &str) -> Option<(u16, String)> {
     let mut words = line.splitn(3, ' ');
     let version = words.next()?;
@@ -222,7 +222,7 @@ mod tests {
     const STREAM: &[u8] = b"RTSP/1.0 200 OK\r\nCSeq: 1\r\nContent-Length: 5\r\n\r\nv=0\r\n\
         $\x01\x00\x03abc\r\nOPTIONS * RTSP/1.0\nCSeq: 9\n\nRTSP/1.0 453\r\nSession:x\r\n\r\n$\x00\x00\x00";
 
-    /// Items of a connection as text.
+    /// Items of a connection in text form.
     fn items(pieces: &[&[u8]]) -> Result<Vec<String>, ServerFault> {
         let mut reader = ServerReader::default();
         let mut items = Vec::new();

@@ -1,4 +1,4 @@
-//! RFC 2326 section 3.7: absolute time, and the `Range` header that has it.
+//! Absolute time (RFC 2326 section 3.7), and `Range` headers with absolute times.
 
 use super::npt::{NptRange, refuse};
 use super::request::{Refusal, Request};
@@ -6,14 +6,14 @@ use chrono::{DateTime, NaiveDateTime};
 use rtsp_types::StatusCode;
 use std::fmt;
 
-/// Form of absolute times: `20261123T100000.25Z`. The fraction may be left out.
+/// Format of absolute times: `20261123T100000.25Z`. The fraction is optional.
 const FORM: &str = "%Y%m%dT%H%M%S%.fZ";
 
-/// A point in absolute time, in microseconds since 1970, UTC.
+/// Absolute time: microseconds since 1970, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClockTime(pub i64);
 
-/// A range of absolute time.
+/// Range of absolute time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockRange {
     /// Beginning.
@@ -22,7 +22,7 @@ pub struct ClockRange {
     pub end: Option<ClockTime>,
 }
 
-/// `Range` of a request to play what has absolute times too.
+/// `Range` of a request to play a presentation that may have absolute times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeRange {
     /// Normal play time.
@@ -32,7 +32,7 @@ pub enum TimeRange {
 }
 
 impl ClockTime {
-    /// Reads a time; none if it is none, or before 1970.
+    /// Parses a time; `None` if it is invalid or before 1970.
     pub fn parse(text: &str) -> Option<ClockTime> {
         let time = NaiveDateTime::parse_from_str(text, FORM).ok()?.and_utc().timestamp_micros();
         (time >= 0).then_some(ClockTime(time))
@@ -74,7 +74,7 @@ impl fmt::Display for ClockRange {
 }
 
 impl TimeRange {
-    /// The `Range` of a request; errors are those of [`NptRange::of`].
+    /// Parses the `Range` of a request. Errors are those of [`NptRange::of`].
     pub fn of(request: &Request) -> Result<Option<Self>, Refusal> {
         request.headers.first("Range").map(Self::parse).transpose()
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// 2026-11-23T10:00:00Z.
+    /// 2026-11-23T10:00:00Z as microseconds.
     const TEN: i64 = 1_795_428_000_000_000;
 
     #[test]

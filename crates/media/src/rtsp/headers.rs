@@ -1,15 +1,15 @@
-//! RFC 2326 section 12 and RFC 2068 section 4.2: header fields as they came.
+//! Header fields as received (RFC 2326 section 12 and RFC 2068 section 4.2).
 
-/// The header fields of a request, in their order.
+/// Header fields of a request, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
-/// A line that is no header field: its number in the head, counted from 1.
+/// Line that is not a header field: its number in the head, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadLine(pub(super) usize);
 
 impl Headers {
-    /// Parses the lines after the request line. Replaces bytes that are not UTF-8.
+    /// Parses the lines after the request line. Bytes that are not UTF-8 are replaced.
     pub(super) fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Self, BadLine> {
         let mut fields: Vec<(String, String)> = Vec::new();
         for (index, line) in lines.enumerate() {
@@ -30,12 +30,12 @@ impl Headers {
         Ok(Self(fields))
     }
 
-    /// The first field of this name, in any case.
+    /// First field with this name, case-insensitive.
     pub fn first(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
 
-    /// Every field of this name, in any case.
+    /// All fields with this name, case-insensitive.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0
             .iter()
@@ -43,7 +43,7 @@ impl Headers {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Elements of a comma-separated list, perhaps spread over several fields (RFC 2068 section 4.2).
+    /// Elements of a comma-separated list, which may be divided into several fields (RFC 2068 section 4.2).
     pub fn list(&self, name: &str) -> impl Iterator<Item = &str> {
         self.all(name)
             .flat_map(|value| split_outside_quotes(value, ','))
@@ -51,7 +51,7 @@ impl Headers {
     }
 }
 
-/// A folded line continues the value above it (RFC 2068 section 2.2).
+/// Appends a folded line to the value of the line before (RFC 2068 section 2.2).
 fn continue_value(value: &mut String, more: &str) {
     if !value.is_empty() && !more.is_empty() {
         value.push(' ');
@@ -59,12 +59,12 @@ fn continue_value(value: &mut String, more: &str) {
     value.push_str(more);
 }
 
-/// RFC 2068 section 2.2: `token`.
+/// Returns whether a byte may be in a `token` (RFC 2068 section 2.2).
 pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte)
 }
 
-/// Parts between separators that are not inside double quotes, trimmed.
+/// Splits a value at separators outside double quotes, and trims the parts.
 pub(crate) fn split_outside_quotes(value: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     value

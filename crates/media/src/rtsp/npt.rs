@@ -1,30 +1,30 @@
-//! RFC 2326 sections 3.6 and 12.29: normal play time and the `Range` header.
+//! Normal play time and the `Range` header (RFC 2326 sections 3.6 and 12.29).
 
 use super::request::{Refusal, Request};
 use rtsp_types::StatusCode;
 use std::fmt;
 
-/// A point in normal play time.
+/// Normal play time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Npt {
-    /// `now`: for stored media, the session's position.
+    /// `now`: for stored media, the current position of the session.
     Now,
     /// Microseconds from the beginning.
     At(u64),
 }
 
-/// A range of normal play time; one end or the other may be open.
+/// Range of normal play time. At most one end may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NptRange {
-    /// Beginning; the session's position by default.
+    /// Beginning; by default, the current position of the session.
     pub start: Option<Npt>,
-    /// End; the presentation's end by default.
+    /// End; by default, the end of the presentation.
     pub end: Option<Npt>,
 }
 
 impl NptRange {
-    /// The `Range` of a request, or status 501 for other units than `npt`, 457 out of bounds, 400 if invalid. It
-    /// may end before it begins: to be played backward.
+    /// Parses the `Range` of a request. Errors: status 501 for units other than `npt`, 457 out of bounds, 400
+    /// if invalid. The end may be before the beginning, to play backward.
     pub fn of(request: &Request) -> Result<Option<Self>, Refusal> {
         request.headers.first("Range").map(Self::parse).transpose()
     }
@@ -106,7 +106,7 @@ fn parse_time(value: &str, time: &str) -> Result<Option<Npt>, Refusal> {
     Ok(Some(Npt::At(us)))
 }
 
-/// `SS`, or `HH:MM:SS` with any number of hours; `MM:SS` too, which people type. Nothing when too large.
+/// Parses `SS`, or `HH:MM:SS` with any number of hours; also `MM:SS`, which people type. `None` if too large.
 fn parse_seconds(value: &str, whole: &str) -> Result<Option<u64>, Refusal> {
     let parts: Vec<Option<u64>> = whole.split(':').take(4).map(|part| part.parse().ok()).collect();
     let (hours, minutes, seconds) = match parts[..] {
@@ -123,7 +123,7 @@ fn parse_seconds(value: &str, whole: &str) -> Result<Option<u64>, Refusal> {
     }
 }
 
-/// The digits behind the point as microseconds; finer ones are dropped.
+/// Converts the digits after the point to microseconds; further digits are dropped.
 fn micros(fraction: &str) -> u64 {
     fraction
         .bytes()

@@ -1,33 +1,33 @@
-//! RFC 2326 section 4 and 10.12: cuts the bytes of a connection into requests and interleaved frames.
+//! Splits the bytes of a connection into requests and interleaved frames (RFC 2326 sections 4 and 10.12).
 
 use super::request::{self, Head, Refusal, Request};
 use rtsp_types::StatusCode;
 
-/// Longest request line and headers together, in bytes.
+/// Longest request line and headers in total, in bytes.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
-/// Longest interleaved frame that is read, in bytes: a compound RTCP packet keeps to the path's MTU (RFC 3550
-/// section 6.1). Longer ones are skipped.
+/// Longest interleaved frame that is read, in bytes: compound RTCP packets do not exceed the path MTU (RFC
+/// 3550 section 6.1). Longer frames are skipped.
 pub const FRAME_LIMIT: usize = 1500;
 
-/// Bytes in front of an interleaved frame's data: `$`, channel, length (RFC 2326 section 10.12).
+/// Bytes of an interleaved frame before its data: `$`, channel, length (RFC 2326 section 10.12).
 const FRAME_HEADER_LENGTH: usize = 4;
 
 /// Next item of a connection.
 #[derive(Debug)]
 pub enum Item {
-    /// A whole request.
+    /// Complete request.
     Request(Box<Request>),
-    /// A frame of a channel.
+    /// Interleaved frame: channel and data.
     Frame(u8, Vec<u8>),
-    /// An invalid request: answer it, and close the connection where the refusal says so.
+    /// Invalid request: answer it, and close the connection if the refusal requires it.
     Refused(Refusal),
 }
 
-/// Reads requests from bytes that arrive in pieces.
+/// Reader of requests from bytes in pieces.
 ///
-/// Feed it what was read, then call [`Reader::next_item`] until it has nothing more: then it holds less than
-/// a request, at most the limits of a head and a body. Each byte is looked at once.
+/// Feed the bytes that were read, then call [`Reader::next_item`] until it returns `None`. Then the reader
+/// keeps less than a request: at most the limits of a head and a body. Each byte is examined once.
 /// ```
 /// use wirepath_media::rtsp::{Item, Method, Reader, Response, StatusCode};
 ///
@@ -44,7 +44,7 @@ pub enum Item {
 #[derive(Debug, Default)]
 pub struct Reader {
     buffer: Vec<u8>,
-    /// Bytes at the buffer's start that are done with; dropped when the buffer is compacted.
+    /// Processed bytes at the start of the buffer; dropped when the buffer is compacted.
     taken: usize,
     state: State,
     skipped_bytes: u64,
@@ -52,15 +52,15 @@ pub struct Reader {
 
 #[derive(Debug)]
 enum State {
-    /// In front of or inside a head: offsets from `taken`.
+    /// Before or within a head: offsets from `taken`.
     Head { scanned: usize, line_start: usize },
-    /// The head is read, its body is awaited.
+    /// Head read, waiting for the body.
     Body(Box<Head>),
-    /// Inside an interleaved frame of a channel and of this length, its head included.
+    /// Within an interleaved frame: its channel, and its length including the header.
     Frame(u8, usize),
-    /// Inside an interleaved frame that is skipped, with this many bytes to go.
+    /// Within an interleaved frame that is skipped: number of bytes left.
     Skipped(usize),
-    /// Framing is lost: whatever else comes is dropped.
+    /// Framing lost: further bytes are dropped.
     Lost,
 }
 
@@ -71,7 +71,7 @@ impl Default for State {
 }
 
 impl Reader {
-    /// A reader at the start of a connection.
+    /// Reader at the start of a connection.
     pub fn new() -> Self {
         Self::default()
     }
@@ -86,7 +86,7 @@ impl Reader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next request or refusal; nothing when more bytes are needed.
+    /// Returns the next item; `None` if more bytes are needed.
     pub fn next_item(&mut self) -> Option<Item> {
         loop {
             match std::mem::take(&mut self.state) {
@@ -110,7 +110,7 @@ impl Reader {
         }
     }
 
-    /// Returns whether part of a request is held, so that its sender is expected to go on.
+    /// Returns whether part of a request was received, so that more bytes are expected.
     pub fn is_inside_request(&self) -> bool {
         match self.state {
             State::Head { .. } => self.taken < self.buffer.len(),
@@ -119,7 +119,7 @@ impl Reader {
         }
     }
 
-    /// Bytes held because they are not yet a whole request.
+    /// Bytes kept of an incomplete request.
     pub fn held_bytes(&self) -> usize {
         self.unread().len()
     }
@@ -149,12 +149,13 @@ impl Reader {
         self.find_head_end(scanned, line_start)
     }
 
-    /// Skips line ends that some clients send after a body (RFC 2068). False when nothing is left.
+    /// Skips line ends that some clients send after a body (RFC 2068). Returns `false` if nothing is left.
     fn skip_line_ends(&mut self) -> bool {
         let blank = self.unread().iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         self.taken += blank;
         if self.unread().is_empty() {
-            // Most connections are idle for long, each with a buffer as long as its longest request.
+            // Releases the buffer, which is as long as the longest request: most connections are idle for a
+            // long time.
             (self.buffer, self.taken) = (Vec::new(), 0);
         }
         !self.buffer.is_empty()
@@ -233,7 +234,7 @@ impl Reader {
         Some(Item::Frame(channel, frame))
     }
 
-    /// Drops the bytes of a frame; true when it is complete.
+    /// Drops bytes of a frame. Returns `true` if it is complete.
     fn skip_frame(&mut self, remaining: usize) -> bool {
         let present = remaining.min(self.unread().len());
         self.taken += present;
@@ -257,9 +258,9 @@ impl Reader {
 }
 
 enum Step {
-    /// Go on in the new state.
+    /// Continue in the new state.
     Again,
-    /// The caller gets this.
+    /// Return this to the caller.
     Done(Option<Item>),
 }
 

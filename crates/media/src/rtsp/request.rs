@@ -1,31 +1,31 @@
-//! RFC 2326 section 6: the request line, and refusals of invalid heads.
+//! Request line (RFC 2326 section 6), and refusals of invalid heads.
 
 use super::headers::{BadLine, Headers};
 use super::resource::{ResourceError, Target};
 use crate::image::MAX_BURST_US;
 use rtsp_types::{Method, StatusCode};
 
-/// Field of SETUP and its response: the longest burst that a client takes, such as `20ms`.
+/// Header field of SETUP and its response: the longest burst that a client accepts, such as `20ms`.
 pub const BURST_MAX: &str = "X-Burst-Max";
 
-/// Field of ONVIF that asks for packets at their times, or as fast as they can be sent.
+/// ONVIF header field that requests packets at their times, or as fast as possible.
 pub(super) const RATE_CONTROL: &str = "Rate-Control";
 
 /// Longest request body, in bytes.
 pub const BODY_LIMIT: usize = 64 * 1024;
 
-/// A request whose line, CSeq and length are valid. Its other headers are parsed when they are asked for.
+/// Request with a valid request line, CSeq and length. Other headers are parsed on demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Method.
     pub method: Method,
     /// Target.
     pub target: Target,
-    /// The number to answer with (RFC 2326 section 12.17).
+    /// Sequence number for the response (RFC 2326 section 12.17).
     pub cseq: u64,
     /// All header fields.
     pub headers: Headers,
-    /// The body, empty where there is none.
+    /// Body; empty if there is none.
     pub body: Vec<u8>,
 }
 
@@ -33,18 +33,18 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} {status}: {why}", u16::from(*.status))]
 pub struct Refusal {
-    /// Status to answer with.
+    /// Status of the response.
     pub status: StatusCode,
-    /// Reason, place and cure.
+    /// Reason, with the place of the error and a remedy.
     pub why: String,
-    /// The request's number where it could be read.
+    /// CSeq of the request, if it could be read.
     pub cseq: Option<u64>,
-    /// The end of the request is unknown: the connection closes after the answer.
+    /// True if the end of the request is unknown, so that the connection is closed after the response.
     pub close: bool,
 }
 
 impl Refusal {
-    /// A refusal after which the connection goes on.
+    /// Refusal after which the connection continues.
     pub fn new(status: StatusCode, why: impl Into<String>) -> Self {
         Self { status, why: why.into(), cseq: None, close: false }
     }
@@ -57,34 +57,36 @@ impl Request {
         Some(value.split(';').next().unwrap_or_default().trim())
     }
 
-    /// Required option tags, of `Require` and `Proxy-Require` (RFC 2326 sections 12.27 and 12.32).
+    /// Option tags of `Require` and `Proxy-Require` (RFC 2326 sections 12.27 and 12.32).
     pub fn required_options(&self) -> Vec<&str> {
         self.headers.list("Require").chain(self.headers.list("Proxy-Require")).collect()
     }
 
-    /// Returns whether the client accepts this media type (RFC 2326 section 12.1): any, by default.
+    /// Returns whether the client accepts this media type (RFC 2326 section 12.1). By default, all are
+    /// accepted.
     pub fn accepts(&self, media_type: &str) -> bool {
         let mut ranges = self.headers.list("Accept").peekable();
         ranges.peek().is_none() || ranges.any(|range| media_range_holds(range, media_type))
     }
 
-    /// The scale asked for (RFC 2326 section 12.34).
+    /// Requested scale (RFC 2326 section 12.34).
     pub fn scale(&self) -> Result<Option<f64>, Refusal> {
         self.number("Scale")
     }
 
-    /// The speed asked for (RFC 2326 section 12.35).
+    /// Requested speed (RFC 2326 section 12.35).
     pub fn speed(&self) -> Result<Option<f64>, Refusal> {
         self.number("Speed")
     }
 
-    /// Returns whether the request says how packets are to be paced: `Rate-Control` (ONVIF Streaming Specification,
-    /// section 6.4).
+    /// Returns whether the request has `Rate-Control`, which determines the pacing of packets (ONVIF
+    /// Streaming Specification, section 6.4).
     pub fn has_rate_control(&self) -> bool {
         self.headers.first(RATE_CONTROL).is_some()
     }
 
-    /// The longest burst that the client takes, in microseconds: `X-Burst-Max: 20ms`, a field of Wirepath.
+    /// Longest burst that the client accepts, in microseconds: `X-Burst-Max: 20ms`, a header field of
+    /// Wirepath.
     pub fn burst_max_us(&self) -> Result<Option<u64>, Refusal> {
         let name = BURST_MAX;
         let Some(value) = self.headers.first(name) else { return Ok(None) };
@@ -122,7 +124,7 @@ fn media_range_holds(range: &str, media_type: &str) -> bool {
     holds && !refused
 }
 
-/// Head whose framing is known; the rest is checked when its body is there.
+/// Head with known framing. The rest is checked when the body is complete.
 #[derive(Debug)]
 pub(super) struct Head {
     line: String,
@@ -144,22 +146,23 @@ impl Head {
     }
 }
 
-/// Parses a head without the empty line at its end. Where this fails, framing is lost.
+/// Parses a head without the empty line at its end. If this fails, framing is lost.
 pub(super) fn parse_head(head: &[u8]) -> Result<Head, Refusal> {
     let lost = |why: String| Refusal { close: true, ..Refusal::new(StatusCode::BadRequest, why) };
     let mut lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let line = lines.next().unwrap_or_default();
-    // The last line ended too, which leaves an empty one behind it.
+    // The last line has a line end, too, so an empty line follows.
     let lines = lines.filter(|line| !line.is_empty());
     let headers = Headers::parse(lines)
         .map_err(|BadLine(number)| lost(format!("line {number} is not `name: value`")))?;
     let cseq = headers.first("CSeq").and_then(|value| value.parse().ok());
     let body_length = body_length(&headers).map_err(|refusal| Refusal { cseq, ..refusal })?;
-    // Raw UTF-8 is common in URLs; anything else is kept visible, and refused by the URL's parser.
+    // UTF-8 without escapes is common in URLs. Other bytes stay visible, and the URL's parser refuses them.
     Ok(Head { line: String::from_utf8_lossy(line).into_owned(), headers, cseq, body_length })
 }
 
-/// RFC 2326 section 12.14. With two different lengths, readers disagree about the next request.
+/// Body length (RFC 2326 section 12.14). Two different lengths are refused, because readers would disagree
+/// about the next request.
 fn body_length(headers: &Headers) -> Result<usize, Refusal> {
     let lost = |status, why| Refusal { close: true, ..Refusal::new(status, why) };
     let mut values = headers.all("Content-Length");
@@ -190,7 +193,8 @@ fn missing_cseq(headers: &Headers) -> Refusal {
     Refusal::new(StatusCode::BadRequest, why)
 }
 
-/// The URL lies between the first and the last blank: ffmpeg and others leave spaces in it.
+/// Parses a request line. The URL is between the first and the last space, since ffmpeg and others do not
+/// escape spaces.
 fn parse_line(line: &str) -> Result<(Method, Target), Refusal> {
     let bad = |why: &str| Refusal::new(StatusCode::BadRequest, why);
     let line = line.trim_end();
@@ -205,7 +209,8 @@ fn parse_line(line: &str) -> Result<(Method, Target), Refusal> {
     Ok((Method::from(method), target))
 }
 
-/// RFC 2326 section 11.3.16 for versions of RTSP that are not ours; other protocols are bad requests.
+/// Checks the version: other versions of RTSP are not supported (RFC 2326 section 11.3.16), other protocols
+/// are bad requests.
 fn check_version(version: &str) -> Result<(), Refusal> {
     match version.get(..5) {
         Some(name) if name.eq_ignore_ascii_case("RTSP/") && &version[5..] == "1.0" => Ok(()),

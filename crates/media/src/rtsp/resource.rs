@@ -1,9 +1,10 @@
-//! RFC 2326 section 3.2: the URL of a request.
+//! Request URLs (RFC 2326 section 3.2).
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use wirepath_http::{AssetPath, PathError};
 
-/// Characters to encode in returned URLs. `,` and `;` separate parts of `RTP-Info`; `%` is encoded already.
+/// Characters that are escaped in returned URLs. `,` and `;` separate parts of `RTP-Info`; `%` is already
+/// escaped.
 const ILLEGAL: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -18,7 +19,7 @@ const ILLEGAL: &AsciiSet = &CONTROLS
     .add(b',')
     .add(b';');
 
-/// Name of the one track of a transport stream in its SDP, and of any track but for the number.
+/// Prefix of track names in URLs, before the track's number.
 const TRACK: &str = "track";
 
 /// Target of a request.
@@ -30,20 +31,20 @@ pub enum Target {
     Resource(Resource),
 }
 
-/// A presentation's or track's URL.
+/// URL of a presentation or track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// `rtsp://host:port` as the client wrote it; `None` for a bare path.
+    /// `rtsp://host:port` as the client wrote it; `None` if the client sent only a path.
     origin: Option<String>,
-    /// Path to return: legal in a URL and in `RTP-Info`, without slash at its end, without query.
+    /// Path for responses: valid in a URL and in `RTP-Info`, without a slash at its end and without query.
     encoded: String,
     /// Path below the root.
     path: AssetPath,
-    /// Query as it was sent, without the question mark and without a track behind it.
+    /// Query as sent, without the question mark and without a track name appended to it.
     query: String,
 }
 
-/// Fault of a URL.
+/// Error of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
     /// Neither `rtsp://`, nor a path, nor `*`.
@@ -64,7 +65,7 @@ pub enum ResourceError {
 }
 
 impl Target {
-    /// Parses the middle of a request line.
+    /// Parses the URL of a request line.
     pub fn parse(url: &str) -> Result<Self, ResourceError> {
         match url {
             "*" => Ok(Self::Server),
@@ -74,8 +75,8 @@ impl Target {
 }
 
 impl Resource {
-    /// Parses a URL or an absolute path. A fragment is dropped, as are empty and `.` segments. Some clients append the
-    /// name of a track to a URL with a query (`clip.ts?a=b/track1`): it belongs to the path.
+    /// Parses a URL or an absolute path. A fragment, empty segments and `.` segments are dropped. A track
+    /// name that a client appends to a URL with a query (`clip.ts?a=b/track1`) is moved to the path.
     pub fn parse(url: &str) -> Result<Self, ResourceError> {
         if url.chars().any(char::is_control) {
             return Err(ResourceError::Control);
@@ -96,22 +97,23 @@ impl Resource {
         Ok(Self { origin, encoded, path, query: query.to_owned() })
     }
 
-    /// The path below the root: names joined by slashes, none at either end, none of them `.` or `..`.
+    /// Path below the root: names separated by slashes, without a slash at either end, without `.` and `..`.
     pub fn path(&self) -> &[u8] {
         self.path.as_bytes()
     }
 
-    /// The query as it was sent, without the question mark; empty where there is none.
+    /// Query as sent, without the question mark; empty if there is none.
     pub fn query(&self) -> &str {
         &self.query
     }
 
-    /// The URL without query and without a slash at its end, with `origin` (`rtsp://host:port`) where the client gave none.
+    /// URL without query and without a slash at its end. `origin` (`rtsp://host:port`) is used if the client
+    /// sent none.
     pub fn url(&self, origin: &str) -> String {
         format!("{}{}", self.origin.as_deref().unwrap_or(origin), self.encoded)
     }
 
-    /// The presentation and the number of the track, where the URL ends in `/trackN`.
+    /// Splits a URL that ends in `/trackN` into the URL of the presentation and the track number.
     pub fn split_track(&self) -> Option<(Self, u32)> {
         let (presentation, last) = match self.path().iter().rposition(|&byte| byte == b'/') {
             Some(slash) => (&self.path()[..slash], &self.path()[slash + 1..]),
@@ -125,13 +127,13 @@ impl Resource {
     }
 }
 
-/// The number in the name of a track.
+/// Track number in the name of a track.
 fn track_number(name: &str) -> Option<u32> {
     let number = name.strip_prefix(TRACK)?;
     number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok()).flatten()
 }
 
-/// A query without what a client appended to its URL: a slash, or a slash and the name of a track.
+/// Splits a query from the text that a client appended to its URL: a slash, or a slash and a track name.
 fn split_appended(query: &str) -> (&str, Option<&str>) {
     match query.rsplit_once('/') {
         Some((query, "")) => (query, None),
@@ -145,13 +147,13 @@ fn split_origin(url: &str) -> Result<(Option<String>, &str), ResourceError> {
         return Ok((None, url));
     }
     let (scheme, rest) = url.split_once("://").ok_or(ResourceError::Scheme)?;
-    // rtsps: something in front of the server took the TLS off.
+    // rtsps: a proxy in front of the server terminated TLS.
     if !scheme.eq_ignore_ascii_case("rtsp") && !scheme.eq_ignore_ascii_case("rtsps") {
         return Err(ResourceError::Scheme);
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    // A password must not come back in answers, which get logged.
+    // The password is removed, because responses are logged.
     let host = authority.rsplit('@').next().unwrap_or_default();
     if host.is_empty() || host.starts_with(':') || host.contains(char::is_whitespace) {
         return Err(ResourceError::Host);

@@ -1,4 +1,4 @@
-//! RFC 2326 section 7: responses to bytes.
+//! Responses (RFC 2326 section 7).
 
 use super::npt::NptRange;
 use super::request::{BURST_MAX, RATE_CONTROL, Refusal};
@@ -7,24 +7,24 @@ use rtsp_types::{HeaderName, StatusCode, Version, headers};
 use std::fmt;
 use std::time::SystemTime;
 
-/// A response being put together. Values of headers become a single line without control characters.
+/// Response under construction. Header values are written as a single line without control characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Response {
     message: rtsp_types::Response<Vec<u8>>,
-    /// Values of `WWW-Authenticate`. Each is a line of its own, in this order, which `rtsp-types` cannot write:
-    /// clients take one line for one challenge.
+    /// Values of `WWW-Authenticate`. Each is written as a header line of its own, in this order, because
+    /// clients expect one challenge in a line. `rtsp-types` does not support this.
     challenges: Vec<String>,
 }
 
-/// `RTP-Info` of one track (RFC 2326 section 12.33).
+/// `RTP-Info` of a track (RFC 2326 section 12.33).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpInfo {
-    /// The track's URL.
+    /// URL of the track.
     pub url: String,
-    /// Sequence number of the first packet after this PLAY, if it is known.
+    /// Sequence number of the first packet after PLAY, if known.
     pub sequence: Option<u16>,
-    /// RTP timestamp that belongs to the start in `Range`.
+    /// RTP timestamp of the beginning of `Range`.
     pub timestamp: u32,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for RtpInfo {
 }
 
 impl Response {
-    /// A response to the request of this number; none where it could not be read.
+    /// Response to the request with this CSeq; without CSeq if it could not be read.
     pub fn new(status: StatusCode, cseq: Option<u64>) -> Self {
         let mut response = rtsp_types::Response::builder(Version::V1_0, status)
             .reason_phrase(reason_phrase(status))
@@ -50,7 +50,7 @@ impl Response {
         Self { message: response, challenges: Vec::new() }
     }
 
-    /// Answer to a refused request, with the reason as its body.
+    /// Response to a refused request, with the reason as its body.
     pub fn refusal(refusal: &Refusal) -> Self {
         let response = Self::new(refusal.status, refusal.cseq);
         let response =
@@ -58,45 +58,45 @@ impl Response {
         if refusal.close { response.header(headers::CONNECTION, "close") } else { response }
     }
 
-    /// The status it was made with.
+    /// Status of the response.
     pub fn status(&self) -> StatusCode {
         self.message.status()
     }
 
-    /// `Date`.
+    /// Adds `Date`.
     pub fn date(self, now: SystemTime) -> Self {
         self.header(headers::DATE, &httpdate::fmt_http_date(now))
     }
 
-    /// `Session` with its timeout in seconds.
+    /// Adds `Session` with its timeout in seconds.
     pub fn session(self, id: &str, timeout_s: u64) -> Self {
         self.header(headers::SESSION, &format!("{id};timeout={timeout_s}"))
     }
 
-    /// `Transport`.
+    /// Adds `Transport`.
     pub fn transport(mut self, transport: TransportReply) -> Self {
         self.message.insert_typed_header(&headers::Transports::from(transport));
         self
     }
 
-    /// `Range` that is really played.
+    /// Adds `Range`: the range that is actually played.
     pub fn range(self, range: NptRange) -> Self {
         self.header(headers::RANGE, &range.to_string())
     }
 
-    /// `X-Burst-Max`: the longest burst in microseconds, of which whole milliseconds are told.
+    /// Adds `X-Burst-Max`: the longest burst, given in microseconds and written in whole milliseconds.
     pub fn burst_max(self, burst_us: u64) -> Self {
         let name = HeaderName::from_static_str(BURST_MAX).expect("the name is ASCII");
         self.header(name, &format!("{}ms", burst_us / 1000))
     }
 
-    /// `Rate-Control: yes`: packets leave at their times.
+    /// Adds `Rate-Control: yes`: packets are sent at their times.
     pub fn rate_control(self) -> Self {
         let name = HeaderName::from_static_str(RATE_CONTROL).expect("the name is ASCII");
         self.header(name, "yes")
     }
 
-    /// `RTP-Info` of the tracks; none where nothing is known of any.
+    /// Adds `RTP-Info` of the tracks, unless there are none.
     pub fn rtp_info(self, tracks: &[RtpInfo]) -> Self {
         if tracks.is_empty() {
             return self;
@@ -105,18 +105,18 @@ impl Response {
         self.header(headers::RTP_INFO, &tracks.join(","))
     }
 
-    /// `Unsupported`: the option tags that a 551 is about.
+    /// Adds `Unsupported`: the option tags that status 551 refers to.
     pub fn unsupported(self, options: &[&str]) -> Self {
         self.header(headers::UNSUPPORTED, &options.join(", "))
     }
 
-    /// A body with its `Content-Type` and `Content-Length`.
+    /// Adds a body with `Content-Type` and `Content-Length`.
     pub fn body(mut self, content_type: &str, body: Vec<u8>) -> Self {
         self.message = self.message.replace_body(body);
         self.header(headers::CONTENT_TYPE, content_type)
     }
 
-    /// The response as it goes on the wire.
+    /// Encodes the response.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.message.write(&mut bytes).expect("writing to memory does not fail");
@@ -129,13 +129,13 @@ impl Response {
         bytes
     }
 
-    /// A header field.
+    /// Adds a header field.
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         self.message.insert_header(name, single_line(value));
         self
     }
 
-    /// `WWW-Authenticate`, a line for each value (RFC 2326 section 12.44).
+    /// Adds `WWW-Authenticate`, a line for each value (RFC 2326 section 12.44).
     pub fn challenges(self, challenges: Vec<String>) -> Self {
         Self { challenges, ..self }
     }
@@ -145,7 +145,7 @@ fn single_line(value: &str) -> String {
     value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// RFC 2326 section 7.1.1, where `rtsp-types` writes it differently.
+/// Reason phrase of RFC 2326 section 7.1.1, which sometimes differs from that of `rtsp-types`.
 fn reason_phrase(status: StatusCode) -> String {
     match status {
         StatusCode::Ok => "OK".to_owned(),

@@ -1,4 +1,4 @@
-//! RFC 2326 section 12.39: the `Transport` header, as offered and as answered.
+//! `Transport` header of requests and responses (RFC 2326 section 12.39).
 
 use super::headers::{Headers, split_outside_quotes};
 use super::request::Refusal;
@@ -13,11 +13,11 @@ pub enum Protocol {
     RtpUdp,
     /// RTP over TCP, interleaved with RTSP on its connection.
     RtpTcp,
-    /// Anything else, as it was written.
+    /// Another transport, as written.
     Other(String),
 }
 
-/// Profile of RTP.
+/// RTP profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// RTP/AVP (RFC 3551).
@@ -53,49 +53,49 @@ pub struct ChannelPair {
     pub rtcp: u8,
 }
 
-/// Transport that a client offers.
+/// Transport offered by a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Lower transport.
     pub protocol: Protocol,
-    /// Profile of RTP.
+    /// RTP profile.
     pub profile: Profile,
     /// Unicast or multicast.
     pub delivery: Delivery,
     /// Ports of the client.
     pub client_port: Option<PortPair>,
-    /// Channels that the client wishes for.
+    /// Channels that the client requests.
     pub interleaved: Option<ChannelPair>,
-    /// Destination of the packets; the client's own address by default.
+    /// Destination of the packets; by default, the address of the client.
     pub destination: Option<String>,
-    /// `PLAY` is among the modes, or none is named.
+    /// True if the modes include `PLAY`, or there are none.
     pub is_for_playing: bool,
 }
 
-/// The transport of a session, as the answer to SETUP names it.
+/// Transport of a session in the response to SETUP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportReply {
-    /// Profile of RTP, as offered.
+    /// RTP profile, as offered.
     pub profile: Profile,
-    /// The way of the packets.
+    /// Delivery of the packets.
     pub delivery: ReplyDelivery,
     /// Synchronisation source of the packets.
     pub ssrc: u32,
 }
 
-/// The way of a session's packets.
+/// Delivery of a session's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyDelivery {
     /// Over UDP.
     Udp {
-        /// The client's ports, as offered.
+        /// Ports of the client, as offered.
         client_port: PortPair,
-        /// The server's ports.
+        /// Ports of the server.
         server_port: PortPair,
-        /// Address the packets come from.
+        /// Source address of the packets.
         source: IpAddr,
     },
-    /// In the RTSP connection.
+    /// Interleaved with RTSP on its connection.
     Interleaved(ChannelPair),
     /// Over UDP to a group.
     Multicast {
@@ -109,7 +109,7 @@ pub enum ReplyDelivery {
 }
 
 impl Offer {
-    /// Every transport offered, in the client's order; a malformed one is its own refusal.
+    /// Parses all offered transports, in the client's order. A malformed one is returned as a refusal.
     pub fn all(headers: &Headers) -> Vec<Result<Self, Refusal>> {
         headers.list("Transport").map(Self::parse).collect()
     }
@@ -123,7 +123,7 @@ impl Offer {
         for part in parts {
             let (name, argument) = part.split_once('=').unwrap_or((part, ""));
             let argument = argument.trim().trim_matches('"');
-            // Others do not matter for unicast (ttl, layers, append, ssrc, source...).
+            // Other parameters do not matter for unicast (ttl, layers, append, ssrc, source...).
             match name.trim().to_ascii_lowercase().as_str() {
                 "unicast" => delivery = Some(Delivery::Unicast),
                 "multicast" => delivery = Some(Delivery::Multicast),
@@ -134,8 +134,8 @@ impl Offer {
                 _ => {}
             }
         }
-        // The RFC's default is multicast; a client that names its ports and no delivery means unicast, and a
-        // connection has but one end.
+        // The default of the RFC is multicast. But a client that sends ports and no delivery means unicast,
+        // and an RTSP connection can only be unicast.
         let is_unicast = client_port.is_some() || protocol == Protocol::RtpTcp;
         let guess = if is_unicast { Delivery::Unicast } else { Delivery::Multicast };
         let is_play = |mode: String| mode.split(',').any(|mode| mode.trim().trim_matches('"') == "PLAY");
@@ -155,7 +155,7 @@ fn parse_protocol(specification: &str) -> (Protocol, Profile) {
 }
 
 impl PortPair {
-    /// `a-b`, or `a` alone, which leaves RTCP the next one (RFC 3550 section 11).
+    /// Parses `a-b`, or `a` alone; then RTCP uses the next port (RFC 3550 section 11).
     fn parse(value: &str) -> Result<Self, String> {
         let port = |digits: &str| match digits.trim().parse::<u16>() {
             Ok(port) if port > 0 => Ok(port),
@@ -173,7 +173,7 @@ impl PortPair {
 }
 
 impl ChannelPair {
-    /// `a-b`, or `a` alone, which leaves RTCP the next one.
+    /// Parses `a-b`, or `a` alone; then RTCP uses the next channel.
     fn parse(value: &str) -> Result<Self, String> {
         let channel = |digits: &str| {
             digits
@@ -194,7 +194,7 @@ impl ChannelPair {
         Ok(Self { rtp, rtcp })
     }
 
-    /// Returns whether a channel is one of these.
+    /// Returns whether a channel is one of the pair.
     pub fn has(self, channel: u8) -> bool {
         channel == self.rtp || channel == self.rtcp
     }

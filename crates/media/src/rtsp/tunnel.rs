@@ -1,35 +1,35 @@
-//! RTSP tunnelled through HTTP: the Base64 text in which requests come.
+//! RTSP tunnelled through HTTP: decodes the Base64 text of requests.
 //!
-//! "Tunnelling RTSP and RTP through HTTP" (QuickTime, 1999; ONVIF Streaming Specification, section 5.1.1.4): a GET
-//! whose response has no end carries what the server says, as it is; the body of a POST carries what the client
-//! says, in Base64. A client encodes each of its messages by itself, so padding may stand anywhere.
+//! "Tunnelling RTSP and RTP through HTTP" (QuickTime, 1999; ONVIF Streaming Specification, section 5.1.1.4):
+//! the endless response to a GET carries the server's bytes, unchanged; the body of a POST carries the
+//! client's bytes, in Base64. Clients encode each message separately, so there may be padding anywhere.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use thiserror::Error;
 
-/// Media type of both halves.
+/// Media type of both directions.
 pub const MEDIA_TYPE: &str = "application/x-rtsp-tunnelled";
 
-/// Symbols that stand for three bytes.
+/// Base64 symbols of three bytes.
 const GROUP: usize = 4;
 
-/// Text of a tunnel that is not Base64.
+/// Error: text of a tunnel that is not Base64.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the tunnelled requests are not in Base64 (RFC 4648 section 4)")]
 pub struct NotBase64;
 
-/// Decoder of a stream of Base64 texts one behind the other, however it is cut into pieces.
+/// Decoder of a stream of consecutive Base64 texts, in pieces of any size.
 #[derive(Clone, Debug, Default)]
 pub struct TunnelDecoder {
-    /// Beginning of a group whose rest has not come.
+    /// Symbols of an incomplete group.
     group: Vec<u8>,
 }
 
 impl TunnelDecoder {
-    /// Appends to `decoded` what `text` completes. Line ends and other white space mean nothing.
+    /// Appends the bytes of complete groups to `decoded`. White space, such as line ends, is ignored.
     ///
     /// # Errors
-    /// [`NotBase64`]; `decoded` then has what came before.
+    /// [`NotBase64`]; `decoded` then contains the bytes before the error.
     pub fn decode(&mut self, text: &[u8], decoded: &mut Vec<u8>) -> Result<(), NotBase64> {
         for &symbol in text.iter().filter(|byte| !byte.is_ascii_whitespace()) {
             self.group.push(symbol);
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// What pieces of text decode to.
+    /// Decodes pieces of text.
     fn decoded<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<u8>, NotBase64> {
         let (mut decoder, mut bytes) = (TunnelDecoder::default(), Vec::new());
         pieces.into_iter().try_for_each(|piece| decoder.decode(piece, &mut bytes)).map(|()| bytes)

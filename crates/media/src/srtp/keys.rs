@@ -1,4 +1,4 @@
-//! Master keys, and the session keys that are derived from them (RFC 3711 section 4.3).
+//! Master keys, and session keys derived from them (RFC 3711 section 4.3).
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 
 use super::TAG_LENGTH;
 
-/// Bytes of a master key with its salt.
+/// Bytes of a master key and its salt.
 pub const MASTER_KEY_LENGTH: usize = KEY_LENGTH + SALT_LENGTH;
 
 const KEY_LENGTH: usize = 16;
@@ -29,20 +29,20 @@ impl From<[u8; MASTER_KEY_LENGTH]> for MasterKey {
 }
 
 impl fmt::Debug for MasterKey {
-    /// Keys are in no log.
+    /// Hides the key, so that logs never contain it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("MasterKey(..)")
     }
 }
 
 impl MasterKey {
-    /// The key, and the salt behind it.
+    /// Returns the key followed by the salt.
     pub fn as_bytes(&self) -> &[u8; MASTER_KEY_LENGTH] {
         &self.0
     }
 }
 
-/// Protocol of a session key, as the first of its three labels (RFC 3711 section 4.3.2).
+/// Protocol of session keys: the first of its three labels (RFC 3711 section 4.3.2).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     Rtp = 0,
@@ -68,7 +68,7 @@ impl SessionKeys {
         }
     }
 
-    /// The key stream of a packet (RFC 3711 section 4.1.1).
+    /// Returns the key stream of a packet (RFC 3711 section 4.1.1).
     #[inline]
     pub(super) fn key_stream(&self, ssrc: u32, index: u64) -> impl StreamCipher + '_ {
         let mut block = [0; KEY_LENGTH];
@@ -78,7 +78,7 @@ impl SessionKeys {
         counter_mode(&self.cipher, block)
     }
 
-    /// The tag of a packet, whose parts are one behind the other.
+    /// Computes the tag of a packet, given in two consecutive parts.
     #[inline]
     pub(super) fn tag(&self, parts: [&[u8]; 2]) -> [u8; TAG_LENGTH] {
         let mut mac = self.authentication.clone();
@@ -88,13 +88,13 @@ impl SessionKeys {
         tag
     }
 
-    /// Returns whether a tag is that of a packet. Takes the same time for every wrong one.
+    /// Returns whether the tag of a packet is correct. Compares in constant time.
     pub(super) fn is_authentic(&self, packet: &[u8], tag: &[u8]) -> bool {
         self.tag([packet, &[]]).ct_eq(tag).into()
     }
 }
 
-/// Key material for a label, with a derivation rate of 0: AES in counter mode over nothing.
+/// Derives key material for a label (AES in counter mode), with a key derivation rate of 0.
 fn derive<const LENGTH: usize>(key: &MasterKey, label: u8) -> [u8; LENGTH] {
     let (master, salt) = key.0.split_at(KEY_LENGTH);
     let mut block = [0; KEY_LENGTH];
@@ -106,7 +106,8 @@ fn derive<const LENGTH: usize>(key: &MasterKey, label: u8) -> [u8; LENGTH] {
     material
 }
 
-/// Counts in all 128 bits, of which SRTP leaves 16 for the counter. No packet has as many blocks.
+/// Makes AES in counter mode with a counter of 128 bits. The counter of SRTP has 16 of these bits, and no
+/// packet has more blocks than that.
 #[inline]
 fn counter_mode(cipher: &Aes128Enc, block: [u8; KEY_LENGTH]) -> Ctr128BE<&Aes128Enc> {
     Ctr128BE::from_core(CtrCore::<_, Counter>::inner_iv_init(cipher, &block.into()))

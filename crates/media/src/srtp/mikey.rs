@@ -1,7 +1,7 @@
-//! MIKEY messages (RFC 3830) as RTSP carries them over TLS (RFC 7826 appendix C.1.4.1): a master key for SRTP, not
-//! encrypted by itself.
+//! MIKEY messages (RFC 3830) as RTSP carries them over TLS (RFC 7826 appendix C.1.4.1): with a master key for
+//! SRTP, which is not encrypted within the message.
 //!
-//! The dialect is that of GStreamer: the key data are key and salt together, of type TEK.
+//! The format is that of GStreamer: the key data are key and salt together, of type TEK.
 
 use super::keys::{MASTER_KEY_LENGTH, MasterKey};
 use crate::rtcp::NtpTime;
@@ -26,27 +26,28 @@ const POLICY: [u8; 21] = [
     7, 1, 1, // RTP is encrypted
 ];
 
-/// The rest of it, likewise.
+/// Parameters of the policy for RTCP, in the same format.
 const POLICY_OF_RTCP: [u8; 6] = [
     8, 1, 1, // RTCP is encrypted
     10, 1, 1, // RTP is authenticated
 ];
 
-/// Error of reading a message.
+/// Error of a MIKEY message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MikeyError {
-    /// It ends too early.
+    /// Message that ends early.
     #[error("MIKEY: the message ends inside a payload")]
     Short,
-    /// It is no message that a client sends over TLS.
+    /// Message with an option that is not supported.
     #[error("MIKEY: unsupported {0}")]
     Unsupported(&'static str),
-    /// It has no key of 30 bytes.
+    /// Message without a key of 30 bytes.
     #[error("MIKEY: expected a key of 16 bytes with a salt of 14")]
     NoKey,
 }
 
-/// Message with a key for the packets of a source that begins, and 20 random bytes: an identifier and the value of RAND.
+/// Writes a message with a key for the packets of a new source. `random`: 20 random bytes, for an identifier
+/// and RAND.
 pub fn write_mikey(key: &MasterKey, random: &[u8; 20], now: NtpTime) -> Vec<u8> {
     let (identifier, random) = random.split_at(4);
     let mut message = vec![1, 0, payload::T, 0]; // version 1, pre-shared key, no verification, PRF MIKEY-1
@@ -70,10 +71,10 @@ pub fn write_mikey(key: &MasterKey, random: &[u8; 20], now: NtpTime) -> Vec<u8> 
     message
 }
 
-/// The key in a client's message.
+/// Reads the key of a client's message.
 ///
 /// # Errors
-/// [`MikeyError`] for what is malformed, is encrypted, or has another cipher.
+/// [`MikeyError`] if the message is malformed or encrypted, or has another cipher.
 pub fn read_mikey(message: &[u8]) -> Result<MasterKey, MikeyError> {
     let mut rest = Bytes(message);
     let [version, kind, mut next, _verification] = rest.array()?;
@@ -121,7 +122,7 @@ pub fn read_mikey(message: &[u8]) -> Result<MasterKey, MikeyError> {
     key.ok_or(MikeyError::NoKey)
 }
 
-/// Checks that a policy is that of [`POLICY`], as far as it says.
+/// Checks that the parameters of a policy do not differ from [`POLICY`].
 fn check_policy(parameters: &[u8]) -> Result<(), MikeyError> {
     let mut rest = Bytes(parameters);
     while !rest.0.is_empty() {
@@ -131,7 +132,7 @@ fn check_policy(parameters: &[u8]) -> Result<(), MikeyError> {
             (0 | 2 | 7 | 8 | 10, [value]) => *value == 1,
             (1, [length]) => *length == 16,
             (11, [length]) => *length == 10,
-            // GStreamer calls the length of the tag that of the key.
+            // GStreamer sends the length of the tag as that of the key.
             (3, [length]) => matches!(length, 10 | 20),
             (4, [salt_length]) => *salt_length == 14,
             (5 | 12, [function_or_prefix]) => *function_or_prefix == 0,
@@ -147,7 +148,7 @@ fn check_policy(parameters: &[u8]) -> Result<(), MikeyError> {
     Ok(())
 }
 
-/// Key and salt, together or one behind the other.
+/// Reads key and salt, which are together or follow each other.
 fn read_key_data(data: &[u8]) -> Result<MasterKey, MikeyError> {
     let mut rest = Bytes(data);
     let [_next, kind] = rest.array()?;
@@ -157,7 +158,7 @@ fn read_key_data(data: &[u8]) -> Result<MasterKey, MikeyError> {
         3 => bytes.extend_from_slice(rest.counted()?),
         _ => return Err(MikeyError::Unsupported("key to generate others from: expected a TEK")),
     }
-    // A client that announces an MKI would put one into its packets.
+    // A client that announces an MKI would add it to its packets.
     if kind & 0xf == 1 {
         let [length] = rest.array()?;
         if length > 0 {
@@ -167,7 +168,7 @@ fn read_key_data(data: &[u8]) -> Result<MasterKey, MikeyError> {
     <[u8; MASTER_KEY_LENGTH]>::try_from(bytes).map(MasterKey::from).map_err(|_| MikeyError::NoKey)
 }
 
-/// Bytes that are left.
+/// Remaining bytes of a message.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -181,7 +182,7 @@ impl<'a> Bytes<'a> {
         self.take(LENGTH)?.try_into().map_err(|_| MikeyError::Short)
     }
 
-    /// Bytes behind their number, of 16 bits.
+    /// Reads bytes after their length in 16 bits.
     fn counted(&mut self) -> Result<&'a [u8], MikeyError> {
         let length = u16::from_be_bytes(self.array()?);
         self.take(length.into())

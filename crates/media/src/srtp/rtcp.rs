@@ -5,50 +5,50 @@ use aes::cipher::StreamCipher;
 use super::TAG_LENGTH;
 use super::keys::{MasterKey, SessionKeys, Use};
 
-/// Bytes in the clear: the header and the sender's SSRC of the first packet.
+/// Unencrypted bytes: header and sender's SSRC of the first packet.
 const CLEAR_LENGTH: usize = 8;
 
-/// Bytes of the flag of encryption and the index.
+/// Bytes of the encryption flag and the index.
 const INDEX_LENGTH: usize = 4;
 
 const ENCRYPTED: u32 = 1 << 31;
 
-/// Encryption of the RTCP of a source.
+/// Encrypts the RTCP packets of a source.
 pub struct RtcpProtector {
     keys: SessionKeys,
-    /// Index of the next packet, of 31 bits.
+    /// Index of the next packet: 31 bits.
     next: u32,
 }
 
-/// Decryption of the RTCP of a client.
+/// Decrypts the RTCP packets of a client.
 pub struct RtcpUnprotector {
     keys: SessionKeys,
-    /// Index of the last packet. Packets that come late are dropped: a later one says more.
+    /// Index of the last packet. Late packets are dropped, since later reports replace them.
     last: Option<u32>,
 }
 
-/// A packet is not taken.
+/// Error of a packet that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnprotectError {
-    /// It is too short for SRTCP.
+    /// Packet that is too short for SRTCP.
     #[error("SRTCP: the packet is too short")]
     Short,
-    /// It is not of the owner of the key, or was changed.
+    /// Packet that was not sent by the owner of the key, or was changed.
     #[error("SRTCP: the authentication tag is wrong: another key, RTCP in the clear, or a changed packet")]
     Forged,
-    /// It was received before, or one that was sent later was.
+    /// Packet that was received before, or was sent before the last one.
     #[error("SRTCP: index {0} is not behind that of the last packet")]
     Replayed(u32),
 }
 
 impl RtcpProtector {
-    /// Encryption of a source of which no RTCP was sent.
+    /// Encryption for a source that has not sent any RTCP.
     pub fn new(key: &MasterKey) -> RtcpProtector {
         RtcpProtector { keys: SessionKeys::new(key, Use::Rtcp), next: 0 }
     }
 
-    /// The packet encrypted, with its index and tag; none if the key has been used for 2^31 packets, or for a packet
-    /// without a sender.
+    /// Encrypts a packet, and appends index and tag. `None` if the key has been used for 2^31 packets, or for
+    /// a packet without a sender's SSRC.
     pub fn protect(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
         let index = self.next;
         let ssrc = ssrc(packet).filter(|_| index < ENCRYPTED)?;
@@ -64,15 +64,15 @@ impl RtcpProtector {
 }
 
 impl RtcpUnprotector {
-    /// Decryption of what a client sends under its key.
+    /// Decryption for a client with its key.
     pub fn new(key: &MasterKey) -> RtcpUnprotector {
         RtcpUnprotector { keys: SessionKeys::new(key, Use::Rtcp), last: None }
     }
 
-    /// The packet in the clear.
+    /// Decrypts a packet.
     ///
     /// # Errors
-    /// [`UnprotectError`]; nothing is changed.
+    /// [`UnprotectError`]; the state does not change.
     pub fn unprotect(&mut self, packet: &[u8]) -> Result<Vec<u8>, UnprotectError> {
         let body = packet.len().checked_sub(INDEX_LENGTH + TAG_LENGTH).ok_or(UnprotectError::Short)?;
         let ssrc = ssrc(&packet[..body]).ok_or(UnprotectError::Short)?;
@@ -95,7 +95,7 @@ impl RtcpUnprotector {
     }
 }
 
-/// The sender's SSRC.
+/// SSRC of the sender.
 fn ssrc(packet: &[u8]) -> Option<u32> {
     packet.get(4..CLEAR_LENGTH)?.try_into().ok().map(u32::from_be_bytes)
 }
@@ -106,7 +106,7 @@ mod tests {
     use crate::srtp::tests::hex;
     use proptest::prelude::*;
 
-    /// The packets that libsrtp (`test/srtp_driver.c`) tests with.
+    /// Compares with the packets in the tests of libsrtp (`test/srtp_driver.c`).
     #[test]
     fn reports_are_encrypted_as_libsrtp_does() {
         let master = hex("e1f97a0d3e018be0d64fa32c06de4139 0ec675ad498afeebb6960b3aabe6");

@@ -8,39 +8,40 @@ use super::TAG_LENGTH;
 use super::keys::{MasterKey, SessionKeys, Use};
 use crate::rtp::HEADER_LENGTH;
 
-/// Sequence numbers that are less than this ahead of the last one: a receiver takes those further away for older ones.
+/// Limit of the distance of sequence numbers from the last one: receivers take greater distances for older
+/// packets.
 const AHEAD_LIMIT: u16 = 1 << 15;
 
 /// Place of the sequence number in the header (RFC 3550 section 5.1).
 const SEQUENCE: Range<usize> = 2..4;
 
-/// Packets that may be encrypted under a key (RFC 3711 section 9.2).
+/// Most packets that may be encrypted with a key (RFC 3711 section 9.2).
 const MOST_PACKETS: u64 = 1 << 48;
 
-/// Encryption of the packets of a source. Their indexes only go up, so that no packet is encrypted with the key stream of
-/// another.
+/// Encrypts the packets of a source. Indexes only increase, so that no two packets are encrypted with the
+/// same key stream.
 pub struct RtpProtector {
     keys: SessionKeys,
-    /// Index of the packet that was sent last: rollover counter and sequence number (RFC 3711 section 3.3.1).
+    /// Index of the last packet sent: rollover counter and sequence number (RFC 3711 section 3.3.1).
     last: Option<u64>,
 }
 
-/// A key has been used for all the packets that it may encrypt.
+/// Error: the key was used for as many packets as allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("SRTP: the key is used up after 2^48 packets; set up a new session")]
 pub struct KeyUsedUp;
 
 impl RtpProtector {
-    /// Encryption of a source of which no packet was sent.
+    /// Encryption for a source that has not sent any packets.
     pub fn new(key: &MasterKey) -> RtpProtector {
         RtpProtector { keys: SessionKeys::new(key, Use::Rtp), last: None }
     }
 
-    /// Index of a packet that is sent after all others: by its sequence number, or the next index if that number is not
-    /// behind the last one, as far as a receiver can tell. So a gap of 32,768 packets or more looks like none.
+    /// Index of the next packet to send: from its sequence number, or the next index if a receiver could not
+    /// take that number for a later one. So a gap of 32,768 packets or more is sent without a gap.
     ///
     /// # Errors
-    /// [`KeyUsedUp`].
+    /// [`KeyUsedUp`] after 2^48 packets.
     #[inline]
     pub fn index(&self, sequence: u16) -> Result<u64, KeyUsedUp> {
         let Some(last) = self.last else { return Ok(sequence.into()) };
@@ -51,8 +52,8 @@ impl RtpProtector {
         Some(last + u64::from(ahead)).filter(|index| *index < MOST_PACKETS).ok_or(KeyUsedUp)
     }
 
-    /// Writes a packet with the sequence number of its index, encrypted and with its tag, which fills `packet`. A packet
-    /// that was not sent may be written again under its index; another one may not.
+    /// Writes the encrypted packet, with the sequence number of its index and its tag, to `packet`, which it
+    /// fills. A packet that was not sent may be written again with the same index, but no other packet.
     #[inline]
     pub fn protect(&self, index: u64, header: &[u8; HEADER_LENGTH], payload: &[u8], packet: &mut [u8]) {
         let (body, tag) = packet.split_at_mut(HEADER_LENGTH + payload.len());
@@ -66,7 +67,7 @@ impl RtpProtector {
         tag[..TAG_LENGTH].copy_from_slice(&self.keys.tag([body, &rollovers.to_be_bytes()]));
     }
 
-    /// Notes that the packet with this index, and all before it, were sent.
+    /// Notes that the packet with this index, and all packets before it, were sent.
     #[inline]
     pub fn note_sent(&mut self, index: u64) {
         self.last = Some(index);
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
     use crate::srtp::tests::hex;
 
-    /// The packet that libsrtp (`test/srtp_driver.c`) and others test with.
+    /// Compares with the packet in the tests of libsrtp (`test/srtp_driver.c`) and others.
     #[test]
     fn a_packet_is_encrypted_as_libsrtp_does() {
         let master = hex("e1f97a0d3e018be0d64fa32c06de4139 0ec675ad498afeebb6960b3aabe6");

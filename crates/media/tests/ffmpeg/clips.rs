@@ -1,4 +1,4 @@
-//! Clips of two seconds, made by ffmpeg once and kept below the target folder.
+//! Clips of two seconds, which ffmpeg makes once; they are stored below the target folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, ensure};
 use wirepath_testkit::require;
 
-/// A clip: its name, and ffmpeg's arguments.
+/// Clip: its name, and the arguments of ffmpeg.
 #[derive(Clone, Copy, Debug)]
 struct Clip {
     name: &'static str,
@@ -17,7 +17,7 @@ struct Clip {
 const H264: &str = "PICTURE SOUND -c:v libx264 -preset veryfast -bf 3 -g 25 -c:a aac";
 const COPY: &str = "-i b-frames.mp4 -c copy -map 0";
 
-/// Clips of tables, of fragments, and of each codec.
+/// Clips with tables, with fragments, and of each codec.
 const CLIPS: [Clip; 35] = [
     Clip { name: "b-frames.mp4", arguments: H264 },
     Clip { name: "faststart.mp4", arguments: "COPY -movflags +faststart" },
@@ -94,7 +94,7 @@ const CLIPS: [Clip; 35] = [
     Clip { name: "a-law.mkv", arguments: "SOUND -ar 8000 -c:a pcm_alaw" },
 ];
 
-/// Path of the clip of this name, which is made unless a run before did.
+/// Returns the path of a clip, which is made unless an earlier run made it.
 pub(crate) fn clip(name: &str) -> Result<PathBuf> {
     CLIPS.iter().find(|clip| clip.name == name).context("no such clip")?.file()
 }
@@ -129,7 +129,7 @@ impl Clip {
     }
 }
 
-/// Standard output of ffmpeg or ffprobe.
+/// Runs ffmpeg or ffprobe, and returns its standard output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     require!(output.is_ok(), "{program} is not installed");

@@ -1,4 +1,4 @@
-//! Tracks of transport streams: their samples have the times, the sizes and the starts that ffprobe finds.
+//! Tracks of transport streams: compares times, sizes and starts of their samples with ffprobe.
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -51,7 +51,7 @@ fn as_ffprobe(name: &str) -> Result<()> {
         let ours: Vec<&Sample> = found.iter().filter(|sample| sample.track == index).collect();
         ensure!(ours.len() == probed.len() && ours.len() > 40, "{} samples, {}", ours.len(), probed.len());
         for (sample, (pts, dts, key)) in ours.iter().zip(probed) {
-            // The first picture is the first of all in these files.
+            // In these files, the first picture has the first timestamp.
             let zero = *zero.get_or_insert(dts - track.decode_us(sample) * 9 / 100);
             let near = |us: i64, ticks: i64| (us - (ticks - zero) * 100 / 9).abs() <= 25;
             let (shown, decoded) = (track.presentation_us(sample), track.decode_us(sample));
@@ -62,7 +62,7 @@ fn as_ffprobe(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// PTS, DTS and whether it is a start, of a line of ffprobe.
+/// Reads PTS, DTS and start flag from a line of ffprobe.
 fn probed(line: &str) -> Option<(i64, i64, bool)> {
     let mut fields = line.split(',');
     let mut number = || fields.next()?.parse::<i64>().ok();

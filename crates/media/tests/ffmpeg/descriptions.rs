@@ -1,4 +1,4 @@
-//! Lines of SDP beside those that ffmpeg writes for the same track.
+//! Compares the SDP of tracks with that of ffmpeg for the same tracks.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn as_ffmpeg(name: &str, index: usize) -> Result<()> {
         (format!("0:{index}"), if movie.tracks()[index].picture.is_some() { 96 } else { 97 });
     let output =
         ["-nostdin", "-v", "error", "-i", clip, "-map", &map, "-c", "copy", "-t", "0.1", "-f", "rtp"];
-    // Port 9 is discard: nobody has to receive what this sends.
+    // Port 9 is the discard service: nobody has to receive the packets.
     run("ffmpeg", &[&output[..], &["-sdp_file", file, "rtp://127.0.0.1:9"]].concat())?;
     let text = std::fs::read_to_string(file)?;
     let line = |prefix| text.lines().find_map(|line| line.strip_prefix(prefix));

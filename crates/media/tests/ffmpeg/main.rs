@@ -1,6 +1,6 @@
-//! MP4 and Matroska files that ffmpeg makes, read by this crate and by readers that are not ours, ffprobe,
-//! `shiguredo_mp4` and `matroska-demuxer`; transport streams by their tracks, compared with ffprobe; and tracks as
-//! RTP, read by ffmpeg, and as images.
+//! Compares this crate with ffmpeg and others. MP4 and Matroska files made by ffmpeg are also read by
+//! ffprobe, `shiguredo_mp4` and `matroska-demuxer`; tracks of transport streams are compared with ffprobe;
+//! and tracks are sent as RTP to ffmpeg, and packed into images.
 
 mod clips;
 mod demux;

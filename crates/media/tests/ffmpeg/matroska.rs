@@ -1,4 +1,4 @@
-//! Samples of Matroska and WebM files: their bytes, times and random access points.
+//! Compares bytes, times and random access points of samples of Matroska and WebM files.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use wirepath_testkit::trials;
 use super::clips::{clip, run};
 use super::samples::read;
 
-/// Times in these files are rounded to milliseconds, and those of sound are made exact.
+/// Times in these files are rounded to milliseconds; this crate makes those of audio exact.
 const ROUNDING_US: u64 = 1000;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -42,7 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Length, checksum, presentation time in microseconds and random access of a sample, where that is told.
+/// Length, checksum, presentation time in microseconds, and random access, if known, of a sample.
 #[derive(Debug)]
 struct Shown {
     length: u64,
@@ -66,7 +66,7 @@ impl Shown {
     }
 }
 
-/// Checksum of RFC 1950 section 9, which ffprobe has too.
+/// Adler-32 checksum (RFC 1950 section 9), as shown by ffprobe.
 fn adler32(bytes: &[u8]) -> u32 {
     let add = |(first, second): (u32, u32), byte: &u8| {
         let first = (first + u32::from(*byte)) % 65_521;
@@ -97,7 +97,7 @@ fn as_ffprobe(name: &str) -> Result<()> {
     let show =
         ["-show_entries", "packet=stream_index,pts_time,size,flags,data_hash", "-show_data_hash", "adler32"];
     let text = run("ffprobe", &[&["-v", "error"], &show[..], &["-of", "compact=p=0", path]].concat())?;
-    // ffprobe writes side data within the line of a packet, and a line break after them.
+    // ffprobe writes side data, followed by a line break, within the line of a packet.
     let text = text.replace("\n|", "|");
     let packets: Vec<BTreeMap<&str, &str>> = text
         .lines()
@@ -143,7 +143,7 @@ fn as_demuxer(name: &str) -> Result<()> {
     }
     ensure!(demuxer.tracks().len() == movie.tracks().len(), "{} tracks", demuxer.tracks().len());
     for (index, (track, their)) in movie.tracks().iter().zip(demuxer.tracks()).enumerate() {
-        // Times of blocks are those before the delay of the codec is taken off.
+        // Block times are before the subtraction of the codec delay.
         let delay_us = (their.codec_delay().unwrap_or(0) / 1000) as i64;
         let ours = samples.iter().filter(|sample| sample.track == index);
         let ours: Vec<Shown> = ours
@@ -172,7 +172,7 @@ fn as_before_muxing(before: &str, after: &str) -> Result<()> {
         Ok(pictures.iter().map(|sample| track.decode_us(sample) - first).collect())
     };
     let (encoded, derived) = (decoded(before)?, decoded(after)?);
-    // Both begin before the first picture is shown, by as many frames as are reordered.
+    // Decode times begin before the first presentation time by the number of reordered frames.
     ensure!(encoded.len() == 50 && encoded[0] == -80_000, "{encoded:?}");
     let close =
         encoded.iter().zip(&derived).all(|(encoded, derived)| encoded.abs_diff(*derived) <= ROUNDING_US);

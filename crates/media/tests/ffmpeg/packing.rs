@@ -1,4 +1,4 @@
-//! Images of whole files: the samples of each track come back from the packets of its stream.
+//! Packs whole files into images, and restores the samples of each track from the packets of its stream.
 
 use std::convert::Infallible;
 
@@ -58,7 +58,7 @@ fn comes_back(name: &str, least_tracks: usize) -> Result<()> {
         let ours = packets.iter().filter(|(header, _)| header.ssrc == stream.ssrc);
         let packets: Vec<Packet> = ours.clone().map(|(_, packet)| packet.clone()).collect();
         let back = depacketize(*format, &packets).map_err(anyhow::Error::msg)?;
-        // Tracks that are not played are in the file's list, too.
+        // The list of the file includes tracks that are not played.
         let of_track = |sample: &&Sample| sample.track + 1 == track.id as usize;
         let bytes = |sample: &Sample| &file[sample.extent.offset as usize..sample.extent.end() as usize];
         let expected: Vec<u8> = samples.iter().filter(of_track).flat_map(bytes).copied().collect();
@@ -71,8 +71,8 @@ fn comes_back(name: &str, least_tracks: usize) -> Result<()> {
         let ticks = i128::from(track.presentation_us(last_sample)) * i128::from(stream.clock_hz) / 1_000_000;
         let last = ours.map(|(header, _)| header.timestamp).next_back().context("no packet")?;
         let apart = ticks as i64 - i64::from(last);
-        // The last packet of audio has the time of its first frame, four at most before the last one.
-        // A sample that stands for many is cut into packets.
+        // The last packet of audio has the timestamp of its first frame, at most four frames before the last
+        // one. A sample that consists of many PCM samples is split into packets.
         let within = if last_sample.count > 1 { i64::from(last_sample.duration) } else { 1 };
         ensure!((-within..20_000).contains(&apart), "the last timestamp is {apart} ticks early");
     }
@@ -101,7 +101,7 @@ fn image(file: &[u8], plan: Plan) -> Result<Vec<u8>> {
     Ok(image)
 }
 
-/// Packets in order, by what is in the file.
+/// Reads the packets of an image in order.
 fn packets(image: &[u8]) -> Result<Vec<(rtp::Header, Packet)>> {
     let header = Header::decode(&image[..PAGE as usize], image.len() as u64)?;
     let table = Table::decode(&image[header.table.offset as usize..], &header)?;

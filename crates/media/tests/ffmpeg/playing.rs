@@ -1,4 +1,4 @@
-//! Packets played by ffmpeg over RTSP: frames that its depacketizers make are those of the file.
+//! Packets played by ffmpeg over RTSP: compares the frames from its depacketizers with those of the file.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -48,10 +48,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Payloads of packets, less than those of Ethernet, so that short samples have several.
+/// Payload limit of packets, less than that of Ethernet, so that short samples have several packets.
 const LIMIT: usize = 400;
 
-/// Longest wait for ffmpeg.
+/// Timeout for ffmpeg.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Promise: ffmpeg's depacketizers read the packets of each format and decode the frames of the file.
@@ -79,7 +79,7 @@ fn sounds(name: &str, most: usize) -> Result<()> {
 
 /// Promise: AV1 from RTP packets, converted back to a stream of OBUs, decodes to the frames of the file.
 ///
-/// ffmpeg has no depacketizer of AV1 before version 8: that of this crate's tests stands for it.
+/// ffmpeg before version 8 has no depacketizer for AV1; that of this crate's tests is used instead.
 fn av1(name: &str) -> Result<()> {
     let clip = clip(name)?;
     let file = std::fs::read(&clip)?;
@@ -95,7 +95,8 @@ fn av1(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A temporal unit of OBUs after lengths of four bytes, with a delimiter and sizes.
+/// Converts a temporal unit of OBUs after lengths of four bytes to the low-overhead format, with a temporal
+/// delimiter and size fields.
 fn low_overhead(mut unit: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x12, 0];
     while let Some((length, rest)) = unit.split_first_chunk() {
@@ -112,13 +113,13 @@ fn low_overhead(mut unit: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Hash of sound, which packets divide otherwise than the file.
+/// Hash of audio, which is divided into packets differently than in the file.
 fn sound(input: &[&str], map: &str) -> Result<Vec<String>> {
     let output = ["-map", map, "-c:a", "pcm_s16le", "-f", "md5", "-"];
     Ok(vec![run("ffmpeg", &[&["-nostdin", "-v", "error"], input, &output].concat())?])
 }
 
-/// Path of a clip, and what `hashes` gives for a track of it that ffmpeg plays from this server.
+/// Path of a clip, and result of `hashes` for one of its tracks that ffmpeg plays from this server.
 fn played(
     name: &str,
     index: usize,
@@ -141,17 +142,17 @@ fn path(path: &Path) -> Result<&str> {
     path.to_str().context("a name")
 }
 
-/// Hashes of samples: of decoded pictures, which are the same in every notation of NAL units, and of sound as
-/// it is.
+/// Hashes of samples: of decoded pictures, which do not depend on the format of NAL units, and of audio
+/// without decoding.
 fn hashes(input: &[&str], map: &str) -> Result<Vec<String>> {
     let codecs = ["-map", map, "-c:a", "copy", "-fps_mode", "passthrough", "-f", "framemd5", "-"];
     let text = run("ffmpeg", &[&["-nostdin", "-v", "error"], input, &codecs].concat())?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    // Stream, times, duration, size, hash; then what a file says about priming.
+    // Fields: stream, times, duration, size, hash; then side data about priming.
     Ok(lines.filter_map(|line| line.split(',').nth(5)).map(|hash| hash.trim().to_owned()).collect())
 }
 
-/// SDP of a track, and its packets as they are in an RTSP connection.
+/// SDP of a track, and its packets as interleaved frames.
 fn stream(
     file: &[u8],
     movie: &Movie,
@@ -186,7 +187,7 @@ fn stream(
     Ok((lines.join("\r\n") + "\r\n", bytes))
 }
 
-/// Payloads of the packets of a track.
+/// Packetizes a track.
 fn payloads(file: &[u8], movie: &Movie, samples: &[Sample], index: usize, most: usize) -> Result<Payloads> {
     let track = &movie.tracks()[index];
     let format = Format::of(track)?;
@@ -210,7 +211,7 @@ fn units(file: &[u8], codec: &Codec, sample: Extent) -> Result<Vec<Unit>> {
     Ok(units)
 }
 
-/// Answers the requests of one client, and sends the packets after PLAY.
+/// Answers the requests of a client, and sends the packets after PLAY.
 fn serve(listener: &TcpListener, description: &str, stream: &[u8]) -> Result<()> {
     let (connection, _) = listener.accept()?;
     connection.set_read_timeout(Some(PATIENCE))?;
@@ -230,7 +231,7 @@ fn serve(listener: &TcpListener, description: &str, stream: &[u8]) -> Result<()>
         write(&connection, format!("RTSP/1.0 200 OK\r\nCSeq: {sequence}\r\n{rest}").as_bytes())?;
         if method == "PLAY" {
             write(&connection, stream)?;
-            // ffmpeg ends when the connection does.
+            // ffmpeg ends when the connection is closed.
             return Ok(connection.shutdown(std::net::Shutdown::Write)?);
         }
     }
@@ -240,7 +241,7 @@ fn write(mut connection: &TcpStream, bytes: &[u8]) -> Result<()> {
     Ok(connection.write_all(bytes)?)
 }
 
-/// Method and CSeq of the next request.
+/// Reads method and CSeq of the next request.
 fn request(requests: &mut BufReader<TcpStream>) -> Result<(String, String)> {
     let (mut method, mut sequence) = (None, String::new());
     loop {

@@ -1,4 +1,4 @@
-//! Samples of tables and fragments: their places, times and random access points.
+//! Compares places, times and random access points of samples of tables and fragments.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -10,8 +10,9 @@ use wirepath_testkit::trials;
 
 use super::clips::{clip, run};
 
-/// Clips of which ffprobe shows other times for the first track: less by so much in decode and presentation
-/// times. It shows the first whole picture after a cut at 0, and no picture before it is decoded.
+/// Clips for which ffprobe shows other times of the first track: decode and presentation times are less by these
+/// differences. ffprobe shows the first complete picture after a cut at 0, and shifts decode times so that no
+/// picture is shown before it is decoded.
 const SHIFTED: [(&str, i64, i64); 2] = [("from-the-middle.mp4", 256, 256), ("negative-offsets.mp4", 1024, 0)];
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -50,7 +51,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A movie and its samples.
+/// Reads a movie and its samples.
 pub(crate) fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>)> {
     let bytes = |wanted: Extent| Bytes::copy_from_slice(&file[wanted.offset as usize..wanted.end() as usize]);
     let mut reader = MovieReader::of(file, file.len() as u64).context("no movie")?;
@@ -119,7 +120,7 @@ struct Probed {
 }
 
 impl Probed {
-    /// A line of ffprobe, whose fields are in its own order.
+    /// Reads a line of ffprobe, whose fields have an order of their own.
     fn read(line: &str) -> Option<Self> {
         let mut fields = line.split(',');
         let mut number = || fields.next()?.parse::<i64>().ok();
@@ -131,7 +132,7 @@ impl Probed {
 
 /// Promise: Positions, times and random access points of MP4 samples equal those of another demuxer.
 ///
-/// `shiguredo_mp4` does not read absolute offsets in fragments, and PCM is taken together here: such clips
+/// `shiguredo_mp4` does not read absolute offsets in fragments, and this crate joins PCM samples: such clips
 /// are not in the list.
 fn as_shiguredo(name: &str) -> Result<()> {
     let file = std::fs::read(clip(name)?)?;
@@ -157,7 +158,7 @@ fn as_shiguredo(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Track, decode time, offset, length, random access, composition offset.
+/// Samples of the other demuxer: track, decode time, offset, length, random access, composition offset.
 type Theirs = Vec<(u32, u64, u64, u64, bool, i64)>;
 
 fn tables(file: &[u8]) -> Result<Theirs> {

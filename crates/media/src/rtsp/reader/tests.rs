@@ -1,4 +1,4 @@
-//! Every way a connection can be cut, and every way it can be wrong.
+//! Connections that are split or invalid in every way.
 
 use super::super::request::BODY_LIMIT;
 use super::super::{Method, Target};
@@ -34,7 +34,7 @@ fn refusal(bytes: &[u8]) -> Refusal {
     }
 }
 
-/// Two requests and a frame, with the line ends between them that some clients send.
+/// Two requests and a frame, with line ends in between, which some clients send.
 fn conversation() -> Vec<u8> {
     [OPTIONS, FRAME, b"\r\n\r\n", SET_PARAMETER, b"\r\n", OPTIONS].concat()
 }
@@ -264,7 +264,7 @@ proptest! {
     }
 }
 
-/// Thousands of connections wait between requests: none keeps its buffer.
+/// Checks that connections that wait for requests, which may be thousands, keep no buffer.
 #[test]
 fn an_idle_reader_has_no_buffer() {
     let mut reader = Reader::new();
