@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(read.medias.len(), 2);
     }
 
-    /// Promise: Over TLS a track with a key is RTP/SAVP, and its key is told by MIKEY and by SDES.
+    /// Promise: Over TLS, a track with a key is RTP/SAVP, and SDP contains the key for MIKEY and for SDES.
     #[test]
     fn keys_are_told() {
         let keys = vec![("key-mgmt", "mikey AQ==".to_owned()), ("crypto", "1 SUITE inline:AQ==".to_owned())];

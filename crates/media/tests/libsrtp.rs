@@ -28,7 +28,7 @@ fn libsrtp_decrypts_packets_across_a_wrap() -> Result<()> {
     for number in 0..4000_u32 {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         sequence = sequence.wrapping_add(match number {
-            2500 => 40_000, // a client that read nothing for long
+            2500 => 40_000, // a client that did not read for a long time
             number if number % 97 == 96 => 40,
             _ => 1,
         });

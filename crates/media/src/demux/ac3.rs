@@ -49,7 +49,7 @@ mod tests {
     fn headers_say_length_and_channels() {
         for (head, length, channels, sample_rate) in [
             ([0x0b, 0x77, 0, 0, 0x14, 0x40, 0x40], 768, 2, 48_000), // 192 kb/s, stereo
-            ([0x0b, 0x77, 0, 0, 0x1e, 0x40, 0xe1], 1792, 6, 48_000), // 448 kb/s, 3/2 with low frequencies
+            ([0x0b, 0x77, 0, 0, 0x1e, 0x40, 0xe1], 1792, 6, 48_000), // 448 kb/s, 3/2 with LFE
             ([0x0b, 0x77, 0, 0, 0x1e, 0x40, 0xe0], 1792, 5, 48_000),
             ([0x0b, 0x77, 0, 0, 0x55, 0x40, 0x20], 836, 1, 44_100), // 192 kb/s, the longer size
         ] {

@@ -63,7 +63,7 @@ impl PesReader {
         }
         let (previous, number) = (self.continuity.replace(packet.continuity()), packet.continuity());
         if previous == Some(number) && !packet.payload_unit_start() {
-            return Piece::default(); // sent twice (section 2.4.3.3)
+            return Piece::default(); // duplicate packet (section 2.4.3.3)
         }
         let mut piece = Piece::default();
         if previous.is_some_and(|previous| (previous + 1) & 0x0f != number) {
@@ -92,7 +92,7 @@ impl PesReader {
             while self.header.len() < wanted(&self.header) {
                 let length = (wanted(&self.header) - self.header.len()).min(payload.len());
                 if length == 0 {
-                    return piece; // goes on in the next packet
+                    return piece; // the header continues in the next packet
                 }
                 let (taken, rest) = payload.split_at(length);
                 self.header.extend_from_slice(taken);

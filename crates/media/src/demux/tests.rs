@@ -67,7 +67,7 @@ fn track_names(tracks: &[Track]) -> Vec<String> {
     tracks.iter().map(|track| track.codec.name()).collect()
 }
 
-/// Promise: A wrap of PTS and DTS, after 26.5 hours, is no step of the tracks of a transport stream.
+/// Promise: A wrap of PTS and DTS, after 26.5 hours, causes no jump in the tracks of a transport stream.
 #[test]
 fn a_wrap_changes_nothing() {
     let read = |zero| Read::of(&clip(50, zero).bytes()).expect("a good file");
@@ -82,7 +82,7 @@ fn a_wrap_changes_nothing() {
     assert_eq!(syncs, 5);
 }
 
-/// Promise: Joined recordings of a transport stream play on by tracks over the jump of their timestamps.
+/// Promise: Tracks of joined transport stream recordings play on across the jump of their timestamps.
 #[test]
 fn a_jump_is_played_over() {
     let (first, second) = (clip(25, 5_000_000_000).bytes(), clip(25, 70_000).bytes());
@@ -128,8 +128,8 @@ fn other_files_are_refused() {
     assert_eq!(Read::of(&without_map).err(), Some(Error::NoProgramme));
 }
 
-/// Promise: PES packets without PTS, without an end or with missing packets cost bounded memory and no more than
-/// their own samples.
+/// Promise: PES packets without PTS or end, or with missing packets, use bounded memory and lose only their
+/// own samples.
 #[test]
 fn damage_costs_the_samples_that_it_hits() {
     // No PTS at all.

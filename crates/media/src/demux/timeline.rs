@@ -51,7 +51,7 @@ mod tests {
 
     const SECOND: i64 = TICKS_PER_SECOND as i64;
 
-    /// Promise: PTS and DTS of 33 bits wrap without a step in the times of tracks.
+    /// Promise: A wrap of the 33-bit PTS and DTS causes no jump in the times of tracks.
     #[test]
     fn a_wrap_is_no_step() {
         let zero = MODULUS - 5 * SECOND;
@@ -64,7 +64,7 @@ mod tests {
         }
     }
 
-    /// Promise: Over a jump of the timestamps, tracks go on without a gap and stay in step.
+    /// Promise: Across a jump of the timestamps, tracks continue without a gap and stay in sync.
     #[test]
     fn tracks_jump_together() {
         let mut timeline = Timeline::new(0);

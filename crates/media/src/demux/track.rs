@@ -97,7 +97,7 @@ impl Timing {
                 if expected.is_some() && late.abs() <= self.rate / TOLERANCE {
                     self.expected_samples
                 } else if expected.is_some() && late < 0 {
-                    return None; // at a time that other sound has
+                    return None; // overlaps the frame before
                 } else {
                     begin
                 }

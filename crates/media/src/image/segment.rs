@@ -188,7 +188,7 @@ impl TrainRecord {
             timestamp: self.timestamp,
             ssrc: stream.ssrc,
         };
-        let last = (self.packets() - 1) as u8; // of 48 at most
+        let last = (self.packets() - 1) as u8; // at most 47
         let (marker, stream, short) =
             (self.marker, self.stream, self.packet_size < plan.recipe.packet_size());
         Run { marker, last, stream, short, ..Run::new(first, self.timestamp_step) }

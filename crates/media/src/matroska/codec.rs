@@ -38,7 +38,7 @@ pub(super) fn codec(entry: &Entry<'_>) -> Codec {
 pub(super) fn sound(entry: &Entry<'_>, codec: &Codec) -> Sound {
     let stated = Sound {
         channels: u16::try_from(entry.channels).unwrap_or(u16::MAX),
-        sample_rate: entry.sample_rate.round() as u32, // Saturates; 0 for what is no number.
+        sample_rate: entry.sample_rate.round() as u32, // Saturates; 0 for NaN.
     };
     match codec {
         Codec::Aac(config) => Sound {

@@ -35,7 +35,7 @@ impl<'a> Entry<'a> {
         let mut entry = Entry {
             number: 0,
             kind: 0,
-            language: "eng", // The element's default.
+            language: "eng", // Default of the element.
             tag: None,
             default_duration_ns: None,
             delay_ns: 0,

@@ -35,7 +35,7 @@ pub fn estimate(head: &[u8], tail: &[u8], size: u64) -> Result<Estimate, NotTran
         // Without a clock in the head, nothing is played and no duration is known.
         played: survey.finish().ok().and_then(|()| survey.played()),
         programmes: survey.programmes(),
-        warnings: Warnings::default(), // about the cut at the end of the head, for the most part
+        warnings: Warnings::default(), // most would be about the end of the head
     };
     let duration_us = description.played.and_then(|played| {
         let (first, early) = references(Deframer::new(), head, played.pcr_pid)?;

@@ -18,11 +18,11 @@ mod payload {
 /// Security policy of AES_CM_128_HMAC_SHA1_80 (section 6.10.1): type, length and value of each parameter.
 const POLICY: [u8; 21] = [
     0, 1, 1, // encryption: AES-CM
-    1, 1, 16, // its key's bytes
+    1, 1, 16, // length of the encryption key
     2, 1, 1, // authentication: HMAC-SHA1
-    3, 1, 20, // its key's bytes
-    4, 1, 14, // the salt's bytes
-    11, 1, 10, // the tag's bytes
+    3, 1, 20, // length of the authentication key
+    4, 1, 14, // length of the salt
+    11, 1, 10, // length of the tag
     7, 1, 1, // RTP is encrypted
 ];
 
@@ -53,7 +53,7 @@ pub fn write_mikey(key: &MasterKey, random: &[u8; 20], now: NtpTime) -> Vec<u8> 
     let mut message = vec![1, 0, payload::T, 0]; // version 1, pre-shared key, no verification, PRF MIKEY-1
     message.extend_from_slice(identifier);
     message.extend([1, 0, 0]); // one crypto session, of SRTP, policy 0
-    message.extend([0; 8]); // SSRC: whichever comes; rollover counter
+    message.extend([0; 8]); // SSRC: any; rollover counter: 0
     message.extend([payload::RAND, 0]); // time as NTP, UTC
     message.extend(now.to_bits().to_be_bytes());
     message.extend([payload::SP, random.len() as u8]);
@@ -137,7 +137,7 @@ fn check_policy(parameters: &[u8]) -> Result<(), MikeyError> {
             (4, [salt_length]) => *salt_length == 14,
             (5 | 12, [function_or_prefix]) => *function_or_prefix == 0,
             (6, derivation_rate) => derivation_rate.iter().all(|byte| *byte == 0),
-            (9, _) => true, // order of error correction, which is not used
+            (9, _) => true, // order of forward error correction, which is not used
             (0..=12, _) => false,
             _ => true,
         };

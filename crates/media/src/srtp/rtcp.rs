@@ -121,7 +121,8 @@ mod tests {
     }
 
     proptest! {
-        /// Promise: Encrypted RTCP is decrypted to what it was; a changed byte, or RTCP in the clear, is dropped.
+        /// Promise: Encrypted RTCP is decrypted to the original packet; changed or unencrypted RTCP is
+        /// dropped.
         #[test]
         fn reports_come_back_unless_they_were_changed(
             packet in prop::collection::vec(any::<u8>(), 8..200), byte in any::<prop::sample::Index>(), with in 1..=255_u8,

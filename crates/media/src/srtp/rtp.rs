@@ -94,7 +94,8 @@ mod tests {
         assert_eq!(packet, expected);
     }
 
-    /// Promise: The rollover counter of SRTP goes up when sequence numbers wrap, also across a gap; none is used twice.
+    /// Promise: The SRTP rollover counter increases when sequence numbers wrap, also across a gap; no index
+    /// is used twice.
     #[test]
     fn the_rollover_counter_goes_up_when_sequence_numbers_wrap() {
         let mut protector = RtpProtector::new(&MasterKey::from([1; 30]));

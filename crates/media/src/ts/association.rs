@@ -18,12 +18,12 @@ pub fn association(programme: u16, map_pid: u16, version: u8, continuity: u8) ->
     let [stream_high, stream_low] = TRANSPORT_STREAM.to_be_bytes();
     packet[..5].copy_from_slice(&[SYNC_BYTE, 0x40, 0, 0x10 | continuity & 0x0f, 0]);
     let section = [
-        0, // the association table
+        0, // table id of the association table
         0xb0,
         SECTION,
         stream_high,
         stream_low,
-        0xc1 | (version & 0x1f) << 1, // in force now
+        0xc1 | (version & 0x1f) << 1, // version; currently applicable
         0,
         0,
         programme_high,

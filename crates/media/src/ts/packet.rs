@@ -200,7 +200,7 @@ mod tests {
         #[test]
         fn an_independent_reader_agrees(mut bytes in proptest::collection::vec(any::<u8>(), PACKET_LENGTH)) {
             bytes[0] = SYNC_BYTE;
-            bytes[3] |= 0x10; // the other reader refuses the reserved value 0
+            bytes[3] |= 0x10; // the other parser refuses the reserved value 0
             bytes[4] %= 183;
             let array: &[u8; PACKET_LENGTH] = bytes.as_slice().try_into().expect("188 bytes");
             let ours = Packet::new(array).expect("it starts with the sync byte");

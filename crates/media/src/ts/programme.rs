@@ -189,7 +189,7 @@ impl Codec {
             (tag::AAC, _) => Some(Self::Aac),
             (tag::TELETEXT, _) => Some(Self::Teletext),
             (tag::SUBTITLING, _) => Some(Self::DvbSubtitles),
-            (tag::EXTENSION, [0x80, ..]) => Some(Self::Opus), // the provisional mapping of Opus, as muxers write it
+            (tag::EXTENSION, [0x80, ..]) => Some(Self::Opus), // provisional mapping of muxers
             _ => registration(tag, body).and_then(Self::registered),
         });
         named.unwrap_or(Self::Private)

@@ -51,7 +51,7 @@ fn as_ffmpeg(name: &str, index: usize) -> Result<()> {
     ensure!(line("a=rtpmap:").is_some() || ours.payload_type < 96, "{text}");
     let theirs = line("a=fmtp:").map(parameters).unwrap_or_default();
     let mut ours = ours.parameters.as_deref().map(parameters).unwrap_or_default();
-    ours.remove("streamtype=5"); // RFC 3640 section 4.1 requires it, and ffmpeg leaves it out.
+    ours.remove("streamtype=5"); // Required by RFC 3640 section 4.1; ffmpeg omits it.
     ensure!(ours == theirs, "{ours:?} here, {theirs:?} by ffmpeg");
     Ok(())
 }

@@ -138,7 +138,7 @@ fn as_demuxer(name: &str) -> Result<()> {
             length: frame.data.len() as u64,
             checksum: adler32(&frame.data),
             presented_us: (frame.timestamp * tick_ns / 1000) as i64,
-            key: frame.is_keyframe, // Of simple blocks only.
+            key: frame.is_keyframe, // Known only for simple blocks.
         });
     }
     ensure!(demuxer.tracks().len() == movie.tracks().len(), "{} tracks", demuxer.tracks().len());
