@@ -48,7 +48,7 @@ const TICKS_PER_SECOND: u32 = 90_000;
 /// Error of a transport stream, or of one of its tracks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Another kind of file.
+    /// File that is not a transport stream.
     #[error(transparent)]
     NotTransportStream(#[from] NotTransportStream),
     /// No programme map.

@@ -60,7 +60,7 @@ pub use segment::{Cue, DocumentType, Segment};
 /// Error of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Another kind of file.
+    /// File that is not a Matroska or WebM file.
     #[error("not a Matroska or WebM file: it does not begin with an EBML header of one")]
     NotMatroska,
     /// No description of tracks.

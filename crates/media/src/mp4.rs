@@ -60,7 +60,7 @@ pub struct TrackFault {
 /// Error of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Another kind of file.
+    /// File that is not an MP4 file.
     #[error("not an MP4 file: it does not begin with a box of one")]
     NotMp4,
     /// No `moov` box.

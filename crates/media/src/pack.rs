@@ -140,7 +140,7 @@ pub enum Error {
     /// Not a movie that can be read.
     #[error(transparent)]
     Container(#[from] container::Error),
-    /// Another kind of file.
+    /// File that is neither an MP4 nor a Matroska file.
     #[error("neither an MP4 nor a Matroska file")]
     NotMovie,
     /// A movie without a track that can be played.

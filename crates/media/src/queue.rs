@@ -1,4 +1,4 @@
-//! Memory of queues.
+//! Memory management of queues.
 
 use std::collections::VecDeque;
 

@@ -14,7 +14,7 @@ impl Random {
         Random { state: seed }
     }
 
-    /// The next number, less than `bound`, which is at least 1.
+    /// Returns the next number, less than `bound`, which has to be at least 1.
     pub fn below(&mut self, bound: u64) -> u64 {
         // Upper half of a 128-bit product: less biased than a remainder, by at most bound in 2^64.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64

@@ -99,7 +99,7 @@ pub struct Sample {
 pub enum Next {
     /// Bytes of the file that the reader needs.
     Read(Extent),
-    /// A sample.
+    /// Next sample.
     Sample(Sample),
     /// No further samples.
     End,

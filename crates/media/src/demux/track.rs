@@ -13,8 +13,9 @@ const USUAL_DURATION: i64 = TICKS_PER_SECOND as i64 / 25;
 /// Longest time from decoding to presentation that is accepted: 16 pictures at a few pictures per second.
 const MAX_LEAD: i64 = 10 * TICKS_PER_SECOND as i64;
 
-/// Reciprocal of the tolerance in seconds (2 ms): an audio frame whose timestamp differs less from the end of
-/// the frame before follows it exactly. PTS are rounded to ticks, and some multiplexers round more coarsely.
+/// Reciprocal of the tolerance in seconds (2 ms): an audio frame whose timestamp differs by at most this time
+/// from the end of the frame before follows it exactly. PTS are rounded to ticks, and some multiplexers round
+/// more coarsely.
 const TOLERANCE: i64 = 500;
 
 /// Times and bytes of the samples of a track.

@@ -9,7 +9,7 @@ const PIDS: usize = 8192;
 /// Statistics of a PID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PidReport {
-    /// The PID.
+    /// PID of the packets.
     pub pid: u16,
     /// Contents of the PID according to the tables, or "unlisted".
     pub role: String,

@@ -24,7 +24,7 @@ const MAX_CUES: u64 = 16 << 20;
 const MAX_ELEMENTS: u64 = 100_000;
 const MAX_PLACES: usize = 16;
 
-/// Longest tick: in such files, times are multiples of a quarter of an hour.
+/// Longest tick: in such files, times are multiples of about a quarter of an hour.
 const MAX_TICK_NS: u64 = 1_000_000_000_000;
 
 /// Reader of the elements that describe a segment.

@@ -42,7 +42,7 @@ pub(super) struct Cutter {
 #[derive(Debug, Default)]
 struct Timing {
     stretches: VecDeque<Stretch>,
-    /// The first packet that is not timed.
+    /// First packet that is not timed yet.
     end: u64,
     discontinuities: VecDeque<u64>,
     starts: VecDeque<u64>,

@@ -81,7 +81,7 @@ pub(crate) fn pack_movie(asset: &[u8], plan: Plan) -> Result<(Vec<u8>, Summary),
 pub(crate) struct Read {
     pub(crate) header: Header,
     pub(crate) table: Table,
-    /// The trains of each segment.
+    /// Trains of each segment.
     pub(crate) trains: Vec<Vec<TrainRecord>>,
     /// Every packet, header included.
     pub(crate) packets: Vec<Vec<u8>>,

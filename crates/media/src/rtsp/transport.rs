@@ -86,7 +86,7 @@ pub struct TransportReply {
 /// Delivery of a session's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyDelivery {
-    /// Over UDP.
+    /// UDP to a client.
     Udp {
         /// Ports of the client, as offered.
         client_port: PortPair,
@@ -97,7 +97,7 @@ pub enum ReplyDelivery {
     },
     /// Interleaved with RTSP on its connection.
     Interleaved(ChannelPair),
-    /// Over UDP to a group.
+    /// UDP to a multicast group.
     Multicast {
         /// Address of the group.
         group: IpAddr,

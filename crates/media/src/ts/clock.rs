@@ -97,7 +97,7 @@ pub struct Clock {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Without two usable references so far: nothing can be timed.
+    /// Fewer than two usable references so far: nothing can be timed.
     Unrated {
         last: Option<(u64, Pcr)>,
         discontinuities: Vec<u64>,
@@ -130,7 +130,7 @@ impl Default for State {
 /// Interval between a reference and the one before.
 enum Step {
     Took(u64),
-    /// The clock has not moved.
+    /// The clock stands still.
     Stands,
     Broke,
 }

@@ -198,8 +198,8 @@ impl Deframer {
         Ok(step)
     }
 
-    /// Processes carried bytes together with the first bytes of the input. Bytes that are processed by a step
-    /// that uses up the carried bytes are removed from the input.
+    /// Processes carried bytes together with the first bytes of the input. Unprocessed bytes stay in the
+    /// input if the carried bytes are used up; otherwise they are carried, too.
     fn step_in_carry(&mut self, input: &mut &[u8]) -> Result<Step, NotTransportStream> {
         let carried = self.carry.len();
         let added = CARRY_BYTES.saturating_sub(carried).min(input.len());

@@ -137,7 +137,7 @@ impl Pcr {
         self.0
     }
 
-    /// Ticks since `earlier`, across a wrap if necessary; `None` if that is more than half of the range.
+    /// Ticks since `earlier`, across a wrap if necessary; `None` if that is half of the range or more.
     #[inline]
     pub fn since(self, earlier: Self) -> Option<u64> {
         let forward = self.cyclic_since(earlier);

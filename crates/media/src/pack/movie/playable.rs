@@ -24,7 +24,7 @@ pub struct PlayableMovie {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no track of this file can be played{reasons}")]
 pub struct NoTrack {
-    /// The tracks and the reasons.
+    /// Tracks and reasons, for the error message.
     reasons: String,
 }
 
