@@ -102,7 +102,7 @@ impl EventSlot {
         }
     }
 
-    /// Records the end of the stream. Further calls have no effect.
+    /// Marks the end of the stream. Further calls have no effect.
     pub(crate) fn end(&self) {
         let Some(queue) = self.0.get() else { return };
         let mut state = queue.state.lock();
