@@ -29,7 +29,7 @@ pub(crate) struct Input {
     pub(super) buffer: BytesMut,
     /// Runs that were divided and not taken yet.
     pub(crate) ready: VecDeque<Run<BytesMut>>,
-    /// A read may find bytes: none has said otherwise since.
+    /// A read may find bytes: no read has found the input empty since it became ready.
     pub(crate) readable: bool,
     /// By arrival: the input is in the queue of inputs that may have something.
     pub(super) is_queued: bool,
