@@ -7,7 +7,7 @@ use wirepath_streams::{
     Common, Framing, Handler, HandlerError, Object, Piece, Reach, Read, StreamBuilder, Verdict,
 };
 
-/// Passes lines that contain a word.
+/// Lets lines pass that contain a word.
 struct Containing {
     word: Vec<u8>,
     passed: u64,

@@ -220,7 +220,7 @@ impl Outputs {
         output.note_taken(bytes as usize, now_us);
         let error = result.map_err(|errno| output.object.error("writing", errno)).err();
         if let Some(pipe) = pipe.filter(|_| error.is_none()) {
-            output.pipe = Some(pipe); // it had no pipe while another thread had this one
+            output.pipe = Some(pipe); // the output had no pipe while another thread had this one
         }
         self.note_taken(bytes as usize, shared);
         error.map_or(Ok(()), |error| self.fail(place, error, shared))
@@ -307,7 +307,7 @@ impl Outputs {
         any
     }
 
-    /// Returns empty pipes to the pool: while an output is idle, others may need them.
+    /// Puts empty pipes away for reuse: while an output is idle, other outputs may need them.
     pub(crate) fn put_pipes_away(&mut self) {
         for output in &mut self.current {
             output.pipe.take_if(|pipe| pipe.held() == 0).into_iter().for_each(Pipe::put_away);

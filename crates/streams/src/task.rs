@@ -145,7 +145,7 @@ impl RunningStream {
     pub fn events(&self) -> io::Result<StreamEvents> {
         let events = self.events.open()?;
         if self.has_ended() {
-            self.events.end(); // the engine thread may have ended the stream before
+            self.events.end(); // at its end, the engine thread may have found no queue
         }
         Ok(events)
     }

@@ -30,7 +30,7 @@ impl Intake {
         let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];
         let is_datagram = input.object.has_records();
-        // A stream of bytes brings one share of each record, in order.
+        // A byte stream brings one share of each record, in order.
         let least = if is_datagram { 0 } else { input.next_share };
         match collector.offer(&share.bytes, least) {
             Ok(number) => input.next_share = input.next_share.max(number + 1),

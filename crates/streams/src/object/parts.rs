@@ -16,7 +16,7 @@ use super::read::{ReadOutcome, ReadResult, Unread};
 use super::{Connection, Extents, Kind, Object, StoredFile};
 use crate::write_progress::WriteProgress;
 
-/// Error call name of a file that ends before its part does.
+/// Name of the failed call, for a file that ends before its part does.
 pub(crate) const TRUNCATED: &str = "reading a truncated file";
 
 /// A part of an [`Object::parts`].
