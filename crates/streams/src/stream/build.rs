@@ -78,8 +78,8 @@ impl StreamBuilder {
     /// single record is constructed from portions arriving on multiple links"). For inputs that lose nothing.
     ///
     /// At most `window` records wait for portions, with portions of about `waiting_bytes` of memory: their
-    /// lengths plus 256 bytes each. One portion for each input may exceed the bounds. When the window is full,
-    /// inputs that are ahead are not read until the others have caught up.
+    /// lengths plus 256 bytes each. One portion for each input may exceed the bounds. When the window is
+    /// full, inputs that are ahead are not read until the others have caught up.
     ///
     /// A record is given up, and counted ([`JoinCounts`](crate::JoinCounts)), when one of its portions would
     /// come from an ended input, and the other inputs have brought theirs. An attached input takes the place
@@ -113,8 +113,8 @@ impl StreamBuilder {
     /// another threshold is refused and counted: in a byte stream it is an error, as a datagram it is
     /// dropped.
     ///
-    /// At most `window` records wait for shares, with shares of about `waiting_bytes` of memory: their lengths
-    /// plus 256 bytes each. One share for each input may exceed the bounds. When the window is full, byte
+    /// At most `window` records wait for shares, with shares of about `waiting_bytes` of memory: their
+    /// lengths plus 256 bytes each. One share for each input may exceed the bounds. When the window is full, byte
     /// streams that are ahead are not read until the others have caught up, so that no record is given up
     /// whose shares can still come from them.
     ///
