@@ -115,8 +115,8 @@ impl StreamBuilder {
     ///
     /// At most `window` records wait for shares, with shares of about `waiting_bytes` of memory: their
     /// lengths plus 256 bytes each. One share for each input may exceed the bounds. When the window is full,
-    /// byte streams that are ahead are not read until the others have caught up, so that no record is given up
-    /// whose shares can still come from them.
+    /// byte streams that are ahead are not read until the others have caught up, so that no record is given
+    /// up whose shares can still come from them.
     ///
     /// A record is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when fewer byte streams can
     /// still bring a share of it than shares are missing, because the others are past the record or have
