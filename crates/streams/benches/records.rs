@@ -1,6 +1,7 @@
-//! Division into records, and merging by tag: `cargo bench -p wirepath-streams`.
+//! Benchmarks of splitting into records and of merging by tag: `cargo bench -p wirepath-streams`.
 //!
-//! Each stream reads memory and writes to `/dev/null`, so what is measured is the stream itself.
+//! Each stream reads from memory and writes to `/dev/null`, so the measured time is that of the stream
+//! itself.
 
 use std::fs::File;
 
@@ -12,7 +13,7 @@ use wirepath_streams::{Framing, Late, Object, Stream, StreamBuilder};
 /// Bytes of a record: a tag, padding and a line end.
 const RECORD_BYTES: usize = 64;
 
-/// Records of all inputs together.
+/// Total number of records of all inputs.
 const RECORDS: usize = 65_536;
 
 fn main() {

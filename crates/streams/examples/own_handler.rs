@@ -1,4 +1,4 @@
-//! A handler of one's own: lets lines pass that contain a word, and counts them. What passes is not copied.
+//! A custom handler: passes lines that contain a word, and counts them, without a copy.
 
 use std::error::Error;
 use std::os::fd::AsFd;
@@ -18,8 +18,8 @@ impl Common for Containing {
         "containing"
     }
 
-    // A word may lie across two pieces of a line, so this handler needs whole lines. The limit bounds what is
-    // kept for it.
+    // A word may lie across two pieces of a line, so this handler needs whole lines. The limit bounds the
+    // bytes that are gathered for it.
     fn reach(&self) -> Reach {
         Reach::Records { limit: 64 * 1024 }
     }
@@ -37,7 +37,8 @@ impl Read for Containing {
     }
 }
 
-/// `grep` as a stream: the lines of `input` that contain `word`, to `output`. Returns what handlers report.
+/// `grep` as a stream: copies the lines of `input` that contain `word` to `output`. Returns the reports of
+/// handlers.
 pub(crate) fn grep(word: &str, input: Object, output: Object) -> Result<Vec<Report>, Box<dyn Error>> {
     if word.is_empty() {
         return Err("the word is empty".into());

@@ -1,4 +1,4 @@
-//! Handlers one behind the other, and what they make of a run.
+//! Chain of handlers, applied to runs in order.
 
 mod change;
 mod gate;
@@ -33,7 +33,7 @@ use rewrite::{Written, rewrite};
 use slices::Slices;
 use trust::Force;
 
-/// A handler's name, and the name and value of what it reports.
+/// Report of a handler: its name, and the name and value of a figure.
 pub(crate) type Report = (&'static str, &'static str, u64);
 
 /// Handlers in the order in which they see the records.
@@ -43,17 +43,17 @@ pub(crate) struct Chain {
     /// Input and output of a link while a run passes; empty otherwise.
     taken: Vec<Run<Memory>>,
     made: Vec<Run<Memory>>,
-    /// A handler failed: nothing is sent behind the record at which it did.
+    /// A handler failed: nothing after the record at which it failed is sent.
     pub(crate) has_failed: bool,
-    /// Bytes that came after a handler had failed, or that it did not pass on when it failed.
+    /// Bytes that arrived after a handler failed, or that the failed handler did not pass on.
     pub(crate) dropped_bytes: u64,
-    /// Handlers have seen the beginning of a record and not its end.
+    /// Handlers have seen the beginning of a record but not its end.
     pub(crate) within_record: bool,
     /// Records that a handler refuses are dropped and counted.
     drops_refused: bool,
-    /// Changes of handlers that wait for the end of a record.
+    /// Changes of handlers that are deferred to the end of a record.
     changes: VecDeque<Change>,
-    /// Trust in the peer of the output that has these handlers.
+    /// Trust in the peer of the output that owns these handlers.
     pub(crate) trust: Trust,
 }
 
@@ -69,23 +69,25 @@ pub(crate) struct ChainError {
 struct Link {
     id: HandlerId,
     handler: Handler,
-    /// The handler was added within a record, of which it sees nothing.
+    /// The handler was added within a record and sees nothing of that record.
     awaits_record: bool,
     force: Force,
     gate: Gate,
-    /// Pieces of a record for a handler that takes whole ones, or of its beginning for one that sees that.
+    /// Pieces of a record for a handler that takes whole records, or of its beginning for a handler that
+    /// peeks.
     gathered: BytesMut,
-    /// The same for a handler that takes whole records in slices.
+    /// Pieces of a record for a handler that takes whole records in slices.
     slices: Slices,
-    /// Memory for what the handler makes.
+    /// Memory for the output of the handler.
     blocks: Blocks,
-    /// The same for long pieces that a rewriting handler makes.
+    /// Memory for long pieces that a rewriting handler writes.
     long_blocks: Blocks,
     parts: Vec<FramePart>,
     passing: Passing,
 }
 
-/// Bytes of a block that handlers write: what is written is found in the processor's cache by those behind.
+/// Size of a block that handlers write: small enough that the next handlers find the bytes in the processor's
+/// cache.
 const BLOCK: usize = 64 * 1024;
 
 impl Chain {
@@ -99,7 +101,7 @@ impl Chain {
         self.links.iter_mut().next_back().into_iter().for_each(|link| link.awaits_record = true);
     }
 
-    /// Returns whether no handler sees records: there is none, or none in force.
+    /// Returns whether no handler sees records: the chain has no handler, or none in force.
     pub(crate) fn is_empty(&self) -> bool {
         self.links.iter().all(|link| link.force.is_suspended)
     }
@@ -109,20 +111,20 @@ impl Chain {
         self.links.iter().map(Link::gathered_bytes).sum()
     }
 
-    /// Drops gathered bytes; returns how many.
+    /// Drops gathered bytes; returns their number.
     pub(crate) fn drop_gathered(&mut self) -> usize {
         let gathered = self.gathered();
         self.links.iter_mut().for_each(Link::drop_gathered);
         gathered
     }
 
-    /// From now on, records that a handler refuses are dropped and counted.
+    /// Drops and counts records that a handler refuses, from now on.
     pub(crate) fn drop_refused(&mut self) {
         self.drops_refused = true;
         self.links.iter_mut().for_each(|link| link.gate.drops_refused = true);
     }
 
-    /// Its handlers, in their order.
+    /// Statuses of the handlers, in order.
     pub(crate) fn statuses(&self) -> Vec<HandlerStatus> {
         let status = |link: &Link| HandlerStatus {
             id: link.id,
@@ -139,15 +141,15 @@ impl Chain {
         self.links.iter().map(|link| &link.handler)
     }
 
-    /// Reason of the first refusal, once.
+    /// Takes the reason of the first refusal; returns it once.
     pub(crate) fn take_refusal(&mut self) -> Option<ChainError> {
         self.links.iter_mut().find_map(|link| {
             link.gate.first.take().map(|error| ChainError { handler: link.handler.name(), error })
         })
     }
 
-    /// As [`Chain::apply`]; counts what is dropped because a handler failed, now or before: also what was
-    /// gathered for it.
+    /// Same as [`Chain::apply`], but counts the bytes dropped because a handler failed, now or earlier,
+    /// including bytes gathered for the handler.
     pub(crate) fn handle(
         &mut self,
         run: Run<impl Into<Memory>>,
@@ -168,12 +170,12 @@ impl Chain {
         applied.and_then(|()| self.make_changes(false))
     }
 
-    /// Reports of handlers, with the number of records that each refused.
+    /// Reports of handlers, including the number of records that each refused.
     pub(crate) fn reports(&self) -> Vec<Report> {
         self.links.iter().flat_map(Link::reports).collect()
     }
 
-    /// Appends the outcome of a run to `out`, also that of records before an error.
+    /// Appends the outcome of a run to `out`, including the records before an error.
     pub(crate) fn apply(
         &mut self,
         run: Run<impl Into<Memory>>,
@@ -224,7 +226,7 @@ impl Link {
         }
     }
 
-    /// An error if the handler's state takes more than it declared.
+    /// Returns an error if the handler's state exceeds its declared limit.
     fn check_state(&self) -> Result<(), HandlerError> {
         let (bytes, limit) = (self.handler.state_bytes(), self.handler.state_limit());
         if bytes <= limit {
@@ -273,7 +275,7 @@ impl Link {
     }
 }
 
-/// Records that pass, as few runs as possible; of those before an error as well.
+/// Appends the records that pass to `out`, as few runs as possible; records before an error are included.
 fn read(
     handler: &mut dyn Read,
     gate: &mut Gate,
@@ -289,7 +291,7 @@ fn read(
     judged
 }
 
-/// As [`read`], of a handler that changes the bytes.
+/// Same as [`read`], for a handler that changes the bytes.
 fn modify(
     handler: &mut dyn Modify,
     gate: &mut Gate,
@@ -310,8 +312,8 @@ fn modify(
     judged
 }
 
-/// Parts that are kept and added, also before an error: records that are kept whole as few runs as possible,
-/// others part by part.
+/// Appends kept and added parts to `out`, including the records before an error: records that are kept whole
+/// as few runs as possible, others part by part.
 fn select(
     handler: &mut dyn Select,
     gate: &mut Gate,
@@ -356,8 +358,8 @@ fn put(run: &Run, range: Range<usize>, out: &mut Vec<Run<Memory>>) {
     }
 }
 
-/// The parts of one record, or of a piece of one, as it `begins` and `ends`; `take` gives the bytes of a range
-/// that is kept. A record in pieces needs a beginning and an end even if nothing of it is kept.
+/// Appends the parts of a record, or of a piece of a record with its `begins` and `ends`. `take` returns the
+/// bytes of a kept range. A record in pieces needs a beginning and an end even if nothing of it is kept.
 fn put_parts(
     (begins, ends): (bool, bool),
     parts: &mut Vec<FramePart>,

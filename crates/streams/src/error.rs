@@ -12,7 +12,7 @@ pub enum StreamError {
     /// An input or output failed.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The bytes of an input do not fit its framing.
+    /// The bytes of an input do not match its framing.
     #[error("{name}: {error}")]
     Framing {
         /// The input.
@@ -39,13 +39,13 @@ pub enum StreamError {
         /// Most shares of a record.
         most: usize,
     },
-    /// A record is too long to be shared: its receiver needs shares whole, and a share has the length of its
-    /// record in three bytes.
+    /// The record is too long for sharing: its receiver needs whole shares, and a share stores the length of
+    /// the record in three bytes.
     #[error("record of {bytes} bytes: at most {most} can be shared; choose a framing with shorter records")]
     TooLongToShare {
         /// Bytes of the record.
         bytes: usize,
-        /// Most bytes of a record that is shared.
+        /// Most bytes of a record that can be shared.
         most: usize,
     },
     /// A custom [`PollingOrder`](crate::PollingOrder) failed.
@@ -57,12 +57,12 @@ pub enum StreamError {
     /// A handler failed.
     #[error("handler {handler}: {error}")]
     Handler {
-        /// Its name.
+        /// Name of the handler.
         handler: String,
         /// The error.
         error: HandlerError,
     },
-    /// A handler, a framing, a tag, or a custom order or pattern panicked.
+    /// A handler, a framing, a tag function, a custom order or a custom pattern panicked.
     #[error("a callback of the stream panicked: {0}")]
     Panicked(String),
     /// A storage job panicked.
@@ -70,10 +70,10 @@ pub enum StreamError {
     StoragePanicked {
         /// The input or output.
         name: String,
-        /// Its message.
+        /// Message of the panic.
         message: String,
     },
-    /// All inputs failed that the stream [survived](crate::StreamBuilder::survive_inputs).
+    /// All inputs failed, in a stream that [survives failed inputs](crate::StreamBuilder::survive_inputs).
     #[error("no input is left; the last one: {0}")]
     NoInput(String),
     /// No output is left.

@@ -3,85 +3,86 @@
 use crate::outbox::Dropped;
 use crate::port::Port;
 
-/// Event of a stream, which goes on.
+/// Event of a stream that continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// An input or output [listens](crate::Object::listening). Sent once by each stream that has it.
+    /// An input or output [listens](crate::Object::listening). Sent once by each stream that has the
+    /// listener.
     Listening {
         /// The input or output.
         port: Port,
-        /// Its name.
+        /// Name of the input or output.
         name: String,
-        /// Address to connect to: `127.0.0.1:9000`, or a path.
+        /// Address to connect to: `127.0.0.1:9000`, or the path of a Unix socket.
         address: String,
     },
-    /// A connection cannot be accepted for want of descriptors or memory; tried again every second. Sent once
-    /// by each stream that has the listener.
+    /// A connection cannot be accepted because descriptors or memory are missing; accepting is retried every
+    /// second. Sent once by each stream that has the listener.
     ListeningFailed {
         /// The input or output.
         port: Port,
-        /// Its name, and what failed.
+        /// Name of the input or output, and the error.
         error: String,
     },
-    /// A connection was accepted by an input or output that listened.
+    /// A listening input or output accepted a connection.
     Connected {
         /// The input or output.
         port: Port,
-        /// Its name.
+        /// Name of the input or output.
         name: String,
     },
-    /// An input has come to its end, or was detached.
+    /// An input has ended or was detached.
     InputGone {
         /// The input.
         port: Port,
-        /// Its name.
+        /// Name of the input.
         name: String,
     },
-    /// An input failed and is gone.
+    /// An input failed and was removed.
     InputFailed {
         /// The input.
         port: Port,
-        /// Its name, and what failed.
+        /// Name of the input, and the error.
         error: String,
     },
-    /// An output was detached and has sent what waited for it.
+    /// An output was detached and has sent its waiting bytes.
     OutputGone {
         /// The output.
         port: Port,
-        /// Its name.
+        /// Name of the output.
         name: String,
     },
-    /// An output failed and is gone.
+    /// An output failed and was removed.
     OutputFailed {
         /// The output.
         port: Port,
-        /// Its name, and what failed.
+        /// Name of the output, and the error.
         error: String,
-        /// Not sent to it: what waited for it, and what was dropped before.
+        /// Records that the output did not get: those that were waiting and those dropped before.
         dropped: Dropped,
     },
-    /// A datagram or record is invalid and dropped, or is too long for an output of datagrams and lost. Sent
-    /// for the first that an input, handler or output refuses; all are counted.
+    /// A datagram or record was invalid and dropped, or too long for a datagram output and lost. Sent for the
+    /// first one that an input, handler or output refuses; all are counted.
     RecordRefused {
         /// The input, handler or output.
         by: String,
         /// The reason.
         error: String,
     },
-    /// An output did not keep up and is gone.
+    /// An output did not keep up and was removed.
     OutputDisconnected {
         /// The output.
         port: Port,
-        /// Its name.
+        /// Name of the output.
         name: String,
-        /// Not sent to it.
+        /// Records that the output did not get.
         dropped: Dropped,
     },
 }
 
 impl StreamEvent {
-    /// Its kind, for logs and other languages: `input-gone`.
+    /// Kind of the event, for logs and for other languages: `input-gone`.
     pub fn kind(&self) -> &'static str {
         match self {
             StreamEvent::Listening { .. } => "listening",
@@ -96,7 +97,7 @@ impl StreamEvent {
         }
     }
 
-    /// The input or output, if it is of one.
+    /// Port of the input or output, if the event belongs to one.
     pub fn port(&self) -> Option<Port> {
         match self {
             StreamEvent::Listening { port, .. }
@@ -111,7 +112,7 @@ impl StreamEvent {
         }
     }
 
-    /// The name of the input, output or handler, and what failed.
+    /// Name of the input, output or handler, and the error.
     pub fn text(&self) -> String {
         match self {
             StreamEvent::Listening { name, address, .. } => format!("{name}: {address}"),
@@ -127,5 +128,5 @@ impl StreamEvent {
     }
 }
 
-/// Receives events, on the thread that runs the stream; must not block.
+/// Receiver of events, called on the thread that runs the stream; must not block.
 pub type OnEvent = dyn FnMut(StreamEvent) + Send;

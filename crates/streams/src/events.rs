@@ -1,4 +1,4 @@
-//! Events of a stream behind a descriptor, for event loops of others.
+//! Events of a stream behind a descriptor, for event loops of the caller.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,23 +11,23 @@ use rustix::io::Errno;
 
 use crate::event::StreamEvent;
 
-/// Most events that wait. Later ones are counted, and not kept.
+/// Most events that are queued. Later events are counted and dropped.
 const MOST: usize = 1024;
 
-/// Descriptor of a stream that polls readable, and the events behind it: for an event loop of the caller's,
-/// with `poll`, `epoll` or tokio's `AsyncFd`.
+/// Descriptor of a stream that polls readable, and its queue of events: for an event loop of the caller, with
+/// `poll`, `epoll` or tokio's `AsyncFd`.
 ///
-/// Readable (`POLLIN`) means that an event waits or that the stream has ended, or was dropped. It is cleared
-/// by [taking](StreamEvents::take) events until there is none; that of a stream that has ended stays readable.
-/// Level-triggered and edge-triggered loops work: each event, and the end, is an edge. Nothing is to be read
-/// from the descriptor or written to it.
+/// The descriptor is readable (`POLLIN`) if an event is queued or the stream has ended or was dropped.
+/// [Taking](StreamEvents::take) all events clears it; after the end of the stream it stays readable.
+/// Level-triggered and edge-triggered loops both work: each event, and the end, is an edge. The caller must
+/// not read or write the descriptor.
 ///
-/// Clones have the same descriptor and the same events: each event is taken once. It stays usable when the
-/// stream is gone.
+/// Clones share the descriptor and the queue: each event is taken once. The descriptor stays usable after the
+/// stream is dropped.
 #[derive(Clone)]
 pub struct StreamEvents(Arc<EventQueue>);
 
-/// Events that wait, if somebody asked for them.
+/// Event queue of a stream; empty until the caller asks for events.
 #[derive(Clone, Default)]
 pub(crate) struct EventSlot(Arc<OnceLock<Arc<EventQueue>>>);
 
@@ -44,8 +44,8 @@ struct State {
 }
 
 impl StreamEvents {
-    /// Takes the event that waits longest. With the last one the descriptor is readable no more, unless the
-    /// stream has ended.
+    /// Takes the oldest event. After the last event the descriptor is no longer readable, unless the stream
+    /// has ended.
     pub fn take(&self) -> Option<StreamEvent> {
         let mut state = self.0.state.lock();
         let event = state.events.pop_front()?;
@@ -55,13 +55,13 @@ impl StreamEvents {
         Some(event)
     }
 
-    /// Number of events that were not kept, because 1,024 waited already.
+    /// Number of events that were dropped because 1,024 were queued.
     pub fn missed(&self) -> u64 {
         self.0.state.lock().missed
     }
 
-    /// Returns whether the stream has ended. [`RunningStream::wait`](crate::RunningStream::wait) has its end
-    /// then, and does not block.
+    /// Returns whether the stream has ended. [`RunningStream::wait`](crate::RunningStream::wait) then returns
+    /// its end without blocking.
     pub fn has_ended(&self) -> bool {
         self.0.state.lock().has_ended
     }
@@ -80,7 +80,7 @@ impl AsRawFd for StreamEvents {
 }
 
 impl EventSlot {
-    /// The events from now on; those before, too, if they were asked for before.
+    /// Opens the queue for events from now on. If the queue is open already, it also has the earlier events.
     pub(crate) fn open(&self) -> io::Result<StreamEvents> {
         if let Some(queue) = self.0.get() {
             return Ok(StreamEvents(Arc::clone(queue)));
@@ -90,7 +90,7 @@ impl EventSlot {
         Ok(StreamEvents(Arc::clone(self.0.get_or_init(|| queue))))
     }
 
-    /// Adds an event, if events were asked for.
+    /// Adds an event, if the queue is open.
     pub(crate) fn push(&self, event: &StreamEvent) {
         let Some(queue) = self.0.get() else { return };
         let mut state = queue.state.lock();
@@ -102,7 +102,7 @@ impl EventSlot {
         }
     }
 
-    /// Notes the end of the stream, which is noted once.
+    /// Marks the end of the stream. Further calls have no effect.
     pub(crate) fn end(&self) {
         let Some(queue) = self.0.get() else { return };
         let mut state = queue.state.lock();
@@ -113,16 +113,16 @@ impl EventSlot {
 }
 
 impl EventQueue {
-    /// Makes the descriptor readable, each time with an edge.
+    /// Makes the descriptor readable; each call is an edge.
     fn signal(&self) {
-        // A write fails only if the counter is at its limit, and then the descriptor is readable anyway.
+        // The write fails only if the counter is at its limit; the descriptor is readable then.
         let written = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
         debug_assert!(written.is_ok());
     }
 
     fn clear(&self) {
         let read = rustix::io::read(&self.eventfd, &mut [0; 8]);
-        // Somebody else may have read it, against what is said above.
+        // The caller may have read the descriptor, although the documentation forbids it.
         debug_assert!(matches!(read, Ok(8) | Err(Errno::AGAIN)));
     }
 }

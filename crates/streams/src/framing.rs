@@ -10,24 +10,24 @@ pub(crate) use splitter::Splitter;
 
 /// Division of an input into records.
 pub enum Framing {
-    /// None: a byte stream is one record; each datagram is one.
+    /// No division: a byte stream is one record; each datagram is one record.
     Whole,
-    /// Records of this many bytes (at least 1); the last may be shorter.
+    /// Records of this many bytes (at least 1); the last record may be shorter.
     Fixed(usize),
     /// Records whose length is computed from their bytes.
     With {
-        /// Bytes of the longest record. A longer one is an error.
+        /// Bytes of the longest record. A longer record is an error.
         limit: usize,
         /// Computes the length.
         measure: Box<Measure>,
     },
 }
 
-/// Computes the length of a record from its first bytes (at least one), and a flag that is true if nothing
-/// more will come. Returns at least 1 and possibly more than there is; None if it needs more bytes.
+/// Computes the length of a record from its first bytes (at least one); the flag is true if no more bytes
+/// will come. Returns at least 1, possibly more than the bytes given; None if more bytes are needed.
 ///
 /// # Errors
-/// The bytes are invalid, which ends the stream.
+/// The bytes are invalid. The error ends the stream.
 pub type Measure = dyn FnMut(&[u8], bool) -> Result<Option<usize>, FramingError> + Send;
 
 /// Error of a framing.
@@ -36,21 +36,21 @@ pub enum FramingError {
     /// A record is longer than its limit.
     #[error("record of {bytes} bytes or more: at most {limit} are allowed")]
     TooLong {
-        /// Its length, or the part of it that is known.
+        /// Bytes of the record, as far as known.
         bytes: usize,
         /// The limit.
         limit: usize,
     },
-    /// The input is not divided, and whole records are needed.
+    /// The input has no framing, but whole records are needed.
     #[error("input without framing is longer than {limit} bytes: set framing, for example ts or lines")]
     Undivided {
         /// Bytes of the longest record.
         limit: usize,
     },
-    /// The input ended before the record did.
+    /// The input ended within a record.
     #[error("the input ends within a record, after {bytes} of its bytes")]
     Cut {
-        /// Bytes of the record that came.
+        /// Bytes of the record that arrived.
         bytes: usize,
     },
     /// The bytes are invalid.
@@ -58,11 +58,11 @@ pub enum FramingError {
     Wrong(String),
 }
 
-/// Most bytes of a record that is kept until all of it has come, where whole ones are needed.
+/// Longest record that is buffered until it is complete, where whole records are needed.
 pub(crate) const LONGEST: usize = 16 << 20;
 
 impl Framing {
-    /// Packets of an MPEG transport stream, each checked for its sync byte (ISO/IEC 13818-1).
+    /// Packets of an MPEG transport stream; the sync byte of each is checked (ISO/IEC 13818-1).
     pub fn transport_stream() -> Framing {
         let measure = |bytes: &[u8], _| match bytes[0] {
             0x47 => Ok(Some(PACKET_LENGTH)),
@@ -73,21 +73,19 @@ impl Framing {
         Framing::With { limit: PACKET_LENGTH, measure: Box::new(measure) }
     }
 
-    /// Packets behind their length in two bytes, most significant first, as RTP and RTCP have it over TCP
-    /// (RFC 4571).
+    /// Packets with a two-byte big-endian length prefix, as in RTP and RTCP over TCP (RFC 4571).
     pub fn rtp() -> Framing {
         Framing::length_prefixed(2, 2 + usize::from(u16::MAX))
     }
 
-    /// Records behind their length in four bytes, most significant first, of at most `limit` bytes, length
-    /// included.
+    /// Records with a four-byte big-endian length prefix, of at most `limit` bytes, prefix included.
     pub fn length32(limit: usize) -> Framing {
         Framing::length_prefixed(4, limit)
     }
 
-    /// Lines, each with the line feed that ends it; the last may be without. At most `limit` bytes.
+    /// Lines, each with its line feed; the last line may lack it. At most `limit` bytes each.
     pub fn lines(limit: usize) -> Framing {
-        // Bytes that were searched are not searched again when more have come.
+        // Bytes that were searched are not searched again when more bytes arrive.
         let mut seen = 0;
         let measure = move |bytes: &[u8], is_end: bool| {
             let from = seen.min(bytes.len());

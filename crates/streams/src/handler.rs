@@ -1,13 +1,14 @@
-//! Handlers: code of an application that records pass. The KStreams paper's stream handlers (section 3.2,
-//! figure 5).
+//! Handlers: application code that records pass through. The stream handlers of the KStreams paper (section
+//! 3.2, figure 5).
 //!
-//! The kind of a handler says what it may do, so the stream knows which bytes can stay where they are:
-//! `Read` passes or drops records, `Peek` does so by their first bytes, `Select` answers with parts of them
-//! and bytes of its own, `Modify` changes bytes where they are, and `Rewrite` fills a buffer of the stream.
+//! The kind of a handler declares its access, so the stream knows which bytes can stay in the kernel: `Read`
+//! passes or drops records, `Peek` decides by their first bytes, `Select` returns parts of them and bytes of
+//! its own, `Modify` changes bytes in place, and `Rewrite` fills a buffer of the stream.
 //!
-//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones, in one
-//! piece of memory or in slices. What a stream gathers for a handler is bounded by its [`Reach`]. The state of a
-//! handler is its own; it declares a bound, beyond which it has failed ([`Common::state_limit`]).
+//! Handlers get records as they arrive: a long record in pieces, unless the handler asks for whole records,
+//! in contiguous memory or in slices. [`Reach`] bounds the bytes that a stream gathers for a handler. A
+//! handler owns its state and declares a bound for it; a handler that exceeds its bound has failed
+//! ([`Common::state_limit`]).
 
 mod name;
 mod passing;
@@ -23,56 +24,58 @@ pub use name::{HandlerNameError, handler_name};
 
 /// A handler of one of five kinds.
 pub enum Handler {
-    /// Sees the bytes and decides whether a record passes.
+    /// Sees all bytes and decides whether a record passes.
     Read(Box<dyn Read>),
-    /// Sees the first bytes of each record and decides whether it passes. The others need not be read.
+    /// Sees the first bytes of each record and decides whether the record passes. The other bytes need not be
+    /// read.
     Peek(Box<dyn Peek>),
-    /// Keeps parts of a record and adds bytes of its own; nothing is copied.
+    /// Keeps parts of a record and adds bytes of its own, without a copy.
     Select(Box<dyn Select>),
-    /// Changes bytes where they are: records keep their lengths.
+    /// Changes bytes in place; records keep their lengths.
     Modify(Box<dyn Modify>),
-    /// Makes new bytes.
+    /// Writes new records.
     Rewrite(Box<dyn Rewrite>),
 }
 
-/// Pieces in which a handler takes records.
+/// Form in which a handler takes records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// As they come: a record may be given in several pieces, one after the other.
+    /// As they arrive: a record may come in several consecutive pieces.
     Pieces,
-    /// Whole, and contiguous: a record that comes in pieces is copied together. A longer record than this many
-    /// bytes is [refused](HandlerError::Refused).
+    /// Whole and contiguous: a record that arrives in pieces is copied together. A record longer than the
+    /// limit is [refused](HandlerError::Refused).
     Records {
         /// Bytes of the longest record.
         limit: usize,
     },
-    /// Whole, in [slices](Piece::slices) that lie where they were read (`processdatav`): nothing is copied,
-    /// except for short slices of a record that has more than 16. For handlers that read, select or rewrite; of
-    /// other kinds, as [`Reach::Records`].
+    /// Whole, in [slices](Piece::slices) that stay where they were read (`processdatav`): nothing is copied,
+    /// except for short slices of a record that has more than 16. For handlers that read, select or rewrite;
+    /// for other kinds the same as [`Reach::Records`].
     ///
-    /// While a record comes, its input keeps its turn, as with [`Reach::Pieces`]. Where the order or an output
-    /// needs whole records, these have one slice.
+    /// While a record arrives, its input keeps its turn, as with [`Reach::Pieces`]. If the order or an output
+    /// needs whole records, each record has one slice.
     Slices {
         /// Bytes of the longest record, at most 16 MiB.
         limit: usize,
     },
 }
 
-/// Error of a handler, in words for the operator.
+/// Error of a handler; the text is for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandlerError {
-    /// The record is invalid for the handler. In a stream that takes datagrams, which anybody may send, the
-    /// record is dropped and counted, and the first is [reported](crate::StreamEvent::RecordRefused). In a
-    /// stream of bytes only, or if part of the record has gone already, this ends the stream.
+    /// The record is invalid for the handler. In a stream that takes datagrams, which anyone may send, the
+    /// record is dropped and counted, and the first such record is
+    /// [reported](crate::StreamEvent::RecordRefused). In a stream of bytes only, or if a part of the record
+    /// has left already, the error ends the stream.
     #[error("{0}")]
     Refused(String),
-    /// The handler cannot go on. This ends the stream, not the engine.
+    /// The handler cannot continue. The error ends the stream, not the engine.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Number of a handler, unique within its stream: handlers are counted as they are added, those of the stream
-/// and of its outputs alike, and one that replaces another takes its number.
+/// Number of a handler, unique within its stream. Handlers of the stream and of its outputs are counted
+/// together, in the order of adding; a handler that replaces another takes its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HandlerId(pub u64);
 
@@ -85,17 +88,17 @@ impl fmt::Display for HandlerId {
 /// Status of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerStatus {
-    /// Its number.
+    /// Number of the handler.
     pub id: HandlerId,
-    /// Its name.
+    /// Name of the handler.
     pub name: &'static str,
-    /// Bytes that its state takes, as it says.
+    /// Bytes of the handler's state, as reported by the handler.
     pub state_bytes: usize,
-    /// Most bytes that its state may take.
+    /// Most bytes of the handler's state.
     pub state_limit: usize,
-    /// Trust below which the handler of an output is in force; None if it always is.
+    /// The handler, of an output, is in force only below this trust; None if it always is.
     pub trust_below: Option<Trust>,
-    /// False if it is not in force, and sees no records.
+    /// False if the handler is not in force and sees no records.
     pub is_in_force: bool,
 }
 
@@ -105,19 +108,19 @@ pub const DEFAULT_STATE_LIMIT: usize = 1 << 20;
 /// Decision on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It passes.
+    /// The record passes.
     Pass,
-    /// It goes no further. For the first piece of a record it holds for the whole record, whose other pieces
-    /// are not shown; for a later piece it has no effect, since the first is gone.
+    /// The record is dropped. A verdict on the first piece holds for the whole record, whose other pieces are
+    /// not shown; a verdict on a later piece has no effect, because the first piece has left.
     Drop,
 }
 
-/// Name, reach, report, state and control, which all handlers have.
+/// Name, reach, report, state and control of a handler, common to all kinds.
 pub trait Common: Send {
-    /// Its name, for errors and tables.
+    /// Name of the handler, for errors and tables.
     fn name(&self) -> &'static str;
 
-    /// Pieces in which it takes records.
+    /// Form in which the handler takes records.
     fn reach(&self) -> Reach {
         Reach::Pieces
     }
@@ -127,28 +130,30 @@ pub trait Common: Send {
         Vec::new()
     }
 
-    /// Most bytes that its state may take: memory that grows with what it sees. A handler that
-    /// [says](Common::state_bytes) that it takes more has failed, which ends its stream and no other.
+    /// Most bytes of the handler's state, which is memory that grows with the records it sees. A handler
+    /// whose [state](Common::state_bytes) is larger has failed; this ends its stream and no other.
     fn state_limit(&self) -> usize {
         DEFAULT_STATE_LIMIT
     }
 
-    /// Bytes that its state takes now. Asked behind each run of records, and behind a control message.
+    /// Current bytes of the handler's state. Queried after each run of records and after each control
+    /// message.
     fn state_bytes(&self) -> usize {
         0
     }
 
-    /// Takes a [control message](crate::Stream::control_handler) between two records, and answers it.
+    /// Handles a [control message](crate::Stream::control_handler) between two records, and returns the
+    /// answer.
     ///
     /// # Errors
-    /// A refused message goes back to its sender with the reason, and nothing else happens. Any other error
+    /// A refused message is returned to its sender with the reason, without any other effect. Any other error
     /// ends the stream, too.
     fn control(&mut self, _message: &[u8]) -> Result<Vec<u8>, HandlerError> {
         Err(HandlerError::Refused(format!("{} takes no control messages", self.name())))
     }
 }
 
-/// A handler that sees the bytes: a checksum, a meter, a filter.
+/// A handler that sees all bytes: a checksum, a meter, a filter.
 pub trait Read: Common {
     /// Sees the next piece.
     ///
@@ -156,34 +161,33 @@ pub trait Read: Common {
     /// See [`HandlerError`].
     fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError>;
 
-    /// There are no more pieces.
+    /// Handles the end: no more pieces follow.
     ///
     /// # Errors
-    /// Ends the stream with an error that would have ended well.
+    /// The error ends a stream that would otherwise have ended well.
     fn end(&mut self) -> Result<(), HandlerError> {
         Ok(())
     }
 }
 
-/// A handler that sees the first bytes of records: their header.
+/// A handler that sees the first bytes of each record: its header.
 ///
-/// The other bytes of large records of a fixed size, and of a stream of bytes without framing, go from a file
-/// or socket to connections without being copied to the program, if all handlers are of this kind.
+/// If all handlers are of this kind, the other bytes of large records of a fixed size, and of a byte stream
+/// without framing, go from a file or socket to connections without a copy to the program.
 pub trait Peek: Common {
-    /// Number of bytes that it sees, 1 to [`MAX_PEEK_BYTES`].
+    /// Number of bytes that the handler sees, 1 to [`MAX_PEEK_BYTES`].
     fn length(&self) -> usize;
 
-    /// Sees the beginning of the next record: as many bytes as [`Peek::length`] says, or all of a shorter
-    /// record.
+    /// Sees the beginning of the next record: [`Peek::length`] bytes, or all bytes of a shorter record.
     ///
     /// # Errors
     /// See [`HandlerError`].
     fn peek(&mut self, head: &[u8]) -> Result<Verdict, HandlerError>;
 
-    /// There are no more records.
+    /// Handles the end: no more records follow.
     ///
     /// # Errors
-    /// Ends the stream with an error that would have ended well.
+    /// The error ends a stream that would otherwise have ended well.
     fn end(&mut self) -> Result<(), HandlerError> {
         Ok(())
     }
@@ -192,28 +196,28 @@ pub trait Peek: Common {
 /// Most bytes that a [`Peek`] handler sees of a record.
 pub const MAX_PEEK_BYTES: usize = 16 * 1024;
 
-/// A handler that answers with parts of a piece and bytes of its own.
+/// A handler that returns parts of a piece and bytes of its own.
 pub trait Select: Common {
-    /// Puts the parts of the next piece that go on into `frame`: bytes are counted from the beginning of its
-    /// first slice. A record of which nothing is kept goes no further.
+    /// Puts the parts of the next piece that pass into `frame`; ranges count from the beginning of the first
+    /// slice. A record of which nothing is kept is dropped.
     ///
     /// # Errors
     /// See [`HandlerError`].
     fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError>;
 
-    /// There are no more pieces.
+    /// Handles the end: no more pieces follow.
     ///
     /// # Errors
-    /// Ends the stream with an error that would have ended well.
+    /// The error ends a stream that would otherwise have ended well.
     fn end(&mut self) -> Result<(), HandlerError> {
         Ok(())
     }
 }
 
-/// A handler that changes bytes where they are.
+/// A handler that changes bytes in place.
 ///
-/// Bytes that only this stream has, such as those that it read, are changed in place. Bytes that others have
-/// too, such as parts that a [`Select`] handler kept, or those that a mirror gives to several outputs, are
+/// Bytes that only this stream holds, such as bytes that it has read, are changed in place. Shared bytes,
+/// such as parts that a [`Select`] handler kept, or records that a mirror gives to several outputs, are
 /// copied first.
 pub trait Modify: Common {
     /// Changes the bytes of the next piece, and decides whether a record passes, as [`Read::read`] does.
@@ -222,22 +226,22 @@ pub trait Modify: Common {
     /// See [`HandlerError`].
     fn modify(&mut self, piece: PieceMut<'_>) -> Result<Verdict, HandlerError>;
 
-    /// There are no more pieces.
+    /// Handles the end: no more pieces follow.
     ///
     /// # Errors
-    /// Ends the stream with an error that would have ended well.
+    /// The error ends a stream that would otherwise have ended well.
     fn end(&mut self) -> Result<(), HandlerError> {
         Ok(())
     }
 }
 
-/// A handler that makes new bytes.
+/// A handler that writes new records.
 pub trait Rewrite: Common {
-    /// Most bytes that a piece of `length` bytes becomes.
+    /// Most bytes that a piece of `length` bytes may become.
     fn room(&self, length: usize) -> usize;
 
     /// Writes the new bytes of the next piece to the front of `out`, which has at least [`Rewrite::room`]
-    /// bytes of any content; returns how many. None if the record goes no further.
+    /// bytes with arbitrary contents; returns their number. None drops the record.
     ///
     /// # Errors
     /// See [`HandlerError`].
@@ -248,7 +252,7 @@ pub trait Rewrite: Common {
 pub struct Frame<'a> {
     length: usize,
     parts: &'a mut Vec<FramePart>,
-    /// Memory in which the slices of the piece lie.
+    /// Memory that holds the slices of the piece.
     memory: &'a [Bytes],
 }
 
@@ -275,8 +279,9 @@ impl<'a> Frame<'a> {
         Frame { length, parts, memory }
     }
 
-    /// The bytes of a slice of the piece, or of a part of one, for longer than the call, without a copy. None
-    /// if `part` is not of the piece. While they are kept, so is the block of memory in which they lie.
+    /// Bytes of a slice of the piece, or of a part of a slice, that stay valid after the call, without a
+    /// copy. None if `part` does not belong to the piece. As long as the bytes are kept, their whole block of
+    /// memory is kept.
     pub fn share(&self, part: &[u8]) -> Option<Bytes> {
         let wanted = part.as_ptr_range();
         let has = |memory: &&Bytes| {
@@ -286,7 +291,7 @@ impl<'a> Frame<'a> {
         self.memory.iter().find(has).map(|memory| memory.slice_ref(part))
     }
 
-    /// Keeps these bytes of the piece, as far as it has them.
+    /// Keeps this range of the piece, clipped to its length.
     pub fn keep(&mut self, range: Range<usize>) {
         let range = range.start.min(self.length)..range.end.min(self.length);
         if range.is_empty() {
@@ -298,7 +303,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Keeps all of the piece, also if it is an empty record.
+    /// Keeps the whole piece, also if the piece is an empty record.
     pub fn keep_all(&mut self) {
         if self.length == 0 {
             self.pass_empty();
@@ -306,7 +311,7 @@ impl<'a> Frame<'a> {
         self.keep(0..self.length);
     }
 
-    /// Lets the record go on, as an empty one if nothing is kept or added.
+    /// Passes the record, as an empty record if nothing is kept or added.
     pub fn pass_empty(&mut self) {
         self.parts.push(FramePart::Kept(0..0));
     }

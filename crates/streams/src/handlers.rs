@@ -1,4 +1,4 @@
-//! Handlers that come with the service. For an application's own see the example in `docs/streams.md`.
+//! Handlers that come with the service. For an example of an application's own handler see `docs/streams.md`.
 
 mod checksum;
 mod filter;

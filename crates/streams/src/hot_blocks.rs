@@ -1,6 +1,6 @@
-//! Blocks of a thread that inputs are read into, by all of its streams: the one that was read last is used
-//! first, once all of it has been sent. So what is read, handled and sent stays in the processor's cache,
-//! however many streams take turns.
+//! Blocks that inputs read into, shared by all streams of a thread. The most recently used block is reused
+//! first, as soon as all of its bytes have been sent. So bytes that are read, handled and sent stay in the
+//! processor's cache, independent of the number of streams.
 
 use std::cell::RefCell;
 use std::fs;
@@ -8,19 +8,20 @@ use std::sync::LazyLock;
 
 use bytes::BytesMut;
 
-/// Most blocks that are kept, each as long as what one call reads: at most 1 MiB.
+/// Most blocks that are kept. Each has the size of one read: at most 1 MiB.
 const KEPT: usize = 16;
 
-/// Second-level cache if it is not known.
+/// Assumed size of the second-level cache if it is unknown.
 const USUAL_CACHE: usize = 512 * 1024;
 
 thread_local! {
-    /// Blocks by their last use, also such as are still to be sent. A handle has no bytes of its own.
+    /// Blocks in the order of their last use, including blocks that are still being sent. A handle has no
+    /// bytes of its own.
     static BLOCKS: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes that are read and handled at a time: a quarter of the second-level cache, so that what the kernel
-/// copies them from and to has room there as well.
+/// Bytes that are read and handled at a time: a quarter of the second-level cache, so that the kernel's
+/// source and destination of the copies fit, too.
 pub(crate) fn piece() -> usize {
     static PIECE: LazyLock<usize> = LazyLock::new(|| piece_for(second_level_cache().unwrap_or(USUAL_CACHE)));
     *PIECE
@@ -43,7 +44,7 @@ fn second_level_cache() -> Option<usize> {
     Some(kibibytes * 1024)
 }
 
-/// A block with room for so many bytes, and none in it.
+/// Takes an empty block with room for so many bytes.
 pub(crate) fn take(room: usize) -> BytesMut {
     let found = BLOCKS.with_borrow_mut(|blocks| {
         let place = blocks.iter_mut().rposition(|block| block.try_reclaim(room))?;
@@ -52,7 +53,7 @@ pub(crate) fn take(room: usize) -> BytesMut {
     found.unwrap_or_else(|| BytesMut::with_capacity(room.max(piece())))
 }
 
-/// Keeps a block whose bytes were all split off, for when they are gone.
+/// Keeps a block whose bytes were all split off, for reuse after these bytes are dropped.
 pub(crate) fn put(block: BytesMut) {
     debug_assert!(block.is_empty());
     BLOCKS.with_borrow_mut(|blocks| {

@@ -1,7 +1,7 @@
 //! Intake, the first part of a stream: its inputs, and the order in which records are taken from them.
 //!
-//! [`Input`] divides what an object gives into records. [`Order`] says which input is read next; [`pull`]
-//! reads it and hands records on. The zero-copy route asks the same order ([`Intake::next_ready`],
+//! [`Input`] divides the bytes of an object into records. [`Order`] chooses the input to read next; [`pull`]
+//! reads it and hands records on. The zero-copy route uses the same order ([`Intake::next_ready`],
 //! [`Intake::took`]).
 
 mod arrival;
@@ -47,7 +47,7 @@ pub(crate) use zero_copy::{GoingBy, LARGE};
 /// Reads the tag of a record, or the key of a portion.
 pub type Tag = dyn FnMut(&[u8]) -> Option<u64> + Send;
 
-/// Takes a run.
+/// Receiver of runs.
 pub(crate) type HandOn<'a> = dyn FnMut(Run<BytesMut>, &mut Shared) + 'a;
 
 /// The inputs of a stream, in the order of their ports.
@@ -58,33 +58,33 @@ pub(crate) struct Intake {
     zero_copy: ZeroCopyCheck,
     /// Part of records that a handler peeks at before they move.
     peek_scope: PeekScope,
-    /// Bytes of an input that a handler has seen by peeking, that pass, and that have not moved yet.
+    /// Bytes of an input that a handler has peeked at and passed, and that have not moved yet.
     seen: Option<(Port, usize)>,
-    /// Number of inputs that are to be detached.
+    /// Number of inputs that are being detached.
     detaching: usize,
-    /// The stream fails, and nothing more is read.
+    /// The stream is failing, and nothing more is read.
     is_cut: bool,
-    /// The error of the last input that failed and was survived.
+    /// Error of the last input that failed without ending the stream.
     last_failure: Option<String>,
-    /// An input came to its end, or was detached.
+    /// An input has ended or was detached.
     pub(crate) has_input_ended: bool,
-    /// The last run is of a stream of bytes without framing.
+    /// The last run belongs to a byte stream without framing.
     pub(crate) last_is_unframed: bool,
     pub(crate) counts: Counts,
 }
 
-/// Needs of handlers, order and outputs.
+/// Requirements of handlers, order and outputs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Needs {
-    /// Most bytes of a record, if only whole records are of use.
+    /// Most bytes of a record, if only whole records can be used.
     whole: Option<usize>,
-    /// Bytes of datagrams that unframed bytes are divided into.
+    /// Size of the datagrams that unframed bytes are divided into.
     packet_bytes: Option<usize>,
-    /// Short records are of use only if they are whole.
+    /// Short records are handed on whole.
     short_whole: bool,
 }
 
-/// Counts of all inputs, those that are gone too.
+/// Counts of all inputs, including removed ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) bytes: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Counts {
     pub(crate) returned_bytes: u64,
     /// Bytes that took the zero-copy route.
     pub(crate) zero_copy_bytes: u64,
-    /// Of inputs that are gone.
+    /// Malformed datagrams of removed inputs.
     malformed: Dropped,
 }
 
@@ -115,7 +115,7 @@ impl Intake {
         }
     }
 
-    /// Inserts an input that is watched already. Returns whether its records are datagrams as they came.
+    /// Inserts an input that is already watched. Returns whether its records are datagrams as received.
     pub(crate) fn insert(&mut self, port: Port, object: Object, framing: Framing) -> bool {
         let mut splitter = Splitter::new(framing, self.needs.whole);
         if let Some(packet_bytes) = self.needs.packet_bytes.filter(|_| !object.has_records()) {
@@ -143,7 +143,7 @@ impl Intake {
         self.inputs.binary_search_by_key(&port, |input| input.port).ok()
     }
 
-    /// From their next record on, inputs hand on only whole records of at most `limit` bytes.
+    /// Requires whole records of at most `limit` bytes from inputs, from their next record on.
     pub(crate) fn need_whole(&mut self, limit: usize) {
         if self.needs.whole.is_some_and(|before| before <= limit) {
             return;
@@ -152,8 +152,8 @@ impl Intake {
         self.each_from_next_record(|input| input.splitter.need_whole(limit));
     }
 
-    /// From their next record on, inputs hand on records as a handler takes them. For slices, if records need
-    /// not be whole anyway, unframed bytes begin another record, of which the handler sees all.
+    /// Adapts inputs to the reach of a handler, from their next record on. For slices, if records need not be
+    /// whole for another reason, unframed bytes begin another record, which the handler sees completely.
     pub(crate) fn meet(&mut self, reach: Reach) {
         match reach {
             Reach::Pieces => {}
@@ -163,13 +163,13 @@ impl Intake {
         }
     }
 
-    /// From their next record on, inputs hand on short records whole.
+    /// Requires whole short records from inputs, from their next record on.
     pub(crate) fn keep_short_whole(&mut self) {
         self.needs.short_whole = true;
         self.each_from_next_record(|input| input.splitter.keep_short_whole());
     }
 
-    /// From now on, unframed bytes are divided into datagrams: they have no end for a datagram to leave at.
+    /// Divides unframed bytes into datagrams from now on: they have no end at which a datagram could leave.
     pub(crate) fn divide_into_datagrams(&mut self, packet_bytes: usize) {
         if self.needs.packet_bytes.is_some() {
             return;
@@ -191,7 +191,7 @@ impl Intake {
         self.wake_all();
     }
 
-    /// Notes that an input may be read. Returns false if there is no such input.
+    /// Marks an input as readable. Returns false if there is no such input.
     pub(crate) fn note_ready(&mut self, port: Port) -> bool {
         let Some(place) = self.place_of(port) else { return false };
         self.inputs[place].readable = true;
@@ -204,7 +204,7 @@ impl Intake {
         self.wake_all();
     }
 
-    /// Notes urgent data of a connection, which `splice` does not pass.
+    /// Marks urgent data of a connection; `splice` does not pass it.
     pub(crate) fn note_urgent(&mut self, port: Port) {
         let Some(place) = self.place_of(port) else { return };
         if let Some(connection) = self.inputs[place].object.connection_mut() {
@@ -233,12 +233,12 @@ impl Intake {
         }
     }
 
-    /// Handles the error of an input. The stream goes on without it, when what was read of it has gone, or
-    /// fails.
+    /// Handles the error of an input. The stream fails, or continues without the input after the bytes read
+    /// from it have left.
     pub(crate) fn fail_input(&mut self, place: usize, error: StreamError, shared: &mut Shared) {
         self.zero_copy.note_change();
         let input = &mut self.inputs[place];
-        // What is not divided into records never will be.
+        // The bytes not yet divided into records never will be.
         self.counts.dropped_bytes += input.buffer.len() as u64;
         input.buffer.clear();
         input.supply = Supply::Cut;
@@ -253,7 +253,7 @@ impl Intake {
         shared.tell(StreamEvent::InputFailed { port, error });
     }
 
-    /// Reads no more of any input, once the stream fails.
+    /// Stops reading all inputs once the stream is failing.
     pub(crate) fn cut_if_failing(&mut self, shared: &Shared) {
         if self.is_cut || !shared.is_failing() {
             return;
@@ -264,7 +264,7 @@ impl Intake {
         self.wake_all();
     }
 
-    /// The error of the stream if all its inputs failed.
+    /// Error of the stream if all its inputs failed.
     pub(crate) fn failure_of_all(&mut self) -> Option<StreamError> {
         self.last_failure.take_if(|_| !self.has_input_ended).map(StreamError::NoInput)
     }
@@ -273,7 +273,7 @@ impl Intake {
         self.inputs.is_empty()
     }
 
-    /// Returns whether all that was taken from inputs was handed on.
+    /// Returns whether all bytes taken from inputs were handed on.
     pub(crate) fn nothing_waits(&self) -> bool {
         match &self.order {
             Order::Tags { merge, .. } => merge.is_done(),
@@ -283,7 +283,7 @@ impl Intake {
         }
     }
 
-    /// Returns whether a stream of bytes without framing goes by, which has no place between two records.
+    /// Returns whether the current record is a byte stream without framing, which has no record boundaries.
     pub(crate) fn is_within_unframed(&self) -> bool {
         self.inputs.iter().any(|input| input.is_unframed() && !input.splitter.at_boundary())
     }
@@ -300,7 +300,7 @@ impl Intake {
         self.inputs.iter().fold(self.counts.malformed, |sum, input| sum + input.malformed)
     }
 
-    /// Bytes that were dropped, malformed datagrams and parts of lost records too.
+    /// Bytes that were dropped, including malformed datagrams and parts of lost records.
     pub(crate) fn dropped_bytes(&self) -> u64 {
         let lost_parts = match &self.order {
             Order::Shares(collector) => collector.lost_bytes,
@@ -334,7 +334,7 @@ impl Intake {
 }
 
 impl Input {
-    /// Reads nothing more, so a record of which only the beginning has come is not handed on.
+    /// Stops reading. A record of which only the beginning has arrived is not handed on.
     fn cut_supply(&mut self) {
         if self.supply == Supply::Open {
             self.supply = Supply::Cut;

@@ -1,22 +1,23 @@
-//! The rule by which streams lend the kernel pages that somebody else may write, and its switch.
+//! Rule by which streams lend pages to the kernel that another process may write, and a switch for the rule.
 //!
-//! A page of a file that waits in a socket or a pipe is the file's own: what is written to the file before it
-//! leaves is sent. The papers switched their loan by `sysctl`; one switch here is shared by many streams, and
-//! changes while they run.
+//! A page of a file that waits in a socket or a pipe is the page of the page cache itself: a write to the
+//! file before the page leaves changes the bytes that are sent. The papers switched their loan by `sysctl`;
+//! here one switch is shared by many streams and can change while they run.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// The rule.
+/// Rule of lending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lending {
-    /// Pages of files are sent without a copy: what is written to a file before they leave is sent.
+    /// Pages of files are sent without a copy: a write to a file before the pages leave changes the bytes
+    /// that are sent.
     #[default]
     Always,
-    /// Bytes of files are copied, as they are when they are read. Bytes of connections and pipes, which nobody
-    /// can write, move without a copy.
+    /// Bytes of files are copied when they are read. Bytes of connections and pipes, which no process can
+    /// write, move without a copy.
     Safe,
     /// All bytes are copied.
     Never,
@@ -26,7 +27,7 @@ impl Lending {
     /// All rules.
     pub const ALL: [Lending; 3] = [Lending::Always, Lending::Safe, Lending::Never];
 
-    /// Its name, as for `--lend`.
+    /// Name of the rule, as for `--lend`.
     pub fn name(self) -> &'static str {
         match self {
             Lending::Always => "always",
@@ -42,7 +43,7 @@ impl fmt::Display for Lending {
     }
 }
 
-/// Error of a name that no rule has.
+/// Error of an unknown name of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid rule {0:?}: expected always, safe or never")]
 pub struct LendingError(String);
@@ -56,7 +57,7 @@ impl FromStr for Lending {
     }
 }
 
-/// The rule of many streams, to be changed at any time from any thread, and what came of it.
+/// Rule shared by many streams, which any thread may change at any time, and counts of its effect.
 #[derive(Clone, Debug, Default)]
 pub struct LendingSwitch(Arc<State>);
 
@@ -75,12 +76,12 @@ impl LendingSwitch {
         switch
     }
 
-    /// Sets the rule of bytes that are read from now on.
+    /// Sets the rule for bytes that are read from now on.
     pub fn set(&self, rule: Lending) {
         self.0.rule.store(rule as u8, Relaxed);
     }
 
-    /// The rule.
+    /// Current rule.
     pub fn rule(&self) -> Lending {
         Lending::ALL[usize::from(self.0.rule.load(Relaxed))]
     }
@@ -90,7 +91,7 @@ impl LendingSwitch {
         self.0.lent.load(Relaxed)
     }
 
-    /// Bytes that were copied because of the rule, and would have moved without a copy.
+    /// Bytes that were copied only because of the rule and would have moved without a copy otherwise.
     pub fn copied_bytes(&self) -> u64 {
         self.0.copied.load(Relaxed)
     }

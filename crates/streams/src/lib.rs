@@ -1,16 +1,16 @@
 //! Streams: records on their way from sources through handlers to sinks (KStreams).
 //!
 //! A [`Stream`] reads [records](Framing) from its inputs, which are [objects](Object), in an
-//! [order](InputOrder); has [handlers](Handler) see them; and spreads them over its outputs by a
-//! [pattern](OutputPattern). It moves on its caller's thread, or on a thread of an [engine], which a
-//! [scheduler](engine::Policy) divides among streams. Bytes that no handler looks at stay in the kernel where
-//! they can. The following introduces these seven, each with an example.
+//! [order](InputOrder); passes them through [handlers](Handler); and distributes them over its outputs by a
+//! [pattern](OutputPattern). A stream runs on the caller's thread, or on a thread of an [engine], whose time
+//! a [scheduler](engine::Policy) divides among streams. Bytes that no handler reads stay in the kernel where
+//! possible. The sections below introduce these seven parts, each with an example.
 //!
 //! # Objects
 //!
 //! An [`Object`] is a source or a sink: a [connection, pipe or terminal](Object::stream), a
-//! [file](Object::file), a [UDP socket](Object::datagrams), a [socket that listens](Object::listening),
-//! memory to [read](Object::memory) or to [fill](Object::collect). A stream takes any of them at either end:
+//! [file](Object::file), a [UDP socket](Object::datagrams), a [listening socket](Object::listening), memory
+//! to [read](Object::memory) or memory to [fill](Object::collect). Each kind can be an input or an output:
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -36,9 +36,9 @@
 //!
 //! # Framing
 //!
-//! [`Framing`] divides the bytes of an input into records: lines, packets behind their length, a fixed size,
-//! or by a function of the caller's. Order, handlers and pattern act on records. Without framing, a stream of
-//! bytes is one record; each datagram is one.
+//! [`Framing`] divides the bytes of an input into records: lines, packets with a length prefix, records of a
+//! fixed size, or records measured by a function of the caller. Order, handlers and pattern act on records.
+//! Without framing, a byte stream is one record, and each datagram is one record.
 //!
 //! ```
 //! use wirepath_streams::{Framing, Object, StreamBuilder};
@@ -55,10 +55,9 @@
 //!
 //! # Order
 //!
-//! [`InputOrder`] says which input gives the next record: each in turn, one at random, or whichever has one.
-//! By the builder's methods, records are [ordered by a tag](StreamBuilder::order_by_tag),
-//! [joined](StreamBuilder::join) from portions of several inputs, or taken in an [order of the
-//! caller's](PollingOrder).
+//! [`InputOrder`] chooses the input of the next record: each input in turn, a random input, or any input that
+//! has a record. With methods of the builder, records are [ordered by a tag](StreamBuilder::order_by_tag),
+//! [joined](StreamBuilder::join) from portions of several inputs, or taken in a [custom order](PollingOrder).
 //!
 //! ```
 //! use wirepath_streams::{Framing, Late, Object, StreamBuilder};
@@ -77,12 +76,12 @@
 //!
 //! # Handlers
 //!
-//! A [`Handler`] is code that records pass. Its kind says what it may do, so the stream knows which bytes can
-//! stay where they are: [`Read`] sees, [`Peek`] sees the beginning, [`Select`] answers with parts and bytes
-//! of its own, [`Modify`] changes in place, [`Rewrite`] fills a buffer. [`Handler::passing`] is one closure;
-//! [`handlers`] has checksums, filters, encryption. Handlers are chained, per stream or [per
-//! output](OutputOptions::handlers), and are added, removed and controlled [while the stream
-//! runs](Stream::add_handler).
+//! A [`Handler`] is application code that records pass through. The kind of a handler declares its access, so
+//! the stream knows which bytes can stay in the kernel: [`Read`] sees all bytes, [`Peek`] sees the beginning,
+//! [`Select`] returns parts of a record and bytes of its own, [`Modify`] changes bytes in place, [`Rewrite`]
+//! fills a buffer. [`Handler::passing`] makes a handler of one closure; [`handlers`] has checksums, filters
+//! and encryption. Handlers are chained, per stream or [per output](OutputOptions::handlers), and are added,
+//! removed and controlled [while the stream runs](Stream::add_handler).
 //!
 //! ```
 //! use wirepath_streams::{
@@ -117,9 +116,9 @@
 //!
 //! # Pattern
 //!
-//! [`OutputPattern`] says which output gets a record: all of them, each in turn, the one with the shortest
-//! wait; or a [pattern of the caller's](PushingOrder). [`OutputOptions`] says what happens when an output
-//! does not keep up.
+//! [`OutputPattern`] chooses the outputs of a record: all outputs, each in turn, or the output with the
+//! shortest wait; a [custom pattern](PushingOrder) is possible. [`OutputOptions`] sets the handling of
+//! records for an output that does not keep up.
 //!
 //! ```
 //! use wirepath_streams::{Framing, Object, OutputPattern, StreamBuilder};
@@ -138,9 +137,10 @@
 //!
 //! # Engine
 //!
-//! [`Stream::run`] moves everything on the caller's thread. [`Stream::start`] gives the stream to an
-//! [`Engine`](engine::Engine), a thread of which has thousands of streams; the [`RunningStream`] is changed,
-//! asked, stopped and waited for. [`Stream::events`] is a descriptor for the caller's own event loop.
+//! [`Stream::run`] runs a stream on the caller's thread. [`Stream::start`] gives the stream to an
+//! [`Engine`](engine::Engine), whose threads each run thousands of streams; the returned [`RunningStream`]
+//! changes, queries, stops and waits for the stream. [`Stream::events`] returns a descriptor for the caller's
+//! event loop.
 //!
 //! ```
 //! use wirepath_streams::engine::{Engine, EngineOptions};
@@ -160,9 +160,9 @@
 //!
 //! # Scheduler
 //!
-//! A [`Policy`](engine::Policy) divides a thread of the engine among the classes of its streams: by priority,
-//! by shares of bytes or of processor time, by deadline, or as a [policy of the caller's](engine::TurnPolicy)
-//! says. A [rate](engine::Rate) limits a stream or a class.
+//! A [`Policy`](engine::Policy) divides the time of an engine thread among classes of streams: by priority,
+//! by shares of bytes or of processor time, by deadline, or by a [custom policy](engine::TurnPolicy). A
+//! [rate](engine::Rate) limits a stream or a class.
 //!
 //! ```
 //! use wirepath_streams::engine::{Class, Engine, EngineOptions, Placement, Policy, Round, Sharing};
@@ -183,7 +183,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// In the order of their dependencies; the four parts of a stream are intake, chain, spread and outputs.
+// In the order of dependencies. The four parts of a stream are intake, chain, spread and outputs.
 mod chain;
 mod error;
 mod event;
@@ -239,7 +239,7 @@ pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use trust::Trust;
 pub use write_progress::WriteProgress;
 
-/// The engine, for its types in this crate's interface.
+/// The engine, re-exported because its types appear in this crate's interface.
 pub use wirepath_engine as engine;
 
 /// Compiles and runs the example of the README.

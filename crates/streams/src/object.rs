@@ -1,13 +1,13 @@
-//! Objects: the KStreams paper's data objects (section 4.1, table 1), one interface
-//! over files, mappings, sockets, pipes and memory.
+//! Objects: the data objects of the KStreams paper (section 4.1, table 1), one interface to files, mappings,
+//! sockets, pipes and memory.
 //!
 //! | KStreams | here |
 //! | --- | --- |
 //! | `polldata` | an object fills a buffer, or names the extent of a file |
-//! | `pushvmdata`, `pushpagedata` | an object takes what is in front of an outbox |
+//! | `pushvmdata`, `pushpagedata` | an object takes bytes from the front of an outbox |
 //! | `getmem`, `putmem` | the block that a [rewriting handler](crate::Rewrite) writes into |
 //! | `waitdata`, `waitspace`, `dataready`, | readiness of the descriptor, |
-//! | `spaceready`, `statechange` | which an engine waits for |
+//! | `spaceready`, `statechange` | for which an engine waits |
 
 mod collected;
 mod extents;
@@ -50,18 +50,18 @@ pub(crate) use read::{Awaited, Cold, ReadOutcome, Unread};
 pub(crate) use target::{Batch, WriteTarget};
 pub(crate) use write::{MOST_SLICES, WriteOutcome};
 
-/// A source or sink of bytes. Bytes that were read and not used stay with it, so an object that is
-/// [detached](crate::Stream::detach_input) can be attached elsewhere and nothing is lost.
+/// A source or sink of bytes. An object keeps bytes that were read and not used, so an object that is
+/// [detached](crate::Stream::detach_input) can be attached elsewhere without loss.
 pub struct Object {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// Read, but not used.
+    /// Bytes that were read but not used.
     pub(crate) unread: BytesMut,
 }
 
 pub(crate) enum Kind {
     File(StoredFile),
-    /// Bytes in order: a connection, a pipe.
+    /// A byte stream: a connection, a pipe or a terminal.
     Stream(Connection),
     Listening(Listener),
     Datagrams(Datagrams),
@@ -79,56 +79,56 @@ pub(crate) struct StoredFile {
     pub(crate) offset: u64,
     /// Offset at which reading ends.
     pub(crate) end: u64,
-    /// Offset up to which the page cache had it at a time.
+    /// Offset up to which the page cache had the file at `warm_at`.
     warm_until: u64,
     warm_at: Instant,
-    /// Advanced by what is written to it.
+    /// Write progress of this file, advanced by writes to the object.
     pub(crate) progress: Option<Arc<WriteProgress>>,
     /// Progress of the writer that the reader follows.
     pub(crate) follows: Option<Arc<WriteProgress>>,
-    /// Set if the file was created for the stream.
+    /// Set for a file that was created for the stream.
     pub(crate) provisional: Option<Arc<Provisional>>,
 }
 
 pub(crate) struct Connection {
     pub(crate) descriptor: OwnedFd,
     pub(crate) is_socket: bool,
-    /// Bytes to read before it counts as ended.
+    /// Bytes to read before the connection counts as ended.
     pub(crate) left: u64,
-    /// Its peer has sent urgent data. `splice` stops before that for ever, and reports the end when the peer
-    /// ends (`tcp_read_sock`): from then on it is read.
+    /// The peer has sent urgent data. `splice` stops before urgent data for ever, and reports the end once
+    /// the peer has ended (`tcp_read_sock`); from the urgent data on, the connection is read and not spliced.
     pub(crate) has_urgent: bool,
 }
 
 pub(crate) struct Datagrams {
     pub(crate) socket: OwnedFd,
-    /// Destination, if it is not connected.
+    /// Destination, if the socket is not connected.
     pub(crate) to: Option<SocketAddrAny>,
-    /// Most bytes of a datagram that is made of shorter records.
+    /// Largest datagram that is made of shorter records.
     pub(crate) packet_bytes: usize,
-    /// Records are datagrams already, as they came, and leave as such.
+    /// Records are datagrams as received, and leave unchanged.
     pub(crate) keeps_records: bool,
-    /// Longer datagrams leave one by one: the route does not segment trains of them.
+    /// Longer datagrams leave one by one: the route does not segment trains of such datagrams.
     pub(crate) longest_cut: usize,
-    /// The rest of a record whose beginning was too long is lost, too.
+    /// The beginning of the current record was too long; the rest of it is lost, too.
     pub(crate) is_losing: bool,
     pub(crate) had_too_long: bool,
-    /// Reason of the first that was too long, until it is reported.
+    /// Reason of the first datagram that was too long, until it is reported.
     pub(crate) first_error: Option<String>,
-    /// ICMP errors for datagrams that were sent before.
+    /// Number of ICMP errors for datagrams that were sent before.
     pub(crate) icmp_errors: u64,
     pub(crate) id: SocketId,
-    /// The socket cuts what it sends into datagrams of so many bytes; 0: it does not.
+    /// The socket cuts sent bytes into datagrams of this length; 0 if it does not cut.
     pub(crate) cut_bytes: u16,
-    /// Error that the socket reported when a train was to be lent, perhaps of earlier datagrams.
+    /// Error that the socket reported when a train was to be lent; possibly an error of earlier datagrams.
     pub(crate) reported: Option<Errno>,
 }
 
-/// A system call of an object failed.
+/// Error of a system call of an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: {call}: {errno}")]
 pub struct ObjectError {
-    /// The object's name.
+    /// Name of the object.
     pub name: String,
     /// The call that failed.
     pub call: &'static str,
@@ -136,7 +136,7 @@ pub struct ObjectError {
     pub errno: Errno,
 }
 
-/// Bytes of a datagram that is made of a stream of bytes, by default: seven packets of a transport stream.
+/// Default size of a datagram that is made of a byte stream: seven packets of a transport stream.
 const PACKET_BYTES: usize = 1316;
 
 impl Object {
@@ -144,20 +144,21 @@ impl Object {
         Object { name: name.to_owned(), kind, unread: BytesMut::new() }
     }
 
-    /// A file: read from `offset` to its end, or written from there on.
+    /// A file: read from `offset` to its end, or written from `offset` on.
     pub fn file(name: &str, file: Arc<File>, offset: u64) -> Object {
-        // Files that the kernel generates, as below /proc, have length 0.
+        // Files generated by the kernel, as in /proc, have length 0.
         let length = file.metadata().map(|known| known.len()).ok().filter(|length| *length > offset);
         Object::extent(name, file, offset, length.unwrap_or(u64::MAX))
     }
 
-    /// An extent of a file, to read: from `offset` up to `end`, or the end of the file if that comes first.
+    /// An extent of a file, to read: from `offset` to `end`, or to the end of the file if it is shorter.
     pub fn extent(name: &str, file: Arc<File>, offset: u64, end: u64) -> Object {
         Object::new(name, Kind::File(StoredFile { offset, end, ..StoredFile::new(file) }))
     }
 
-    /// A file to write, which others send [meanwhile](crate::ObjectPart::Following): `progress` is the number
-    /// of bytes written, and the offset where this begins. Streams may write it one after the other.
+    /// A file to write that others read [at the same time](crate::ObjectPart::Following). `progress` is the
+    /// number of bytes written, at which this object starts. Several streams may write the file one after the
+    /// other.
     pub fn written(name: &str, file: Arc<File>, progress: Arc<WriteProgress>) -> Object {
         let offset = progress.bytes();
         Object::new(
@@ -166,18 +167,18 @@ impl Object {
         )
     }
 
-    /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or a file that a shell gave to
-    /// its programs, read or written at the offset of its descriptor.
+    /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or a file inherited from a
+    /// shell, read or written at the offset of its descriptor.
     ///
-    /// A socket is put into non-blocking mode, and urgent data stays in its place among other bytes
-    /// (`SO_OOBINLINE`, RFC 6093). TCP sends at once what the stream gives it (`TCP_NODELAY`): Nagle's
-    /// algorithm would keep the last bytes until those before them are acknowledged, which takes a peer that
-    /// waits for them 40 ms. A pipe or terminal in blocking mode is opened again, since the mode holds
-    /// for every process that has it: the terminal's shell, for one.
+    /// A socket is put into non-blocking mode, and urgent data stays in order among other bytes
+    /// (`SO_OOBINLINE`, RFC 6093). TCP sends bytes at once (`TCP_NODELAY`): Nagle's algorithm would hold the
+    /// last bytes back until the bytes before them are acknowledged, which takes 40 ms if the peer waits for
+    /// them. A pipe or terminal in blocking mode is opened again, because the mode holds for every process
+    /// that shares the open file: the terminal's shell, for example.
     ///
     /// # Errors
-    /// `EPROTOTYPE` for a socket of datagrams or packets, whose boundaries a stream of bytes would lose, and
-    /// of which an empty one would look like the end; else failures of `fstat`, `getsockopt`, `fcntl` or
+    /// `EPROTOTYPE` for a socket of datagrams or packets: a byte stream would lose their boundaries, and an
+    /// empty datagram would look like the end. Otherwise failures of `fstat`, `getsockopt`, `fcntl` or
     /// `open`.
     pub fn stream(name: &str, descriptor: OwnedFd) -> io::Result<Object> {
         let kind = FileType::from_raw_mode(fstat(&descriptor)?.st_mode);
@@ -206,11 +207,11 @@ impl Object {
         Ok(Object::new(name, Kind::Stream(connection)))
     }
 
-    /// Any descriptor: a connected socket of datagrams as [`Object::datagrams`], all others as
+    /// Any descriptor: a connected datagram socket becomes [`Object::datagrams`], any other descriptor
     /// [`Object::stream`].
     ///
     /// # Errors
-    /// As those two.
+    /// Those of the two functions.
     pub fn from_fd(name: &str, descriptor: OwnedFd) -> io::Result<Object> {
         let kind = FileType::from_raw_mode(fstat(&descriptor)?.st_mode);
         if kind == FileType::Socket && sockopt::socket_type(&descriptor)? == SocketType::DGRAM {
@@ -219,8 +220,8 @@ impl Object {
         Object::stream(name, descriptor)
     }
 
-    /// Ends a connection after this many bytes, those that [precede](Object::preceded_by) it not counted: for
-    /// messages of known length that others follow. No effect on other objects.
+    /// Ends a connection after this many bytes, not counting bytes that [precede](Object::preceded_by) it:
+    /// for messages of known length that are followed by others. No effect on other objects.
     #[must_use]
     pub fn up_to(mut self, bytes: u64) -> Object {
         if let Kind::Stream(connection) = &mut self.kind {
@@ -229,18 +230,18 @@ impl Object {
         self
     }
 
-    /// Has these bytes read first: those that were read of a connection before it became an object, such as
-    /// with the head of a message.
+    /// Puts bytes in front of the object that were read from a connection before it became an object, for
+    /// example together with the head of a message.
     #[must_use]
     pub fn preceded_by(mut self, bytes: BytesMut) -> Object {
         self.put_back(bytes);
         self
     }
 
-    /// A UDP socket. Datagrams are read from it, and those that the kernel gathered are kept together; or
-    /// they are sent to `to`, or to the connected peer. Where records are not datagrams already, datagrams of
-    /// at most `packet_bytes` (1,316 by default) are made of them: as many whole records as fit, or of a
-    /// stream of bytes as much as fits.
+    /// A UDP socket. As an input, datagrams are read from it; datagrams that the kernel gathered stay
+    /// together. As an output, datagrams are sent to `to`, or to the connected peer. Records that are not
+    /// datagrams already are packed into datagrams of at most `packet_bytes` (1,316 by default): as many
+    /// whole records as fit; a byte stream is cut.
     ///
     /// # Errors
     /// Failure of `setsockopt`.
@@ -283,18 +284,18 @@ impl Object {
         Object::new(name, Kind::Memory(bytes))
     }
 
-    /// Memory to write to, and the access to what is written. More than `limit` bytes are an error.
+    /// Memory to write to, and a handle to the written bytes. Writing more than `limit` bytes is an error.
     pub fn collect(name: &str, limit: usize) -> (Object, Collected) {
         let collected = Collected::new(limit);
         (Object::new(name, Kind::Collected(collected.clone())), collected)
     }
 
-    /// Name for errors and tables.
+    /// Name of the object, for errors and tables.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Addresses of a UDP socket: its own, and that of its connected peer.
+    /// Addresses of a UDP socket: the local address and that of the connected peer.
     pub fn addresses(&self) -> Option<(SocketAddr, Option<SocketAddr>)> {
         let Kind::Datagrams(datagrams) = &self.kind else { return None };
         let own = getsockname(&datagrams.socket).ok()?.try_into().ok()?;
@@ -302,8 +303,9 @@ impl Object {
         Some((own, peer))
     }
 
-    /// Has a UDP socket take datagrams that the kernel has joined, as it does from the start, or each as it came:
-    /// then the kernel joins none for it, also not before they come to eBPF programs.
+    /// Selects whether a UDP socket takes datagrams that the kernel has joined, which is the default, or each
+    /// datagram as received: the kernel then joins none for the socket, not even before they reach eBPF
+    /// programs.
     ///
     /// # Errors
     /// Failure of `setsockopt`.
@@ -314,17 +316,17 @@ impl Object {
         }
     }
 
-    /// Returns whether bytes wait in a socket or pipe; true if that cannot be told.
+    /// Returns whether bytes wait in a socket or pipe; true if unknown.
     pub(crate) fn has_arrived_bytes(&self) -> bool {
         self.descriptor().is_none_or(|descriptor| ioctl_fionread(descriptor).map_or(true, |bytes| bytes > 0))
     }
 
-    /// Returns whether its bytes are those of a file, which others may write.
+    /// Returns whether the bytes belong to a file, which other processes may write.
     pub(crate) fn is_stored(&self) -> bool {
         matches!(self.kind, Kind::File(_) | Kind::Mapping(_) | Kind::Parts(_))
     }
 
-    /// Descriptor to watch; None if it is always ready.
+    /// Descriptor to watch; None if the object is always ready.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
             Kind::Stream(connection) => Some(connection.descriptor.as_fd()),
@@ -334,7 +336,7 @@ impl Object {
         }
     }
 
-    /// Returns whether its bytes are records already.
+    /// Returns whether the object has record boundaries of its own.
     pub(crate) fn has_records(&self) -> bool {
         matches!(self.kind, Kind::Datagrams(_))
     }
@@ -343,7 +345,7 @@ impl Object {
         if let Kind::Datagrams(datagrams) = &self.kind { datagrams.icmp_errors } else { 0 }
     }
 
-    /// Reason of the first datagram that was too long, once.
+    /// Takes the reason of the first datagram that was too long; returns it once.
     pub(crate) fn take_first_error(&mut self) -> Option<String> {
         if let Kind::Datagrams(datagrams) = &mut self.kind { datagrams.first_error.take() } else { None }
     }
@@ -352,7 +354,8 @@ impl Object {
         if let Kind::Stream(connection) = &mut self.kind { Some(connection) } else { None }
     }
 
-    /// Tells a connection the end (`shutdown`), and keeps a file that was created for the stream.
+    /// Signals the end to the peer of a connection (`shutdown`), and keeps a file that was created for the
+    /// stream.
     pub(crate) fn finish(&self) -> Result<(), ObjectError> {
         match &self.kind {
             Kind::Stream(Connection { descriptor, is_socket: true, .. }) => {
@@ -367,22 +370,22 @@ impl Object {
         }
     }
 
-    /// Bytes that a TCP connection has taken and its peer has not acknowledged, the FIN counted as one; 0 for
-    /// others, or if unknown. An error of the connection stays pending: it is reported once, to the next read
-    /// or write.
+    /// Bytes that a TCP connection has taken and its peer has not acknowledged, counting the FIN as one; 0
+    /// for other objects, or if unknown. An error of the connection stays pending: it is reported once, to
+    /// the next read or write.
     pub(crate) fn unacknowledged(&self) -> u32 {
         self.tcp().map_or(0, |descriptor| socket::unacknowledged(descriptor.as_fd()).unwrap_or(0))
     }
 
-    /// As [`unacknowledged`](Object::unacknowledged), after the end was sent: an error if the connection was
-    /// reset.
+    /// Same as [`unacknowledged`](Object::unacknowledged), after the end was sent; returns an error if the
+    /// connection was reset.
     pub(crate) fn undelivered(&self) -> Result<u32, ObjectError> {
         let Some(descriptor) = self.tcp() else { return Ok(0) };
         let failed = |errno| self.error("shutdown", errno);
         sockopt::socket_error(descriptor).map_err(failed)?.map_err(failed)?;
         let io_failed = |error| failed(errno_of(&error));
         let unacknowledged = socket::unacknowledged(descriptor.as_fd()).map_err(io_failed)?;
-        // A reader of the connection may have been told of the reset instead.
+        // Another reader of the connection may have consumed the error of the reset.
         if unacknowledged > 0 && socket::is_closed(descriptor.as_fd()).map_err(io_failed)? {
             return Err(failed(Errno::CONNRESET));
         }
@@ -394,15 +397,15 @@ impl Object {
         matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP))).then_some(descriptor)
     }
 
-    /// Closes a connection, so that its peer sees it now. Others stay: closing a file, or removing the name
-    /// of a socket, may block.
+    /// Closes a connection, so that its peer sees the end now. Other objects stay open: closing a file, or
+    /// removing the name of a socket, may block.
     pub(crate) fn close_connection(&mut self) {
         if matches!(self.kind, Kind::Stream(_) | Kind::Datagrams(_)) {
             self.kind = Kind::Memory(Bytes::new());
         }
     }
 
-    /// Keeps bytes that were read and not used, in front of others that it keeps.
+    /// Puts bytes that were read and not used back, in front of the kept bytes.
     pub(crate) fn put_back(&mut self, mut unused: BytesMut) {
         unused.unsplit(self.unread.split());
         self.unread = unused;
@@ -414,7 +417,7 @@ impl Object {
 }
 
 impl Connection {
-    /// A connected stream socket in non-blocking mode.
+    /// A connection over a connected stream socket, in non-blocking mode.
     pub(crate) fn of_socket(descriptor: OwnedFd) -> Result<Connection, Errno> {
         sockopt::set_socket_oobinline(&descriptor, true)?;
         match sockopt::set_tcp_nodelay(&descriptor, true) {
@@ -424,7 +427,7 @@ impl Connection {
         Ok(Connection { is_socket: true, ..Connection::of_pipe(descriptor) })
     }
 
-    /// A pipe, or a terminal.
+    /// A connection over a pipe or terminal.
     fn of_pipe(descriptor: OwnedFd) -> Connection {
         Connection { descriptor, is_socket: false, left: u64::MAX, has_urgent: false }
     }
@@ -452,7 +455,7 @@ impl fmt::Debug for Object {
     }
 }
 
-/// Opens a pipe or terminal again, in non-blocking mode.
+/// Reopens a pipe or terminal in non-blocking mode.
 fn open_again(descriptor: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let flags = flags & OFlags::ACCMODE | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;

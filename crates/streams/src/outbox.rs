@@ -1,4 +1,4 @@
-//! Outbox: runs that wait for an output, and its limits.
+//! Outbox: the queue of runs that wait for an output, with its limits.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -8,17 +8,17 @@ use wirepath_engine::TURN_BYTES;
 
 use crate::record::Run;
 
-/// Handling of records for an output that takes none at the moment, when its outbox is full.
+/// Handling of records for an output whose outbox is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// The stream waits for it.
+    /// The stream waits for the output.
     #[default]
     Block,
-    /// New records are dropped, and counted.
+    /// New records are dropped and counted.
     DropNewest,
-    /// The oldest records are dropped, and counted; never one that left in part.
+    /// The oldest records are dropped and counted, but never a record that was sent in part.
     DropOldest,
-    /// The output is detached, and what waited for it dropped and counted.
+    /// The output is detached; its waiting records are dropped and counted.
     Disconnect,
 }
 
@@ -27,7 +27,7 @@ impl WhenFull {
     pub const ALL: [WhenFull; 4] =
         [WhenFull::Block, WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Disconnect];
 
-    /// Its name, as for `--when-full`.
+    /// Name of the rule, as for `--when-full`.
     pub fn name(self) -> &'static str {
         match self {
             WhenFull::Block => "block",
@@ -45,9 +45,9 @@ impl WhenFull {
 /// Dropped records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Their bytes.
+    /// Bytes of the records.
     pub bytes: u64,
 }
 
@@ -61,9 +61,9 @@ impl Add for Dropped {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// The run waits, or was dropped by the rule.
+    /// The run was queued, or dropped by the rule.
     Done,
-    /// The output is to be detached.
+    /// The output has to be detached.
     Disconnect,
 }
 
@@ -71,19 +71,19 @@ pub(crate) enum Offered {
 pub(crate) struct Outbox {
     runs: VecDeque<Run>,
     pub(crate) bytes: usize,
-    /// Runs that end a record.
+    /// Number of runs that end a record.
     ends: usize,
     limit: usize,
     when_full: WhenFull,
-    /// Limits from the end of the current record on.
+    /// Limits that take effect at the end of the current record.
     later: Option<(usize, WhenFull)>,
-    /// The rest of a record whose beginning was dropped is dropped, too.
+    /// The beginning of the current record was dropped; the rest of it is dropped, too.
     dropping: bool,
     pub(crate) dropped: Dropped,
 }
 
 impl Outbox {
-    /// Outbox of at most `limit` bytes (at least 1) and the run that exceeds it.
+    /// An outbox of at most `limit` bytes (at least 1), plus the run that exceeds it.
     pub(crate) fn new(limit: usize, when_full: WhenFull) -> Outbox {
         Outbox {
             runs: VecDeque::new(),
@@ -97,12 +97,12 @@ impl Outbox {
         }
     }
 
-    /// Limits from the next record on: most bytes that wait, and the rule.
+    /// Limits from the next record on: most waiting bytes, and the rule.
     pub(crate) fn limits(&self) -> (usize, WhenFull) {
         self.later.unwrap_or((self.limit, self.when_full))
     }
 
-    /// Changes the limits from the next record on; decisions on the current one and what waits stay.
+    /// Changes the limits from the next record on. Decisions on the current record, and waiting runs, stay.
     pub(crate) fn limit_to(&mut self, limit: usize, when_full: WhenFull) {
         (self.limit, self.when_full, self.later) = (limit.max(1), when_full, None);
     }
@@ -122,12 +122,12 @@ impl Outbox {
         self.runs.is_empty()
     }
 
-    /// Returns whether the end of a record waits, and so all of the one in front.
+    /// Returns whether the end of a record waits, and so the whole record in front.
     pub(crate) fn has_end(&self) -> bool {
         self.ends > 0
     }
 
-    /// Returns whether the stream should wait rather than offer more.
+    /// Returns whether the stream should wait instead of offering more.
     pub(crate) fn blocks(&self) -> bool {
         self.waits() && self.is_full()
     }
@@ -141,18 +141,18 @@ impl Outbox {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        // Runs of few bytes, or none, take memory too.
+        // Runs of few bytes, or none, take memory, too.
         self.bytes + self.runs.len() * size_of::<Run>() >= self.limit
     }
 
-    /// Adds a run, or drops it by the rule. The decision on the beginning of a record holds for the rest of
+    /// Adds a run, or drops it by the rule. The decision at the beginning of a record holds for the rest of
     /// it.
     pub(crate) fn offer(&mut self, run: Run) -> Offered {
         if run.begins {
             self.dropping = false;
             if self.is_full() {
                 match self.when_full {
-                    // The stream waited for room; what was made from one run goes together.
+                    // The stream has waited for room; runs made of one run are accepted together.
                     WhenFull::Block => {}
                     WhenFull::DropNewest => self.dropping = true,
                     WhenFull::DropOldest => self.drop_oldest(),
@@ -163,7 +163,7 @@ impl Outbox {
                 }
             }
         }
-        // A record without end would wait without limit; but what is made of a piece in one turn goes
+        // An endless record would grow without limit; but runs made of one piece in one turn are accepted
         // together.
         if self.when_full == WhenFull::Disconnect
             && self.bytes as u64 >= (self.limit as u64).saturating_add(TURN_BYTES)
@@ -182,7 +182,7 @@ impl Outbox {
         Offered::Done
     }
 
-    /// Ends the last record. Returns whether a part of it waits.
+    /// Ends the last record. Returns whether a part of the record waits.
     pub(crate) fn end_record(&mut self) -> bool {
         let Some(last) = self.runs.back_mut().filter(|last| !last.ends) else { return false };
         last.ends = true;
@@ -190,7 +190,7 @@ impl Outbox {
         true
     }
 
-    /// Drops and counts all that waits.
+    /// Drops and counts all waiting runs.
     pub(crate) fn drop_all(&mut self) {
         while let Some(run) = self.pop() {
             self.note_dropped(&run);
@@ -202,13 +202,13 @@ impl Outbox {
         self.dropped.bytes += bytes as u64;
     }
 
-    /// Fills `slices` with the bytes in front; returns how many were filled.
+    /// Fills `slices` with the bytes in front; returns the number of slices filled.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let bytes = self.runs.iter().filter(|run| !run.bytes.is_empty());
         bytes.zip(slices).map(|(run, slice)| *slice = IoSlice::new(&run.bytes)).count()
     }
 
-    /// Removes bytes in front that have left. The rest of a record that left in part is never dropped.
+    /// Removes bytes in front that were sent. The rest of a record that was sent in part is never dropped.
     pub(crate) fn consume(&mut self, mut bytes: usize) {
         while let Some(mut run) = self.pop() {
             if bytes >= run.bytes.len() {
@@ -234,7 +234,7 @@ impl Outbox {
         self.runs.front()
     }
 
-    /// Removes so many records in front, all of one run, that have left.
+    /// Removes so many records in front, all of one run, that were sent.
     pub(crate) fn remove_records(&mut self, records: usize) {
         if let Some(mut run) = self.pop() {
             run.take_records(records);
@@ -242,7 +242,7 @@ impl Outbox {
         }
     }
 
-    /// Takes all that waits, up to about `most` bytes, in order.
+    /// Takes waiting runs, up to about `most` bytes, in order.
     pub(crate) fn take(&mut self, most: usize) -> Vec<Run> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while bytes < most
@@ -273,7 +273,7 @@ impl Outbox {
         }
     }
 
-    /// Ends of records without bytes mean nothing to a stream of bytes.
+    /// Skips ends of records without bytes: they have no meaning in a byte stream.
     fn skip_empty(&mut self) {
         while self.runs.front().is_some_and(|run| run.bytes.is_empty()) {
             self.pop();
@@ -281,7 +281,7 @@ impl Outbox {
     }
 
     fn drop_oldest(&mut self) {
-        // The rest of a record that left in part must leave: a stream of bytes would lose its framing.
+        // The rest of a record that was sent in part must be sent: a byte stream would lose its framing.
         let Some(place) = self.runs.iter().position(|run| run.begins) else { return };
         let mut within = false;
         while (self.is_full() || within)

@@ -1,7 +1,7 @@
 //! Outputs, the last part of a stream: their outboxes and writes.
 //!
-//! An output gets more while it is current. When it is detached or disconnected it is leaving: it gets
-//! nothing more and still sends what it has. Of one that is gone the last status is kept.
+//! A current output gets records. A detached or disconnected output is leaving: it gets no more records and
+//! sends those it has. The last status of removed outputs is kept.
 
 mod leave;
 mod lend;
@@ -24,39 +24,39 @@ use crate::shared::Shared;
 pub(crate) use output::Output;
 pub use output::{OutputOptions, OutputStatus};
 
-/// Number of outputs that are gone, by reason.
+/// Number of removed outputs, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoneOutputs {
-    /// They failed, and the stream went on.
+    /// Outputs that failed while the stream continued.
     pub failed: u64,
-    /// They did not keep up, and were disconnected.
+    /// Outputs that did not keep up and were disconnected.
     pub disconnected: u64,
-    /// They were detached.
+    /// Outputs that were detached.
     pub detached: u64,
 }
 
 /// The outputs of a stream.
 #[derive(Default)]
 pub(crate) struct Outputs {
-    /// Get more.
+    /// Outputs that get records.
     pub(crate) current: Vec<Output>,
-    /// Get nothing more and still have something to send.
+    /// Outputs that get no more records and still have bytes to send.
     pub(crate) leaving: Vec<Output>,
-    /// Are gone, in the order in which they went.
+    /// Last statuses of removed outputs, in the order of removal.
     pub(crate) ended: VecDeque<OutputStatus>,
-    /// Are no longer current, until the spread has heard of it.
+    /// Outputs that are no longer current, until the spread is told.
     removed: Vec<Removed>,
-    /// Reason why the last current output is gone, while those that leave still send.
+    /// Reason why the last current output was removed, while leaving outputs still send.
     pub(crate) last_gone: Option<String>,
-    /// The output that sends first, those that leave counted behind the others.
+    /// Index of the output that sends first; leaving outputs come after current ones.
     next_to_send: usize,
     /// Time of the next sample of outputs that may have stalled, in microseconds.
     sample_again_us: u64,
-    /// Output of an output's handlers for a run; empty otherwise.
+    /// Runs made by the handlers of an output from a run; empty otherwise.
     made: Vec<Run>,
-    /// Places of outputs to which a train was lent in this pass, in order.
+    /// Places of the outputs to which a train was lent in this pass, in order.
     borrowers: Vec<usize>,
-    /// Bytes that each output took of it; empty between two trains.
+    /// Result of each output for the current train; empty between two trains.
     taken: Vec<(usize, Result<usize, Errno>)>,
     pub(crate) taken_bytes: u64,
     /// Bytes that were lent: copied once for all outputs.
@@ -66,10 +66,10 @@ pub(crate) struct Outputs {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Removed {
-    /// Its place among the current outputs.
+    /// Place among the current outputs.
     pub(crate) place: usize,
     pub(crate) port: Port,
-    /// It had the beginning of a record and not its end.
+    /// The output had the beginning of a record but not its end.
     pub(crate) within_record: bool,
 }
 
@@ -82,7 +82,7 @@ impl Outputs {
         self.current.is_empty()
     }
 
-    /// All outputs, those that leave behind the others.
+    /// All outputs; leaving outputs come after current ones.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Output> {
         self.current.iter().chain(&self.leaving)
     }
@@ -95,35 +95,36 @@ impl Outputs {
         self.current.iter().position(|output| output.port == port)
     }
 
-    /// A current output that is not being detached.
+    /// The current output with this port, unless it is being detached.
     pub(crate) fn get_mut(&mut self, port: Port) -> Option<&mut Output> {
         self.current.iter_mut().find(|output| output.port == port && output.detach.is_none())
     }
 
-    /// An output by its place, those that leave counted behind the others.
+    /// Output by its index; leaving outputs come after current ones.
     fn nth_mut(&mut self, place: usize) -> Option<&mut Output> {
         let current = self.current.len();
         if place < current { self.current.get_mut(place) } else { self.leaving.get_mut(place - current) }
     }
 
-    /// Adds a current output: in the order of ports, or behind the others.
+    /// Adds a current output: in the order of ports, or after the others.
     pub(crate) fn insert(&mut self, output: Output, in_order: bool) {
         self.last_gone = None;
         let sorted = self.current.partition_point(|other| other.port < output.port);
         self.current.insert(if in_order { sorted } else { self.current.len() }, output);
     }
 
-    /// Takes the outputs that are no longer current, in the order in which they went.
+    /// Takes the outputs that are no longer current, in the order of removal.
     pub(crate) fn take_removed(&mut self) -> impl Iterator<Item = Removed> + use<> {
         std::mem::take(&mut self.removed).into_iter()
     }
 
-    /// Returns whether the stream should wait rather than offer more to one of these.
+    /// Returns whether the stream should wait instead of offering more to any of these outputs.
     pub(crate) fn block(&self, places: &Range<usize>) -> bool {
         self.current[places.clone()].iter().any(|output| output.outbox.blocks())
     }
 
-    /// The output with the shortest wait, of those that have room; if none has, of those that drop records.
+    /// The output with the shortest wait among outputs with room; if none has room, among outputs that drop
+    /// records.
     pub(crate) fn least_loaded(&self, now_us: u64) -> Option<usize> {
         let rank = |output: &Output| {
             (output.outbox.is_full(), output.throughput.wait_s(output.outbox.bytes, now_us))
@@ -137,8 +138,8 @@ impl Outputs {
         least.map(|(_, place)| place)
     }
 
-    /// Gives a run to one output, through its own handlers. The output may be gone afterwards, and those
-    /// behind it moved up.
+    /// Gives a run to one output, through its own handlers. The output may be removed by this call; later
+    /// outputs then move up.
     pub(crate) fn offer(&mut self, place: usize, run: Run, shared: &mut Shared) {
         let Outputs { current, made, .. } = self;
         let output = &mut current[place];
@@ -154,12 +155,13 @@ impl Outputs {
         }
     }
 
-    /// Sends what waits, until the turn is over. In the next turn, outputs that were left out are first.
+    /// Sends waiting bytes until the turn is over. The next turn starts with the outputs that were left out.
     pub(crate) fn send(&mut self, shared: &mut Shared, now_us: u64) -> Result<bool, StreamError> {
         let mut progressed = self.lend(shared, now_us);
         for _ in 0..=self.current.len() + self.leaving.len() {
             let place = self.next_to_send;
-            // One copied train would put it out of step with those that it is lent the next together with.
+            // A copied train would put the output out of step with the outputs that share the next lent
+            // train.
             if shared.turn.is_over() && self.borrowers.binary_search(&place).is_ok() {
                 self.next_to_send += 1;
                 continue;
@@ -200,7 +202,7 @@ impl Outputs {
         shared.turn.add(bytes as u64);
     }
 
-    /// Handles the result of a storage job for an output; an error if that ends the stream.
+    /// Handles the result of a storage job for an output. Returns an error if it ends the stream.
     pub(crate) fn note_stored(
         &mut self,
         port: Port,
@@ -218,7 +220,7 @@ impl Outputs {
         output.note_taken(bytes as usize, now_us);
         let error = result.map_err(|errno| output.object.error("writing", errno)).err();
         if let Some(pipe) = pipe.filter(|_| error.is_none()) {
-            output.pipe = Some(pipe); // it had none while another thread had this one
+            output.pipe = Some(pipe); // the output had no pipe while another thread had this one
         }
         self.note_taken(bytes as usize, shared);
         error.map_or(Ok(()), |error| self.fail(place, error, shared))
@@ -240,8 +242,8 @@ impl Outputs {
         self.all_mut().for_each(Output::forget_readiness);
     }
 
-    /// Calls `act` for each current output. Returns whether all return true; an error if one fails, and that
-    /// ends the stream.
+    /// Calls `act` for each current output. Returns whether all calls return true; an error if one fails and
+    /// that ends the stream.
     pub(crate) fn each(
         &mut self,
         shared: &mut Shared,
@@ -260,8 +262,9 @@ impl Outputs {
         Ok(all)
     }
 
-    /// Fails outputs that have stalled: those that leave, or `of_all`. Those that have sent everything have
-    /// not stalled, unless stalls are limited at any time. Returns whether there were any.
+    /// Fails outputs that have stalled: leaving outputs only, or all outputs if `of_all`. Outputs that have
+    /// sent everything have not stalled, unless stalls are limited at any time. Returns whether any output
+    /// had stalled.
     pub(crate) fn fail_stalled(
         &mut self,
         of_all: bool,
@@ -272,7 +275,7 @@ impl Outputs {
         if now_us < self.sample_again_us {
             return Ok(false);
         }
-        self.sample_again_us = now_us + sample_us; // what each has on its way takes calls to know
+        self.sample_again_us = now_us + sample_us; // sampling an output takes system calls
         let mut place = if of_all { 0 } else { self.current.len() };
         let (mut progressed, settings) = (false, shared.settings);
         while let Some(output) = self.nth_mut(place) {
@@ -283,7 +286,7 @@ impl Outputs {
             }
             let error = output.object.error("no data accepted for too long", Errno::TIMEDOUT);
             if self.last_gone.is_some() {
-                self.lose(place, &error, shared); // the stream ends with what became of the others
+                self.lose(place, &error, shared); // the stream ends with the result of the others
             } else {
                 self.fail(place, error, shared)?;
             }
@@ -297,14 +300,14 @@ impl Outputs {
         count > 0 && self.current.iter().all(|output| output.can_zero_copy(count))
     }
 
-    /// Ends the current record in outboxes. Returns whether there was any.
+    /// Ends the current record in all outboxes. Returns whether there was one.
     pub(crate) fn end_records(&mut self) -> bool {
         let mut any = false;
         self.current.iter_mut().for_each(|output| any |= output.outbox.end_record());
         any
     }
 
-    /// Puts empty pipes away: while nothing comes, others may need them.
+    /// Puts empty pipes away for reuse: while an output is idle, other outputs may need them.
     pub(crate) fn put_pipes_away(&mut self) {
         for output in &mut self.current {
             output.pipe.take_if(|pipe| pipe.held() == 0).into_iter().for_each(Pipe::put_away);

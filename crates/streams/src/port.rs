@@ -5,14 +5,14 @@ use std::fmt;
 pub struct Port(pub(crate) u64);
 
 impl Port {
-    /// Token of the port's descriptor. Ports are counted up from 0, and a stream does not have 2^32 of them
-    /// at a time.
+    /// Token of the port's descriptor. Port numbers count up from 0, and a stream never has 2^32 ports at the
+    /// same time.
     pub(crate) fn token(self) -> u32 {
         self.0 as u32
     }
 
-    /// Its number: inputs and outputs are counted from 0 as they are attached, those of a
-    /// [builder](crate::StreamBuilder) with the outputs first.
+    /// Number of the port: inputs and outputs are counted from 0 in the order of attaching; outputs of a
+    /// [builder](crate::StreamBuilder) come before its inputs.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -22,7 +22,7 @@ impl Port {
     }
 }
 
-/// Its number, which tells outputs of one name apart.
+/// Displays the number, which distinguishes outputs of the same name.
 impl fmt::Display for Port {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use wirepath_engine::now_us;
 
-/// Progress of a running stream: written by its engine thread once a turn, read by others at no cost to that
-/// thread. At the end of the stream it is complete.
+/// Progress of a running stream: written by its engine thread once per turn, and read by other threads at no
+/// cost to that thread. After the end of the stream the values are final.
 #[derive(Debug)]
 pub struct StreamProgress {
     bytes_in: AtomicU64,
@@ -27,7 +27,7 @@ impl StreamProgress {
         self.bytes_in.load(Relaxed)
     }
 
-    /// Bytes that outputs took.
+    /// Bytes that outputs have taken.
     pub fn bytes_out(&self) -> u64 {
         self.bytes_out.load(Relaxed)
     }
@@ -38,7 +38,7 @@ impl StreamProgress {
         self.moved_us.load(Relaxed)
     }
 
-    /// For the stream's engine thread only.
+    /// Updates the progress; only for the stream's engine thread.
     pub(crate) fn note(&self, bytes_in: u64, bytes_out: u64, now_us: u64) {
         if (bytes_in, bytes_out) != (self.bytes_in(), self.bytes_out()) {
             self.bytes_in.store(bytes_in, Relaxed);

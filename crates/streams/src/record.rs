@@ -1,29 +1,29 @@
-//! Runs of records, which flow through a stream.
+//! Runs of records: the unit that flows through a stream.
 
 use std::ops::{Deref, Range};
 
 use bytes::{Bytes, BytesMut};
 
-/// Contiguous bytes: some records of one length, or a part of one record.
+/// Contiguous bytes: several records of one length, or a part of one record.
 ///
-/// A stream whose input has no records (a byte stream without [framing](crate::Framing)) is one record
-/// without end: of all its runs, the first begins it and the last ends it.
+/// A byte stream without [framing](crate::Framing) is one endless record: its first run begins the record and
+/// its last run ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run<B = Bytes> {
     /// The bytes; never empty, except for an empty record.
     pub bytes: B,
-    /// Bytes of each record; the last record may be shorter. At least 1.
+    /// Bytes of each record, at least 1. The last record may be shorter.
     pub record_bytes: usize,
-    /// True if the first byte is the first of a record. If not, the run is a part of one record.
+    /// True if the first byte is the first of a record. If false, the run is a part of one record.
     pub begins: bool,
-    /// True if the last byte is the last of a record. If not, the run is a part of one record.
+    /// True if the last byte is the last of a record. If false, the run is a part of one record.
     pub ends: bool,
 }
 
-/// One record of a [`Run`], or a part of one.
+/// A record of a [`Run`], or a part of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// The bytes; of a record in several [slices](crate::Reach::Slices) those of the first.
+    /// The bytes. For a record in several [slices](crate::Reach::Slices), the bytes of the first slice.
     pub bytes: &'a [u8],
     /// The other slices of a record, in order. Empty unless the handler takes slices.
     pub rest: &'a [&'a [u8]],
@@ -33,7 +33,7 @@ pub struct Piece<'a> {
     pub ends: bool,
 }
 
-/// A [`Piece`] whose bytes may be changed.
+/// A [`Piece`] with mutable bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PieceMut<'a> {
     /// The bytes.
@@ -45,13 +45,13 @@ pub struct PieceMut<'a> {
 }
 
 impl<B: Deref<Target = [u8]>> Run<B> {
-    /// A single record, or the part of one that `begins` and `ends` say.
+    /// A single record, or a part of a record as given by `begins` and `ends`.
     pub fn single(bytes: B, begins: bool, ends: bool) -> Run<B> {
         let record_bytes = bytes.len().max(1);
         Run { bytes, record_bytes, begins, ends }
     }
 
-    /// Number of records, a part of one counted as one.
+    /// Number of records; a part of a record counts as one.
     pub fn records(&self) -> usize {
         self.bytes.len().div_ceil(self.record_bytes).max(1)
     }
@@ -82,7 +82,7 @@ impl<B: Deref<Target = [u8]>> Run<B> {
         self.bytes.is_empty()
     }
 
-    /// Takes the records of the first `length` bytes, which end between records, by `split`.
+    /// Takes the records of the first `length` bytes by `split`. `length` must end between records.
     pub(crate) fn take_by(&mut self, length: usize, split: impl FnOnce(&mut B, usize) -> B) -> Run<B> {
         let is_all = length == self.bytes.len();
         let bytes = split(&mut self.bytes, length);
@@ -92,14 +92,14 @@ impl<B: Deref<Target = [u8]>> Run<B> {
         first
     }
 
-    /// Bytes of the first `count` records, or of all if there are no more.
+    /// Bytes of the first `count` records, or of all records if there are fewer.
     pub(crate) fn bytes_of(&self, count: usize) -> usize {
         count.saturating_mul(self.record_bytes).min(self.bytes.len())
     }
 }
 
 impl<B> Run<B> {
-    /// The same records in memory of another kind.
+    /// Converts the memory of the run; the records stay the same.
     pub(crate) fn map<C>(self, into: impl FnOnce(B) -> C) -> Run<C> {
         let Run { bytes, record_bytes, begins, ends } = self;
         Run { bytes: into(bytes), record_bytes, begins, ends }
@@ -107,12 +107,12 @@ impl<B> Run<B> {
 }
 
 impl Run {
-    /// Takes the first `count` records; all if there are no more.
+    /// Takes the first `count` records, or all if there are fewer.
     pub(crate) fn take_records(&mut self, count: usize) -> Run {
         self.take_by(self.bytes_of(count), Bytes::split_to)
     }
 
-    /// Records of a range of its bytes, which begins and ends between records.
+    /// Records of a byte range that begins and ends between records.
     pub(crate) fn part(&self, range: Range<usize>) -> Run {
         let is_first = range.start == 0;
         let is_last = range.end == self.bytes.len();
@@ -125,7 +125,7 @@ impl Run {
     }
 }
 
-/// Records that nobody else has.
+/// Records in memory that only this run owns.
 impl Run<BytesMut> {
     /// Takes the first record.
     pub(crate) fn take_first(&mut self) -> Run<BytesMut> {
@@ -139,7 +139,7 @@ impl<'a> Piece<'a> {
         Piece::part(bytes, true, true)
     }
 
-    /// The part of a record that `begins` and `ends` say.
+    /// A part of a record, as given by `begins` and `ends`.
     pub fn part(bytes: &'a [u8], begins: bool, ends: bool) -> Piece<'a> {
         Piece { bytes, rest: &[], begins, ends }
     }
@@ -155,13 +155,13 @@ impl<'a> Piece<'a> {
         std::iter::once(self.bytes).chain(self.rest.iter().copied())
     }
 
-    /// Bytes of all slices together.
+    /// Total bytes of all slices.
     pub fn length(self) -> usize {
         self.slices().map(<[u8]>::len).sum()
     }
 
-    /// Copies bytes from `offset` on, whatever slices they are in: as many as there are, or `out` has room
-    /// for. Returns how many.
+    /// Copies bytes from `offset` on, across slices, until the record ends or `out` is full. Returns the
+    /// number of bytes copied.
     pub fn copy_to(self, mut offset: usize, out: &mut [u8]) -> usize {
         let mut copied = 0;
         for slice in self.slices() {

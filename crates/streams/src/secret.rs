@@ -1,10 +1,10 @@
-//! Secret sharing: records are spread over outputs such that any `threshold` of them recover the records, and
-//! fewer tell nothing but their lengths (Shamir, "How to share a secret", 1979; KStreams, section 3.1: "in
-//! order to confuse potential attackers").
+//! Secret sharing: records are distributed over outputs such that any `threshold` of them recover the
+//! records, and fewer reveal nothing but the lengths of records (Shamir, "How to share a secret", 1979;
+//! KStreams, section 3.1: "in order to confuse potential attackers").
 //!
 //! A share is a record of its own: version 2, threshold, number of the share; the length of the record in
-//! three bytes, then its number in six, most significant first; then as many bytes as the record has. So a
-//! share that was cut, where its sender died, is known for one without the others.
+//! three bytes, then its number in six, big-endian; then as many bytes as the record has. So a share that was
+//! cut because its sender died is recognized without the other shares.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ use crate::framing::LONGEST;
 
 const VERSION: u8 = 2;
 
-/// Bytes of a record's length, and of its number, in the header.
+/// Bytes of the record's length, and of its number, in the header.
 const LENGTH_BYTES: usize = 3;
 const NUMBER_BYTES: usize = 6;
 
-/// Most bytes of a record that is shared: the receiver needs whole shares, which are longer.
+/// Most bytes of a record that is shared: the receiver needs whole shares, which are longer than the record.
 pub(crate) const LONGEST_SHARED: usize = LONGEST - SHARE_HEADER;
 
-/// Bytes in front of a share.
+/// Bytes of the header before a share.
 pub const SHARE_HEADER: usize = 12;
 
-/// Most shares of a record: a share's number is a byte and not 0.
+/// Most shares of a record: the number of a share is one byte and not 0.
 pub const MOST_SHARES: usize = 255;
 
 /// Error of a share.
@@ -39,16 +39,16 @@ pub enum ShareError {
     Cut {
         /// Bytes that came.
         came: usize,
-        /// Bytes of the whole share; of the header, if that is incomplete.
+        /// Bytes of the whole share; of the header, if the header is incomplete.
         length: usize,
     },
-    /// The share is of records with another threshold.
+    /// The share has another threshold than the stream.
     #[error(
         "a share of threshold {found}, and {expected} is configured: set the threshold of the stream that \
          makes the shares"
     )]
     Foreign {
-        /// Its threshold.
+        /// Threshold of the share.
         found: u8,
         /// The threshold of the stream.
         expected: u8,
@@ -62,12 +62,12 @@ pub(crate) struct SecretSplitter {
 }
 
 impl SecretSplitter {
-    /// Splitter with a threshold of at least 1.
+    /// A splitter with a threshold of at least 1.
     pub(crate) fn new(threshold: u8) -> SecretSplitter {
         SecretSplitter { threshold: threshold.max(1), next: 0 }
     }
 
-    /// Shares of the next record, `count` of them, at most [`MOST_SHARES`].
+    /// Splits the next record into `count` shares, at most [`MOST_SHARES`].
     pub(crate) fn split(&mut self, record: &[u8], count: usize) -> Vec<Bytes> {
         let number = self.next;
         self.next += 1;
@@ -76,7 +76,7 @@ impl SecretSplitter {
     }
 
     fn pack(&self, number: u64, share: &Share) -> Bytes {
-        let bytes = Vec::from(share); // its number, then the bytes
+        let bytes = Vec::from(share); // number of the share, then the bytes
         let mut packed = BytesMut::with_capacity(SHARE_HEADER + bytes.len());
         packed.put_slice(&[VERSION, self.threshold, bytes[0]]);
         packed.put_uint(bytes.len() as u64 - 1, LENGTH_BYTES);
@@ -89,48 +89,48 @@ impl SecretSplitter {
 /// Combines shares.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    /// Shares that recover a record. Others are refused.
+    /// Number of shares that recover a record. Shares of another threshold are refused.
     threshold: u8,
-    /// Shares of incomplete records, by the number of the record.
+    /// Shares of incomplete records, by record number.
     open: BTreeMap<u64, Candidates>,
-    /// Their bytes.
+    /// Bytes of waiting shares.
     pub(crate) bytes: usize,
-    /// Their number.
+    /// Number of waiting shares.
     shares: usize,
     /// Most records that wait for shares.
     window: usize,
-    /// Most bytes of memory of shares that wait.
+    /// Most bytes of memory of waiting shares.
     max_bytes: usize,
-    /// The number of the record that goes next.
+    /// Number of the next record.
     next: u64,
     pub(crate) counts: ShareCounts,
     /// Bytes of shares whose records were given up.
     pub(crate) lost_bytes: u64,
 }
 
-/// Memory of a share that waits beside its bytes: it counts against the bound, which many small shares would
-/// exceed otherwise.
+/// Memory that a waiting share takes beside its bytes. It counts against the bound, which many small shares
+/// would exceed otherwise.
 pub(crate) const SHARE_MEMORY: usize = 256;
 
-/// Shares of one record, in sets of one length: a set of `threshold` shares is the record.
+/// Shares of one record, in sets of equal length: a set of `threshold` shares recovers the record.
 #[derive(Debug, Default)]
 struct Candidates {
     sets: BTreeMap<usize, Vec<Bytes>>,
-    /// Shares of the largest set.
+    /// Size of the largest set.
     most: usize,
 }
 
 /// Counts of combining shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareCounts {
-    /// Records given up, because too few of their shares came, or none.
+    /// Records given up because too few of their shares came, or none.
     pub lost: u64,
-    /// Shares that came too late, or twice.
+    /// Shares that came too late or twice.
     pub spare: u64,
-    /// Shares that an input ended within, or that did not agree with those that the record was recovered
-    /// from.
+    /// Shares that were incomplete at the end of their input, or inconsistent with the shares that recovered
+    /// the record.
     pub damaged: u64,
-    /// Shares that were refused because they are of another threshold.
+    /// Shares that were refused because they have another threshold.
     pub foreign: u64,
 }
 
@@ -143,8 +143,8 @@ struct Header {
 }
 
 impl Collector {
-    /// Collector of shares of this threshold. At most `window` records (at least 1) wait for others, of
-    /// `max_bytes` (at least 1) in all.
+    /// A collector of shares of this threshold. At most `window` records (at least 1) wait for shares, with
+    /// at most `max_bytes` (at least 1) in total.
     pub(crate) fn new(threshold: u8, window: usize, max_bytes: usize) -> Collector {
         Collector {
             threshold: threshold.max(1),
@@ -159,12 +159,12 @@ impl Collector {
         }
     }
 
-    /// The first record of which a share waits.
+    /// Number of the first record of which a share waits.
     pub(crate) fn first(&self) -> Option<u64> {
         self.open.first_key_value().map(|(number, _)| *number)
     }
 
-    /// Memory of the shares that wait.
+    /// Memory of waiting shares.
     fn memory(&self) -> usize {
         self.bytes + self.shares * SHARE_MEMORY
     }
@@ -181,8 +181,7 @@ impl Collector {
         self.open.is_empty()
     }
 
-    /// Adds a share of an input that brings none of a record before `least`. Returns the number of its
-    /// record.
+    /// Adds a share. The input brings no share of a record before `least`. Returns the record number.
     pub(crate) fn offer(&mut self, share: &[u8], least: u64) -> Result<u64, ShareError> {
         let Header { number, threshold } = Header::read(share)?;
         if threshold != self.threshold {
@@ -199,14 +198,15 @@ impl Collector {
         Ok(number)
     }
 
-    /// Counts a share that its input ended within.
+    /// Counts a share that was incomplete at the end of its input.
     pub(crate) fn note_cut(&mut self, bytes: usize) {
         self.counts.damaged += 1;
         self.lost_bytes += bytes as u64;
     }
 
-    /// The next record, if it can be recovered. Those before it that cannot any more are given up: `behind`
-    /// is the number of inputs that may still bring a share of a record, which is unknown of datagrams.
+    /// Takes the next record, if it can be recovered, and gives up earlier records that can no longer be
+    /// recovered. `behind` returns the number of inputs that may still bring a share of a record; for
+    /// datagrams it is unknown.
     pub(crate) fn take(&mut self, has_datagrams: bool, behind: impl Fn(u64) -> usize) -> Option<Bytes> {
         loop {
             let (&number, candidates) = self.open.first_key_value()?;
@@ -228,7 +228,7 @@ impl Collector {
         }
     }
 
-    /// Recovers a record; None, and counted, if there are too few shares that agree.
+    /// Recovers a record; None, and counted, if too few shares are consistent.
     fn recover(&mut self, Candidates { mut sets, most }: Candidates) -> Option<Bytes> {
         let shares: usize = sets.values().map(Vec::len).sum();
         let bytes: usize = sets.iter().map(|(length, set)| length * set.len()).sum();
@@ -256,7 +256,7 @@ impl Candidates {
         if set.len() >= threshold || set.iter().any(|other| other[2] == share[2]) {
             return false;
         }
-        set.push(Bytes::copy_from_slice(share)); // a slice would keep all that was read with it
+        set.push(Bytes::copy_from_slice(share)); // a slice would keep the whole block alive
         self.most = self.most.max(set.len());
         true
     }
@@ -286,7 +286,7 @@ impl Header {
     }
 }
 
-/// Recovers a record; None if the shares are invalid.
+/// Recovers a record from its shares; None if the shares are invalid.
 fn recover(shares: &[Bytes]) -> Option<Bytes> {
     let threshold = shares[0][1];
     if shares[0].len() == SHARE_HEADER {

@@ -12,28 +12,28 @@ use crate::object::{Object, ObjectError};
 use crate::port::Port;
 use crate::storage::StorageJob;
 
-/// Value that is only to be dropped, where that may block: closing a file, for one.
+/// Value to be dropped later, because dropping may block: closing a file, for example.
 pub(crate) type DeferredDrop = Box<dyn Send>;
 
 pub(crate) type OnDetached = Box<dyn FnOnce(Object) + Send>;
 
-/// Epoll flags of inputs and outputs. Edge-triggered: a port stays ready until a call says that it is not.
+/// Epoll flags of inputs and outputs. Edge-triggered: a port stays ready until a call reports that it is not.
 pub(crate) const READING: EventFlags =
     EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 pub(crate) const WRITING: EventFlags = EventFlags::OUT.union(EventFlags::ET);
 
-/// Settings for all inputs and outputs, from the builder.
+/// Settings of all inputs and outputs, from the builder.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
-    /// Outputs are told the end when the stream has ended well.
+    /// Outputs are shut down when the stream has ended well.
     pub(crate) finishes_outputs: bool,
     pub(crate) survives_outputs: bool,
     pub(crate) survives_inputs: bool,
-    /// The stream ends when a connection fails, whatever it waits for.
+    /// The stream ends when a connection fails, whatever the stream waits for.
     pub(crate) ends_with_connections: bool,
     /// Time limit of a stall, in microseconds.
     pub(crate) stall_us: u64,
-    /// Stalls are limited at any time, not only when nothing else is left to wait for.
+    /// Stalls are limited at any time, not only when the stream waits for nothing else.
     pub(crate) limits_stalls: bool,
 }
 
@@ -44,20 +44,20 @@ pub(crate) struct Shared {
     /// False if an object does not support the zero-copy route.
     pub(crate) may_zero_copy: bool,
     pub(crate) lending: LendingSwitch,
-    /// Only the rule of lending keeps bytes from the zero-copy route.
+    /// The lending rule is the only obstacle to the zero-copy route.
     pub(crate) copies_by_rule: bool,
-    /// Jobs that may block, for the engine.
+    /// Storage jobs for the engine; they may block.
     pub(crate) storage: Vec<StorageJob>,
     pub(crate) deferred_drops: Vec<DeferredDrop>,
     /// Set on an engine.
     pub(crate) watcher: Option<Watcher>,
-    /// Error between two turns.
+    /// Error that occurred between two turns.
     pub(crate) failed: Option<StreamError>,
-    /// First error of the input side: no more is read, and the stream ends with this when what was read
-    /// before has left.
+    /// First error of the input side: no more bytes are read, and the stream ends with this error after the
+    /// bytes read before have left.
     pub(crate) failing: Option<StreamError>,
     pub(crate) on_event: Option<Box<OnEvent>>,
-    /// Events for whoever has the stream's descriptor.
+    /// Events for the holders of the stream's descriptor.
     pub(crate) events: EventSlot,
 }
 
@@ -102,13 +102,13 @@ impl Shared {
         }
     }
 
-    /// Watches an object, on an engine, unless it is always ready.
+    /// Watches an object on an engine, unless the object is always ready.
     pub(crate) fn watch(&self, port: Port, object: &Object, flags: EventFlags) -> Result<(), ObjectError> {
         let (Some(watcher), Some(descriptor)) = (&self.watcher, object.descriptor()) else { return Ok(()) };
         watcher.add(descriptor, port.token(), flags).map_err(|errno| object.error("epoll_ctl", errno))
     }
 
-    /// Watches an object that was attached. If that fails, the next turn ends the stream.
+    /// Watches an attached object. If that fails, the next turn ends the stream.
     pub(crate) fn watch_attached(&mut self, port: Port, object: &Object, flags: EventFlags) {
         if let Err(error) = self.watch(port, object, flags) {
             self.failed = Some(error.into());
@@ -121,7 +121,7 @@ impl Shared {
         }
     }
 
-    /// Gives an object to who detached it, or closes it.
+    /// Returns an object by the callback of its detach, or closes it.
     pub(crate) fn hand_over(&mut self, mut object: Object, detach: Option<OnDetached>) {
         match detach {
             Some(on_detached) => {
@@ -137,22 +137,22 @@ impl Shared {
     }
 }
 
-/// Allowance of a turn in bytes, in and out counted alike.
+/// Allowance of a turn in bytes; bytes in and out count alike.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
     allowance: u64,
-    /// The turn is over when this much has moved.
+    /// Value of `moved` at which the turn is over.
     end: u64,
-    /// Bytes that moved, in this turn and before.
+    /// Bytes moved, in this turn and before.
     moved: u64,
-    /// Bytes that turns were charged for: what is written between two turns is charged to the next.
+    /// Bytes already charged to turns: bytes that are written between two turns are charged to the next turn.
     charged: u64,
-    /// Outputs that get each byte.
+    /// Number of outputs that get each byte.
     copies: u64,
 }
 
-/// Most bytes of one call, and fewest. Without copies, half a mebibyte moves in some 200 microseconds; in
-/// calls of an eighth it takes a quarter more processor time.
+/// Most and fewest bytes of one call. Without copies, half a mebibyte moves in about 200 microseconds; in
+/// calls of an eighth of that it takes a quarter more processor time.
 const MOST: usize = 1 << 20;
 const LEAST: usize = 512 << 10;
 const PAGE: usize = 4096;
@@ -180,10 +180,10 @@ impl Turn {
         self.copies = copies as u64;
     }
 
-    /// Most bytes to read: each counts when it comes, and when each output has it.
+    /// Most bytes to read: each byte counts when it is read, and once for each output that gets it.
     pub(crate) fn room(&self) -> usize {
         let left = self.end.saturating_sub(self.moved) / (1 + self.copies);
-        // A rate may leave little. The rest of a whole turn is exceeded rather than divided.
+        // A rate may leave little room. A whole turn is exceeded rather than split into small calls.
         let least = if self.allowance >= TURN_BYTES { LEAST } else { PAGE };
         usize::try_from(left).unwrap_or(MOST).clamp(least, MOST)
     }

@@ -1,7 +1,7 @@
-//! Spread, the third part of a stream: the outputs of the next bytes, by the pattern.
+//! Spread, the third part of a stream: chooses the outputs of the next bytes by the pattern.
 //!
-//! [`Spread::recipients`] says whose turn it is and [`Spread::advance`] that they had it, for the route that
-//! copies ([`Spread::distribute`]) and the zero-copy route alike.
+//! [`Spread::recipients`] returns the outputs whose turn it is, and [`Spread::advance`] ends their turn, for
+//! the copying route ([`Spread::distribute`]) and for the zero-copy route.
 
 mod custom;
 mod pattern;
@@ -25,16 +25,16 @@ pub use pushing::{OutputChoice, OutputState, Push, PushingOrder};
 
 pub(crate) struct Spread {
     state: State,
-    /// Handled, and waiting for room.
+    /// Runs that were handled and wait for room.
     pub(crate) pending: VecDeque<Run>,
-    /// The rest of a record is dropped: the output that had its beginning is gone.
+    /// The rest of a record is dropped, because the output that had its beginning was removed.
     is_skipping: bool,
-    /// A record could not be shared, or a custom pattern failed: nothing follows.
+    /// A record could not be shared, or a custom pattern failed: no record follows.
     has_failed: bool,
     /// Error of a custom pattern on the zero-copy route, until it is reported.
     failure: Option<StreamError>,
-    /// Bytes that were dropped because the output that had the beginning of their record is gone, because a
-    /// record could not be shared, or by a custom pattern.
+    /// Bytes that were dropped because the output that had the beginning of their record was removed, because
+    /// a record could not be shared, or by a custom pattern.
     pub(crate) dropped_bytes: u64,
 }
 
@@ -58,9 +58,9 @@ enum State {
 /// The outputs that get the next bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipients {
-    /// Their places.
+    /// Places of the outputs.
     pub(crate) outputs: Range<usize>,
-    /// Most bytes for them.
+    /// Most bytes for these outputs.
     pub(crate) bytes: usize,
 }
 
@@ -104,7 +104,7 @@ impl Spread {
         matches!(self.state, State::Mirror)
     }
 
-    /// Returns whether outputs get parts of stripes, which are records of their own.
+    /// Returns whether outputs get parts of stripes, which form records of their own.
     pub(crate) fn divides_bytes(&self) -> bool {
         matches!(self.state, State::Bytes { .. })
     }
@@ -122,8 +122,8 @@ impl Spread {
         self.pending.iter().map(|run| run.bytes.len()).sum()
     }
 
-    /// The outputs whose turn it is; None if there is none, or one of several has to be waited for. The same
-    /// until [`Spread::advance`] or outputs come or go.
+    /// The outputs whose turn it is; None if there are none, or one of several has to be waited for. The
+    /// answer stays the same until [`Spread::advance`] or until outputs are added or removed.
     pub(crate) fn recipients(&mut self, outputs: &Outputs, now_us: u64) -> Option<Recipients> {
         let count = outputs.len();
         if count == 0 {
@@ -140,8 +140,8 @@ impl Spread {
         Some(Recipients { outputs, bytes })
     }
 
-    /// Notes bytes for the recipients. `record_ends` says whether a record of the input ends with them; None
-    /// if it has no records. Returns the same for the outputs.
+    /// Ends the turn of the recipients after these bytes. `record_ends` is true if a record of the input ends
+    /// with them, and None if the input has no records. Returns the same for the outputs.
     pub(crate) fn advance(
         &mut self,
         recipients: &Recipients,
@@ -169,15 +169,15 @@ impl Spread {
         record_ends
     }
 
-    /// Handles outputs that are gone since the last call.
+    /// Handles outputs removed since the last call.
     pub(crate) fn follow(&mut self, outputs: &mut Outputs) {
         for removed in outputs.take_removed() {
             self.note_removed(&removed);
         }
     }
 
-    /// Handles one that is gone. The rest of a record of which it alone had the beginning is of no use to
-    /// another.
+    /// Handles a removed output. If only this output had the beginning of the current record, the rest of the
+    /// record is of no use to another output.
     fn note_removed(&mut self, removed: &Removed) {
         let Removed { place, port, within_record } = *removed;
         let mut has_others = matches!(self.state, State::Mirror | State::Bytes { .. });
@@ -196,7 +196,7 @@ impl Spread {
         self.is_skipping |= within_record && !has_others;
     }
 
-    /// Gives pending runs to outputs as far as they have room. Returns whether anything was done.
+    /// Gives pending runs to outputs as long as they have room. Returns whether anything was done.
     pub(crate) fn distribute(&mut self, outputs: &mut Outputs, shared: &mut Shared, now_us: u64) -> bool {
         let mut progressed = false;
         while let Some(run) = self.pending.pop_front() {
@@ -211,7 +211,7 @@ impl Spread {
         progressed
     }
 
-    /// Gives a run to outputs; returns the rest that had no room.
+    /// Gives a run to outputs; returns the rest, for which there was no room.
     fn distribute_run(
         &mut self,
         mut run: Run,
@@ -234,7 +234,7 @@ impl Spread {
                 self.recipients(outputs, now_us).filter(|recipients| !outputs.block(&recipients.outputs));
             let Some(recipients) = recipients else { return Some(run) };
             if self.divides_bytes() && run.bytes.is_empty() {
-                return None; // the end of a record says nothing here
+                return None; // ends of records have no meaning here
             }
             let part = self.take_part(&mut run, &recipients, outputs);
             match &mut self.state {
@@ -248,7 +248,7 @@ impl Spread {
         }
     }
 
-    /// Takes the part of a run for the recipients, which have had their turn then.
+    /// Takes the part of a run for the recipients, and ends their turn.
     fn take_part(&mut self, run: &mut Run, recipients: &Recipients, outputs: &Outputs) -> Run {
         if let State::Bytes { unit, .. } = &self.state {
             let begins = recipients.bytes == *unit;
@@ -268,10 +268,10 @@ impl Spread {
 
     fn mirror(&mut self, run: &Run, outputs: &mut Outputs, shared: &mut Shared) {
         if !run.begins && !outputs.current.iter().any(|output| output.within_record) {
-            self.dropped_bytes += run.bytes.len() as u64; // the outputs that had its beginning are gone
+            self.dropped_bytes += run.bytes.len() as u64; // all outputs with the beginning were removed
         }
         for place in (0..outputs.len()).rev() {
-            // An output that came within a record waits for the next.
+            // An output that was added within a record waits for the next record.
             if run.begins || outputs.current[place].within_record {
                 outputs.offer(place, run.clone(), shared);
             }
@@ -309,7 +309,7 @@ impl Spread {
         self.follow(outputs);
         let GoingBy { is_unframed, is_within } = going_by;
         let as_they_come = match &self.state {
-            // One that came within a record must not get the rest of it.
+            // An output that was added within a record must not get the rest of it.
             State::Mirror if !is_unframed => {
                 outputs.current.iter().all(|output| output.within_record == is_within)
             }
@@ -323,7 +323,7 @@ impl Spread {
     }
 
     /// Returns whether bytes of a file may go straight to the output whose turn it is. By capacity, an output
-    /// that takes nothing must not hold up the others within a record.
+    /// that takes nothing must not delay the others within a record.
     pub(crate) fn can_send_files(&self, outputs: &Outputs) -> bool {
         outputs.len() == 1 || !matches!(self.state, State::Capacity { .. } | State::Custom(_))
     }

@@ -1,4 +1,4 @@
-//! Storage jobs: files read ahead and written. An engine runs them on its pool.
+//! Storage jobs: reading files ahead and writing files. An engine runs the jobs on its pool.
 
 use std::io;
 
@@ -28,7 +28,8 @@ pub(crate) enum Job {
 
 pub(crate) struct Stored {
     pub(crate) port: Port,
-    /// Bytes that were written, also before an error; or the byte up to which a file is in memory.
+    /// Bytes that were written, including those before an error; or the offset up to which a file is in
+    /// memory.
     pub(crate) bytes: u64,
     pub(crate) result: Result<(), Failure>,
     pub(crate) pipe: Option<Pipe>,
@@ -36,7 +37,7 @@ pub(crate) struct Stored {
 
 pub(crate) enum Failure {
     Storage(Errno),
-    /// A bug: the bytes written are unknown.
+    /// A panic, which is a bug: the number of bytes written is unknown.
     Panic(String),
 }
 
@@ -48,7 +49,7 @@ impl Stored {
 }
 
 impl StorageJob {
-    /// Runs the job. Its stream waits for the result, so a panic is one as well.
+    /// Runs the job. A panic becomes a result, because the stream waits for one.
     pub(crate) fn run(self) -> Stored {
         let StorageJob { port, job } = self;
         let (bytes, result, pipe) = match catch_panic(|| job.run()) {

@@ -1,13 +1,13 @@
 //! A stream: its four parts, and one turn of moving bytes.
 //!
-//! A record goes from the [intake](crate::intake), its inputs in an order, through the [chain](crate::chain)
-//! of handlers and the [spread](crate::spread), which gives it to outputs by a pattern, to the
-//! [outputs](crate::outputs). Bytes may take the [zero-copy route](crate::zero_copy) from inputs to outputs
-//! if no handler sees them, or one that only peeks at them.
+//! A record goes from the [intake](crate::intake), which reads inputs in an order, through the
+//! [chain](crate::chain) of handlers and the [spread](crate::spread), which chooses outputs by a pattern, to
+//! the [outputs](crate::outputs). Bytes may take the [zero-copy route](crate::zero_copy) from inputs to
+//! outputs if no handler sees them, or if the only handler peeks at them.
 //!
-//! A stream never blocks. An engine tells it which ports are [ready](Stream::note_ready), gives it turns
-//! ([`Stream::act`]), and waits as their results say: [`Stream::run`] on the caller's thread, or
-//! [`Stream::start`].
+//! A stream never blocks. An engine tells the stream which ports are [ready](Stream::note_ready), gives it
+//! turns ([`Stream::act`]), and waits for what their results name: [`Stream::run`] on the caller's thread, or
+//! an engine thread after [`Stream::start`].
 
 mod attach;
 mod build;
@@ -48,41 +48,42 @@ use crate::spread::Spread;
 use crate::storage::{Failure, StorageJob, Stored};
 use crate::zero_copy::StreamParts;
 
-/// Data on its way from inputs through handlers to outputs.
+/// A stream of records from inputs through handlers to outputs.
 pub struct Stream {
     intake: Intake,
     chain: Chain,
     spread: Spread,
     outputs: Outputs,
     shared: Shared,
-    /// Inputs and outputs that listen.
+    /// Listening inputs and outputs.
     listening: Listening,
-    /// Inputs have, or had, records that are datagrams as they came, which outputs of datagrams do not join.
+    /// Inputs have, or had, records that are datagrams as received; datagram outputs then do not join
+    /// records.
     keeps_datagrams: bool,
-    /// Inputs have, or had, datagrams: then records that handlers refuse are dropped.
+    /// Inputs have, or had, datagrams; records that handlers refuse are then dropped.
     takes_datagrams: bool,
     next_port: u64,
     next_handler: u64,
-    /// Changes of handlers may wait for the end of a record.
+    /// Changes of handlers may be deferred to the end of a record.
     has_changes: bool,
-    /// A connection that has failed, if that is to end the stream.
+    /// Connection that has failed, if a failed connection is to end the stream.
     broken: Option<Port>,
-    /// Handlers and outputs were told the end.
+    /// Handlers and outputs were told about the end.
     is_finishing: bool,
     processor_ns: Option<u64>,
     pub(crate) pace: Pace,
-    /// Output of handlers for a run; empty otherwise.
+    /// Runs made by the handlers from a run; empty otherwise.
     made: Vec<Run>,
 }
 
-/// The result of a turn.
+/// Result of a turn.
 #[derive(Debug)]
 pub(crate) enum Acted {
     More,
-    /// Nothing to do until something becomes ready.
+    /// Nothing to do until a port becomes ready.
     Wait,
-    /// Nothing to do until peers have acknowledged what they were sent. An output's descriptor becomes ready
-    /// when its peer has acknowledged all; stalls are sampled.
+    /// Nothing to do until peers have acknowledged the bytes sent to them. An output's descriptor becomes
+    /// ready when its peer has acknowledged everything; stalls are sampled.
     Deliver,
     Ended(Result<(), StreamError>),
 }
@@ -93,8 +94,8 @@ impl Stream {
         StreamParts { intake, chain, spread, outputs, shared }
     }
 
-    /// Passes a run from the intake through the handlers to the spread. Nothing follows a record at which a
-    /// handler failed.
+    /// Passes a run from the intake through the handlers to the spread. Nothing after a record at which a
+    /// handler failed is passed.
     fn handle(
         chain: &mut Chain,
         spread: &mut Spread,
@@ -112,8 +113,8 @@ impl Stream {
         shared.tell_refusal(chain.take_refusal());
     }
 
-    /// Hands on the bytes that a handler has seen by peeking and that have not left: before anything changes
-    /// for which they would be seen again, or never.
+    /// Hands on the bytes that a handler has peeked at and that have not left. Must be called before a change
+    /// after which handlers would see these bytes again, or never.
     fn settle_seen(&mut self) {
         if let Some(run) = self.intake.take_seen(&mut self.shared) {
             self.spread.pending.push_back(run.map(BytesMut::freeze));
@@ -121,7 +122,7 @@ impl Stream {
     }
 
     /// Descriptor that is readable when the stream has an event to report or has ended, for an event loop of
-    /// the caller's. Events are those that come from now on.
+    /// the caller. The events are those from now on.
     ///
     /// # Errors
     /// Failure of `eventfd`.
@@ -145,7 +146,7 @@ impl Stream {
         inputs.chain(outputs).find(|(of_object, _)| *of_object == port).map(|(_, object)| object)
     }
 
-    /// Notes that an input may be read, or an output written. Harmless if it may not.
+    /// Marks an input as readable, or an output as writable. Harmless if the port is not.
     pub(crate) fn note_ready(&mut self, port: Port) {
         if !self.intake.note_ready(port) && !self.listening.note_ready(port) {
             self.outputs.note_ready(port, &self.shared);
@@ -156,7 +157,7 @@ impl Stream {
         self.intake.note_urgent(port);
     }
 
-    /// Bytes that were read, and bytes that outputs took.
+    /// Bytes that were read, and bytes that outputs have taken.
     pub(crate) fn moved_bytes(&self) -> (u64, u64) {
         (self.intake.counts.bytes, self.outputs.taken_bytes)
     }
@@ -169,12 +170,13 @@ impl Stream {
         std::mem::take(&mut self.shared.deferred_drops)
     }
 
-    /// Takes jobs that may block, whose results go to [`Stream::stored`].
+    /// Takes jobs that may block. Their results go to [`Stream::stored`].
     pub(crate) fn take_storage(&mut self) -> impl Iterator<Item = StorageJob> {
         self.shared.storage.drain(..)
     }
 
-    /// Handles the result of a storage job. An error ends the stream: that of the job, or an earlier one.
+    /// Handles the result of a storage job. Returns the error that ends the stream: that of the job, or an
+    /// earlier one.
     pub(crate) fn stored(&mut self, stored: Stored, now_us: u64) -> Result<(), StreamError> {
         // Callbacks may panic.
         let noted = catch_panic(|| self.note_stored(stored, now_us));
@@ -210,9 +212,9 @@ impl Stream {
         self.outputs.all().any(|output| output.busy)
     }
 
-    /// Watches all descriptors, also those that are attached later.
+    /// Watches all descriptors, including those attached later.
     pub(crate) fn watch(&mut self, watcher: Watcher) -> Result<(), StreamError> {
-        // First: what was added before an error is removed when the stream ends.
+        // Set first: descriptors that were added before an error are removed at the end of the stream.
         self.shared.watcher = Some(watcher);
         let inputs = self.intake.inputs.iter().map(|input| (input.port, &input.object));
         for (port, object) in inputs.chain(self.listening.objects()) {
@@ -221,7 +223,7 @@ impl Stream {
         Ok(self.outputs.watch(&self.shared)?)
     }
 
-    /// Ends the watch. The next engine or caller is not told of earlier events, so all is tried.
+    /// Stops watching. The next engine or caller does not learn of earlier events, so every port is tried.
     pub(crate) fn unwatch(&mut self) {
         self.unwatch_all();
         self.shared.watcher = None;
@@ -230,7 +232,7 @@ impl Stream {
         self.outputs.forget_readiness();
     }
 
-    /// Closes connections, so that their peers see it now. Other objects may block when they are closed.
+    /// Closes connections, so that their peers see the end now. Closing other objects may block.
     pub(crate) fn close_connections(&mut self) {
         self.unwatch();
         let inputs = self.intake.inputs.iter_mut().map(|input| &mut input.object);
@@ -249,8 +251,8 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.give_back();
-        self.shared.events.end(); // of one that was never run, too
-        // A duplicated descriptor would stay in epoll after it is closed here.
+        self.shared.events.end(); // also for a stream that never ran
+        // A duplicated descriptor would stay in epoll after the object is closed here.
         self.unwatch_all();
     }
 }

@@ -1,4 +1,4 @@
-//! A stream as a task of the engine, and the handle to it.
+//! A stream as a task of the engine, and its handle.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,32 +19,32 @@ use crate::progress::StreamProgress;
 use crate::storage::Stored;
 use crate::stream::{Acted, Pace, Stream, StreamStatus};
 
-/// Time until storage jobs are offered again that the pool had no room for, in microseconds.
+/// Time until storage jobs are offered again after the pool had no room, in microseconds.
 const RETRY_US: u64 = 1000;
 
 /// Options of a stream on an engine.
 #[derive(Default)]
 pub struct StreamOptions {
-    /// The engine thread, the class and the rate. The rate limits what the stream reads.
+    /// Engine thread, class and rate. The rate limits the bytes that the stream reads.
     pub placement: Placement,
     /// Under [`Policy::Deadline`](wirepath_engine::Policy::Deadline): time from ready to the end of the turn,
-    /// in microseconds. Of the ready streams, the one with the earliest deadline has the next turn; streams
+    /// in microseconds. Among ready streams, the stream with the earliest deadline has the next turn; streams
     /// without a deadline come last.
     pub deadline_us: Option<u64>,
-    /// Called once, on the engine thread, when the stream has ended; must not block.
+    /// Called once, on the engine thread, after the stream has ended; must not block.
     pub on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
 }
 
 /// End of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamEnd {
-    /// The error that ended it, if it did not end well.
+    /// The error that ended the stream, if it did not end well.
     pub result: Result<(), StreamError>,
-    /// Its last status.
+    /// Last status of the stream.
     pub status: StreamStatus,
 }
 
-/// A stream on an engine thread. Dropping this stops the stream.
+/// Handle to a stream on an engine thread. Dropping the handle stops the stream.
 pub struct RunningStream {
     task: Handle<StreamTask>,
     ending: Arc<Ending>,
@@ -52,7 +52,7 @@ pub struct RunningStream {
     events: EventSlot,
 }
 
-/// The end of a stream, for threads that wait for it.
+/// End of a stream, for threads that wait for it.
 #[derive(Default)]
 struct Ending {
     end: Mutex<Option<StreamEnd>>,
@@ -61,11 +61,13 @@ struct Ending {
 
 struct StreamTask {
     stream: Box<Stream>,
-    /// Storage jobs that the pool had no room for yet.
+    /// Storage jobs for which the pool had no room yet.
     jobs: VecDeque<Job>,
-    /// Receiver of the stream that is taken back, when no storage job of it runs any more.
+    /// Receiver of the stream after [`RunningStream::take_back`], when none of its storage jobs runs any
+    /// more.
     taker: Option<Sender<Box<Stream>>>,
-    /// The end of a stream for which a storage job still writes: only then the volume is known.
+    /// Result of an ended stream that waits for storage jobs: the number of written bytes is known only after
+    /// them.
     result: Option<Result<(), StreamError>>,
     on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
     ending: Arc<Ending>,
@@ -94,18 +96,18 @@ impl Stream {
 
 impl RunningStream {
     /// Stops the stream (`stopstream`). Bytes that were read and have not left are lost and counted in the
-    /// status that [`RunningStream::wait`] returns with [`StreamError::Stopped`]. To lose nothing, [take it
-    /// back](RunningStream::take_back).
+    /// status that [`RunningStream::wait`] returns with [`StreamError::Stopped`]. To lose nothing,
+    /// [take the stream back](RunningStream::take_back).
     pub fn stop(&self) {
         self.task.stop();
     }
 
-    /// Takes the stream off its engine thread between two turns, with all that it read and has not sent.
-    /// Nothing is lost: it continues when it is [started](Stream::start) again, on any engine, or
-    /// [run](Stream::run). Waits for storage jobs. [`StreamOptions::on_end`] is not called.
+    /// Takes the stream off its engine thread between two turns, with all bytes that it has read and not
+    /// sent. Nothing is lost: the stream continues when it is [started](Stream::start) again, on any engine,
+    /// or [run](Stream::run). Waits for storage jobs. [`StreamOptions::on_end`] is not called.
     ///
     /// # Errors
-    /// The end of the stream, if it is over.
+    /// The end of the stream, if the stream has ended.
     pub fn take_back(self) -> Result<Stream, Box<StreamEnd>> {
         let (sender, receiver) = channel();
         self.task.with(move |task, context| {
@@ -122,7 +124,7 @@ impl RunningStream {
         end.clone().expect("the end was waited for")
     }
 
-    /// Waits until the stream has ended, at most `limit`.
+    /// Waits until the stream has ended, but at most `limit`.
     pub fn wait_for(&self, limit: Duration) -> Option<StreamEnd> {
         let mut end = self.ending.end.lock();
         self.ending.has_ended.wait_while_for(&mut end, |end| end.is_none(), limit);
@@ -134,35 +136,36 @@ impl RunningStream {
         self.ending.end.lock().is_some()
     }
 
-    /// Descriptor that is readable when the stream has an event to report or has ended (KStreams' poll): for an
-    /// event loop of the caller's. Events are those that come from now on; to have all, ask for it before the
-    /// [start](Stream::events).
+    /// Descriptor that is readable when the stream has an event to report or has ended (KStreams' poll), for
+    /// an event loop of the caller. The events are those from now on; to get all events, call
+    /// [`Stream::events`] before the start.
     ///
     /// # Errors
     /// Failure of `eventfd`.
     pub fn events(&self) -> io::Result<StreamEvents> {
         let events = self.events.open()?;
         if self.has_ended() {
-            self.events.end(); // its thread may have looked for a descriptor before
+            self.events.end(); // at its end, the engine thread may have found no queue
         }
         Ok(events)
     }
 
-    /// Progress of the stream: reading it costs the engine thread nothing. Outlives the handle.
+    /// Progress of the stream; reading it costs the engine thread nothing. Stays valid after the handle is
+    /// dropped.
     pub fn progress(&self) -> &Arc<StreamProgress> {
         &self.progress
     }
 
-    /// Status so far. Waits for the engine thread.
+    /// Current status. Waits for the engine thread.
     pub fn status(&self) -> StreamStatus {
         let (sender, receiver) = channel();
-        // If nobody receives it, nobody needs it.
+        // A send fails only if the caller is gone and needs no status.
         self.with(move |stream| drop(sender.send(stream.status())));
         receiver.recv().unwrap_or_else(|_| self.wait().status)
     }
 
-    /// Runs `act` on the engine thread between two turns of the stream, to attach an input for instance.
-    /// `act` must not block. It is not called if the stream is over.
+    /// Runs `act` on the engine thread between two turns of the stream, for example to attach an input. `act`
+    /// must not block. It is not called if the stream has ended.
     pub fn with(&self, act: impl FnOnce(&mut Stream) + Send + 'static) {
         self.task.with(move |task, context| {
             let before = task.stream.pace.rate;
@@ -179,8 +182,8 @@ impl RunningStream {
         });
     }
 
-    /// Limits what the stream may read, from now on (`setstreamoption`). Of what it has read, no more than
-    /// the new burst counts against the new rate.
+    /// Limits the bytes that the stream may read, from now on (`setstreamoption`). Of the bytes read before,
+    /// at most the new burst counts against the new rate.
     pub fn set_rate(&self, rate: Option<Rate>) {
         self.with(move |stream| stream.pace.rate = rate);
     }
@@ -188,7 +191,7 @@ impl RunningStream {
 
 impl Drop for RunningStream {
     fn drop(&mut self) {
-        // A stream that has ended needs no message, which would wake its thread.
+        // A stop message to an ended stream would only wake its thread.
         if !self.has_ended() {
             self.stop();
         }
@@ -220,7 +223,7 @@ impl Task for StreamTask {
         self.request_turn(context);
     }
 
-    /// More is written of the file that the input with this port reads.
+    /// Wakes the input with this port: more of its file was written.
     fn wake(&mut self, token: u64, context: &mut Context<'_>) {
         self.stream.note_ready(Port(token));
         self.request_turn(context);
@@ -235,8 +238,8 @@ impl Task for StreamTask {
         let cost = Cost { shared: moved, rated: self.stream.moved_bytes().0 - read_before };
         let now_us = now_us();
         self.note_progress(now_us);
-        // At the end they are dropped with the task: a wake-up of the pool's thread is a tenth of what a
-        // short download costs.
+        // At the end they are dropped together with the task: waking the pool's thread costs a tenth of the
+        // processor time of a short download.
         if !matches!(acted, Acted::Ended(_)) {
             let drops = self.stream.take_deferred_drops();
             if !drops.is_empty() {
@@ -271,7 +274,7 @@ impl Task for StreamTask {
         self.note_progress(now_us());
         if let Some(taker) = self.taker.take_if(|_| !self.stream.waits_for_storage()) {
             self.stream.unwatch();
-            // If nobody waits for it any more, it is dropped.
+            // If the receiver is gone, the stream is dropped.
             drop(taker.send(self.stream));
             return;
         }
@@ -283,8 +286,8 @@ impl Task for StreamTask {
 }
 
 impl StreamTask {
-    /// Requests a turn. The rest after a turn is due as if it had come then: a stream with much to do does
-    /// not delay others.
+    /// Requests a turn. Work left after a turn is due as if it had just arrived, so that a stream with much
+    /// work does not delay others.
     fn request_turn(&self, context: &mut Context<'_>) {
         match self.stream.pace.deadline_us {
             Some(deadline_us) => context.request_turn_by(now_us().saturating_add(deadline_us)),
@@ -297,7 +300,7 @@ impl StreamTask {
         self.progress.note(bytes_in, bytes_out, now_us);
     }
 
-    /// Gives storage jobs to the pool.
+    /// Submits storage jobs to the pool.
     fn submit_storage(&mut self, context: &mut Context<'_>) {
         let task = context.handle::<StreamTask>();
         let jobs = self.stream.take_storage().map(|storage| {
@@ -326,14 +329,14 @@ impl StreamTask {
         }
     }
 
-    /// Gives the stream back, unless storage jobs of it still run.
+    /// Returns the stream to the caller, unless its storage jobs still run.
     fn give_back_when_idle(&mut self, context: &mut Context<'_>) {
         if !self.stream.waits_for_storage() {
             context.end();
         }
     }
 
-    /// Ends the stream when its storage jobs have written, or failed: only then the volume is known.
+    /// Ends the stream after its storage jobs have ended: only then is the number of written bytes known.
     fn end_with(&mut self, result: Result<(), StreamError>, context: &mut Context<'_>) {
         self.submit_storage(context);
         self.result.get_or_insert(result);
@@ -343,10 +346,10 @@ impl StreamTask {
         }
     }
 
-    /// Sends the end of the stream to those that wait for it.
+    /// Publishes the end of the stream to waiting threads.
     fn conclude(&mut self) {
         let result = self.result.take().unwrap_or(Err(StreamError::Stopped));
-        // A handler that panicked may do so again in its report.
+        // A handler that panicked may panic again in its report.
         self.stream.give_back();
         let status = catch_panic(|| self.stream.status()).unwrap_or_default();
         let end = StreamEnd { result, status };

@@ -1,4 +1,4 @@
-/// Throughput: an exponentially weighted moving average of bytes. A byte of a second ago counts 1/e.
+/// Throughput: an exponentially weighted moving average of bytes. A byte of a second ago has the weight 1/e.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Throughput {
     bytes: f64,
@@ -11,13 +11,13 @@ impl Throughput {
         self.at_us = now_us;
     }
 
-    /// Bytes a second: each byte counts for about a second.
+    /// Bytes per second; each byte counts for about a second.
     pub(crate) fn bytes_per_second(&self, now_us: u64) -> f64 {
         let past_s = now_us.saturating_sub(self.at_us) as f64 / 1e6;
         self.bytes * (-past_s).exp()
     }
 
-    /// Estimated time in seconds to send the bytes that wait, to compare outputs.
+    /// Estimated time in seconds to send the waiting bytes, for comparing outputs.
     pub(crate) fn wait_s(&self, waiting: usize, now_us: u64) -> f64 {
         waiting as f64 / (self.bytes_per_second(now_us) + 1.0)
     }

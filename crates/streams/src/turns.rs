@@ -1,25 +1,25 @@
-//! Turns: the KStreams paper's polling order of inputs, and pushing order of outputs (section 3.1).
+//! Turns: the polling order of inputs and the pushing order of outputs in the KStreams paper (section 3.1).
 //!
-//! Round robin and random order wait for the input whose turn it is. So an input order undoes an output
-//! pattern of the same kind: round robin that of stripes, and a random order that of a random pattern with
+//! Round robin and random order wait for the input whose turn it is. So an input order reverses an output
+//! pattern of the same kind: round robin reverses stripes, and a random order reverses a random pattern with
 //! the same seed.
 
 use wirepath_media::random::Random;
 
-/// Chooses among members, which are inputs or outputs, in the order in which they were attached. The cost of
-/// a turn does not depend on their number.
+/// Chooses the next of several members (inputs or outputs) in the order in which they were attached. The cost
+/// of a turn does not depend on the number of members.
 #[derive(Debug)]
 pub(crate) struct Turns {
     random: Option<Random>,
-    /// The slot of each member, ascending. At random, slots of members that are gone are drawn and skipped:
-    /// an input that has ended must not change what is drawn for the others. They are forgotten when another
-    /// comes, which does change it.
+    /// Slot of each member, ascending. In random order, slots of removed members are still drawn and skipped:
+    /// the end of an input must not change the draws of the others. Such slots are removed when another
+    /// member is added, which does change the draws.
     slots: Vec<usize>,
-    /// Slots, those of members that are gone among them.
+    /// Number of slots, including those of removed members.
     count: usize,
-    /// The slot whose turn it is.
+    /// Slot whose turn it is.
     next: usize,
-    /// `next` was drawn and not yet used.
+    /// `next` was drawn and not used yet.
     drawn: bool,
 }
 
@@ -32,8 +32,8 @@ impl Turns {
         Turns { random: Some(Random::new(seed)), ..Turns::round_robin() }
     }
 
-    /// The place of the member whose turn it is, of `members`, at least one. The same until the turn is
-    /// [taken](Turns::taken) or members come or go.
+    /// Place of the member whose turn it is, among `members` (at least one). The answer stays the same until
+    /// the turn is [taken](Turns::taken) or members are added or removed.
     pub(crate) fn current(&mut self, members: usize) -> usize {
         if members > self.slots.len() {
             self.welcome(members);
@@ -57,17 +57,17 @@ impl Turns {
         self.next += 1;
     }
 
-    /// The place of the member whose turn it is and was before.
+    /// Place of the member whose turn it is, if it was already drawn.
     pub(crate) fn drawn(&self) -> Option<usize> {
         self.place().filter(|_| self.drawn)
     }
 
-    /// Returns whether it is the turn of the member at `place`, and was before.
+    /// Returns whether it is the turn of the member at `place`, if it was already drawn.
     pub(crate) fn is_current(&self, place: usize) -> bool {
         self.drawn && self.slots.get(place) == Some(&self.next)
     }
 
-    /// Removes the member at `place`; those behind it move up.
+    /// Removes the member at `place`; later members move up.
     pub(crate) fn removed(&mut self, place: usize) {
         if place >= self.slots.len() {
             return;
@@ -84,19 +84,20 @@ impl Turns {
         }
     }
 
-    /// Inserts a member at `place`; those from there on move up. One behind all others need not be inserted.
+    /// Inserts a member at `place`; members from there on move by one place. A member after all others need
+    /// not be inserted.
     pub(crate) fn inserted(&mut self, place: usize) {
         let members = self.slots.len();
         if place >= members {
             return;
         }
-        let first = members + 1; // all had their turn
+        let first = members + 1; // all members have had their turn
         self.next = self.place().map_or(first, |whose| whose + usize::from(whose >= place));
         self.slots = (0..=members).collect();
         self.count = members + 1;
     }
 
-    /// Adds members: each has the slot of its place.
+    /// Adds members; each has the slot of its place.
     fn welcome(&mut self, members: usize) {
         if let (true, Some(place)) = (self.drawn, self.place()) {
             self.next = place;
@@ -105,7 +106,7 @@ impl Turns {
         self.count = members;
     }
 
-    /// The place of the member whose slot is next, if it is still there.
+    /// Place of the member in the next slot, if the member still exists.
     fn place(&self) -> Option<usize> {
         self.slots.binary_search(&self.next).ok()
     }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use wirepath_engine::Waker;
 
-/// Write progress of a file. A stream that [writes the file](crate::Object::written) advances it; every
-/// [`ObjectPart::Following`](crate::ObjectPart::Following) is sent up to there, waits, and continues when
-/// there is more. Any number of readers follow one writer, each from any offset and at its own speed. No
-/// reader delays the writer or another reader.
+/// Write progress of a file. A stream that [writes the file](crate::Object::written) advances the progress;
+/// every [`ObjectPart::Following`](crate::ObjectPart::Following) is sent up to the progress, waits, and
+/// continues when more is written. Any number of readers follow one writer, each from any offset and at its
+/// own speed. No reader delays the writer or another reader.
 #[derive(Debug, Default)]
 pub struct WriteProgress {
     bytes: AtomicU64,
@@ -19,18 +19,18 @@ pub struct WriteProgress {
 }
 
 impl WriteProgress {
-    /// Progress of a file of which nothing is written.
+    /// Progress of a file to which nothing has been written.
     pub fn new() -> Arc<WriteProgress> {
         Arc::default()
     }
 
-    /// Bytes from the file's beginning that are written.
+    /// Bytes written so far, from the beginning of the file.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Ends the writing before the file is complete: readers that wait for more, now or later, end with an
-    /// error.
+    /// Marks the writer as failed before the file is complete: readers that wait for more, now or later, end
+    /// with an error.
     pub fn fail(&self) {
         self.has_failed.store(true, Ordering::Release);
         self.wake_readers();
@@ -45,11 +45,11 @@ impl WriteProgress {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// Wakes a reader once, when more than `known` bytes are written or the writer has failed. Returns false
-    /// if that is so already.
+    /// Registers a waker that is called once, when more than `known` bytes are written or the writer has
+    /// failed. Returns false if this is the case already.
     pub(crate) fn wake_beyond(&self, known: u64, waker: Waker) -> bool {
         let mut waiting = self.waiting.lock();
-        // The writer locks this after it has advanced: what it writes from here on finds the waker.
+        // The writer takes this lock after advancing: any later write finds the waker.
         if self.bytes() > known || self.has_failed() {
             return false;
         }

@@ -2,9 +2,10 @@
 //! through pipes of the kernel, and are never copied to the program and back. `sendfile` sends a file to a
 //! connection without a pipe.
 //!
-//! The four parts of the stream have to allow it: inputs have no framing, or records of a large fixed size;
-//! there is no handler, or one that only peeks at a file or at the beginning of records; the pattern gives
-//! whole bytes as they come; outputs block. When that changes, what is in pipes leaves first.
+//! All four parts of the stream have to allow the route: inputs have no framing, or records of a large fixed
+//! size; there is no handler, or one that only peeks at a file or at the beginning of records; the pattern
+//! passes bytes unmodified; outputs block. When one of these conditions changes, the bytes in pipes leave
+//! first.
 
 mod source;
 
@@ -22,13 +23,13 @@ use crate::shared::Shared;
 use crate::spread::{Recipients, Spread};
 use source::Moved;
 
-/// More records are put into a pipe while it holds at most this: half of its size.
+/// More records are put into a pipe as long as it holds at most this much: half of its size.
 const GATHERED: usize = 512 * 1024;
 
 /// Default size of a pipe: 16 pages.
 const USUAL: usize = 64 * 1024;
 
-/// The four parts of a stream, and what they share.
+/// The four parts of a stream, and their shared state.
 pub(crate) struct StreamParts<'a> {
     pub(crate) intake: &'a mut Intake,
     pub(crate) chain: &'a mut Chain,
@@ -45,18 +46,18 @@ struct Route {
     bytes: usize,
 }
 
-/// The side that failed, before anything moved.
+/// The side whose call failed, before any byte moved.
 pub(crate) enum Fault {
     Input(ObjectError),
-    /// The output at this place.
+    /// Output at this place.
     Output(usize, ObjectError),
 }
 
 impl StreamParts<'_> {
-    /// Returns whether the next bytes may take the route, once all that was read has left.
+    /// Returns whether the next bytes may take the route, after all bytes read before have left.
     pub(crate) fn allow_zero_copy(&mut self) -> bool {
         self.shared.copies_by_rule = false;
-        // A stripe may end within what a handler has to see at once.
+        // A stripe may end within the bytes that a handler has to see at once.
         let Some(scope) = self.chain.peek_scope() else { return false };
         let may_peek = self.chain.is_empty() || !self.chain.is_gathering() && !self.spread.divides_bytes();
         if !self.shared.may_zero_copy || !may_peek || self.chain.has_failed {
@@ -76,15 +77,16 @@ impl StreamParts<'_> {
         !self.shared.copies_by_rule
     }
 
-    /// Returns whether they may take it now.
+    /// Returns whether the next bytes may take the route now.
     pub(crate) fn can_zero_copy(&mut self) -> bool {
         self.spread.pending.is_empty()
             && self.outputs.current.iter().all(|output| output.outbox.is_empty())
             && self.allow_zero_copy()
     }
 
-    /// Moves as much as outputs have room for, which have sent what they had. Returns whether anything was
-    /// done. Many records are moved, each by a call, before the outputs send them. An error ends the stream.
+    /// Moves as many bytes as outputs have room for; outputs must have sent their earlier bytes. Many records
+    /// are moved, by a call each, before outputs send them. Returns whether anything was done. An error ends
+    /// the stream.
     pub(crate) fn move_bytes(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let enough = self.intake.counts.bytes + self.shared.turn.room() as u64;
         let (mut progressed, mut is_idle) = (false, false);
@@ -110,23 +112,24 @@ impl StreamParts<'_> {
                 break;
             }
         }
-        // Pipes of more outputs than the thread keeps pipes for would be closed, and opened again for the
-        // next bytes.
+        // The thread keeps a limited number of pipes. With more outputs, pipes would be closed, and opened
+        // again for the next bytes.
         if is_idle && self.outputs.len() <= Pipe::KEPT {
             self.outputs.put_pipes_away();
         }
-        // A custom order has failed, or a custom pattern has chosen outputs that the next record is copied to.
+        // A custom order has failed, or a custom pattern has chosen outputs to which the next record has to
+        // be copied.
         let must_go_on = self.spread.report_pattern(self.shared) || self.shared.is_failing();
         Ok(progressed || must_go_on)
     }
 
-    /// The route of the next bytes; None if the input or an output whose turn it is has to be waited for.
+    /// Route of the next bytes; None if the input whose turn it is, or the output, is not ready.
     fn next_route(&mut self, now_us: u64) -> Option<Route> {
         self.spread.follow(self.outputs);
         let recipients = self.spread.recipients(self.outputs, now_us)?;
         let is_unframed = matches!(&self.intake.inputs[..], [alone] if alone.is_unframed());
-        // To several outputs bytes go by `tee`, which takes all that a pipe has. Unframed bytes fill a pipe
-        // at once.
+        // To several outputs, bytes go by `tee`, which copies the whole contents of a pipe. Unframed bytes
+        // fill a pipe at once.
         let may_hold = if recipients.outputs.len() == 1 && !is_unframed { GATHERED } else { 0 };
         let is_free = |output: &Output| output.held() <= may_hold && !output.busy;
         if !self.outputs.current[recipients.outputs.clone()].iter().all(is_free) {
@@ -141,7 +144,7 @@ impl StreamParts<'_> {
         Some(Route { input, recipients, bytes })
     }
 
-    /// Moves what a handler has seen and lets pass, or need not see.
+    /// Moves the bytes that a handler has seen and passed, or need not see.
     fn peek_and_move(&mut self, route: &mut Route, now_us: u64) -> Result<Moved, Fault> {
         if self.chain.is_empty() {
             return self.move_by(route, now_us);
@@ -166,8 +169,8 @@ impl StreamParts<'_> {
         })
     }
 
-    /// Notes that these outputs get the record without end that a handler saw begin, also what is copied of
-    /// it.
+    /// Marks the outputs that get an endless record whose beginning a handler has seen; they also get its
+    /// bytes that are copied later.
     fn note_begun(&mut self, route: &Route) {
         if self.intake.is_within_unframed() {
             let outputs = &mut self.outputs.current[route.recipients.outputs.clone()];
@@ -182,19 +185,19 @@ impl StreamParts<'_> {
         if have_equal_pipes(&mut self.outputs.current[route.recipients.outputs.clone()]) {
             return self.fill_pipes(route);
         }
-        // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room
-        // for all.
+        // No descriptor is left, or the user's quota of pipe pages is exhausted: `tee` would not have room
+        // for all bytes.
         self.copy_from_now_on();
         Ok(Moved::Copied)
     }
 
-    /// Leaves the route; what is in pipes leaves first.
+    /// Leaves the route; bytes in pipes leave first.
     fn copy_from_now_on(&mut self) {
         self.shared.may_zero_copy = false;
         self.outputs.put_pipes_away();
     }
 
-    /// Returns whether bytes go from a file straight to a connection.
+    /// Returns whether bytes go directly from a file to a connection.
     fn sends_file(&self, route: &Route) -> bool {
         let outputs = &self.outputs.current[route.recipients.outputs.clone()];
         self.spread.can_send_files(self.outputs)
@@ -204,7 +207,7 @@ impl StreamParts<'_> {
 
     fn send_file(&mut self, route: &Route, now_us: u64) -> Result<Moved, Fault> {
         let place = route.recipients.outputs.start;
-        // Without a pipe a byte takes half the time.
+        // Without a pipe, moving a byte takes half the time.
         let room = (2 * self.shared.turn.room()).min(route.bytes);
         let (input, output) = (&mut self.intake.inputs[route.input], &mut self.outputs.current[place]);
         if output.held() > 0 {
@@ -233,7 +236,7 @@ impl StreamParts<'_> {
             moved => return Ok(moved),
         }
         let copied = others.iter_mut().filter_map(|other| other.pipe.as_mut());
-        // Each gets what it can, also behind one that could not.
+        // Each output gets as much as it can, also after another output could not.
         let not_reached = copied.filter_map(|other| pipe.copy_to(other).err()).count();
         if not_reached > 0 {
             self.copy_the_rest()?;
@@ -241,7 +244,8 @@ impl StreamParts<'_> {
         Ok(moved)
     }
 
-    /// Copies the rest to outputs whose pipes had no room for all that is in the first, and leaves the route.
+    /// Copies the rest to outputs whose pipes had no room for the whole contents of the first pipe, and
+    /// leaves the route.
     fn copy_the_rest(&mut self) -> Result<(), Fault> {
         self.shared.may_zero_copy = false;
         let outputs = &mut self.outputs.current;
@@ -256,7 +260,7 @@ impl StreamParts<'_> {
         Ok(())
     }
 
-    /// Counts what was moved. Returns whether there may be more to move before outputs send what they have.
+    /// Counts moved bytes. Returns whether more may be moved before outputs send.
     fn note_moved(&mut self, route: &Route, moved: Moved) -> bool {
         let input = &mut self.intake.inputs[route.input];
         match moved {
@@ -274,7 +278,7 @@ impl StreamParts<'_> {
             }
             Moved::Nothing => {
                 input.readable = false;
-                return true; // another may have something
+                return true; // another input may have something
             }
             Moved::Full => self.outputs.current[route.recipients.outputs.start].writable = false,
             Moved::Wait => {}
@@ -289,18 +293,17 @@ impl StreamParts<'_> {
         false
     }
 
-    /// Returns whether handlers are to change now that a record has ended.
+    /// Returns whether changes of handlers are due because a record has ended.
     fn has_changes(&mut self) -> bool {
         self.chain.within_record = self.intake.is_within_record();
         self.chain.has_changes() && !self.chain.within_record
     }
 
-    /// Counts bytes of a route. Returns whether the turn is another's: a record, or a part of a stripe, has
-    /// ended.
+    /// Counts bytes of a route. Returns whether the turn ends: a record, or a part of a stripe, has ended.
     fn note_passed(&mut self, route: &Route, bytes: usize) -> bool {
         let Route { input, recipients, .. } = route;
         let record_ends = self.intake.note_passed(*input, bytes);
-        // Outputs of a record without end that a handler saw begin get what is copied of it, too.
+        // Outputs of an endless record whose beginning a handler has seen also get its bytes that are copied.
         let record_ends = record_ends.or_else(|| self.intake.is_within_unframed().then_some(false));
         let part_ends = self.spread.advance(recipients, bytes, record_ends, self.outputs);
         if let Some(ends) = part_ends {
@@ -311,8 +314,9 @@ impl StreamParts<'_> {
     }
 }
 
-/// Gives every output a pipe. Returns whether all have one, of one size, and no smaller than the default: a
-/// user whose pages for pipes are used up gets pipes of two pages, which cost more than copies.
+/// Gives every output a pipe. Returns whether all outputs have pipes of equal size, not smaller than the
+/// default: a user whose quota of pipe pages is exhausted gets pipes of two pages, which cost more than
+/// copies.
 fn have_equal_pipes(outputs: &mut [Output]) -> bool {
     let mut first = None;
     outputs.iter_mut().all(|output| {

@@ -1,4 +1,4 @@
-//! Files that a stream reads are closed on a thread of the pool.
+//! Files of a stream are closed on a thread of the pool.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, channel};
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::{Framing, Object, ObjectPart, StreamBuilder, StreamError, StreamOptions};
 
-/// Bytes of a file that fits no socket buffer.
+/// Size of a file that exceeds any socket buffer.
 const LARGE: u64 = 1 << 30;
 
-/// Holds the thread that drops it until the sender is dropped.
+/// Blocks the thread that drops it until the sender is dropped.
 struct Hold(Receiver<()>);
 
 impl Drop for Hold {
@@ -47,7 +47,7 @@ fn files_are_closed_by_the_pool_when_they_are_sent_and_when_they_are_not() {
             running.stop();
         }
         assert_eq!(running.wait().result, result);
-        // The thread is done with that stream when it ends another.
+        // The engine thread has finished that stream when it ends another.
         StreamBuilder::default().build().start(&engine, StreamOptions::default()).wait();
         assert!(is_open(), "the engine thread closed the file");
         drop(release);

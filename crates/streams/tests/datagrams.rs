@@ -1,4 +1,4 @@
-//! Datagrams on an engine thread: how many calls and wakeups they take.
+//! Datagrams on an engine thread: the number of calls and wakeups.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -28,7 +28,7 @@ fn connected(to: &UdpSocket) -> UdpSocket {
     from
 }
 
-/// A mirror to all of them, and who sends to it.
+/// A mirror to all receivers, and the socket that sends to it.
 fn mirror(receivers: &[UdpSocket]) -> (UdpSocket, Stream) {
     let inlet = socket();
     let sender = connected(&inlet);
@@ -41,8 +41,8 @@ fn mirror(receivers: &[UdpSocket]) -> (UdpSocket, Stream) {
 
 /// Promise: Pending datagrams of one size leave in one call; one for many outputs wakes the engine once.
 ///
-/// Trains are received as they were sent: over loopback nothing is cut for a
-/// receiver that takes trains.
+/// Trains are received as sent: over loopback the kernel does not cut trains for a receiver that takes
+/// trains.
 #[test]
 fn datagrams_that_wait_leave_in_one_call_as_far_as_they_are_of_one_size() {
     let receivers = [socket(), socket()];
@@ -73,7 +73,8 @@ fn datagrams_that_wait_leave_in_one_call_as_far_as_they_are_of_one_size() {
 
 /// Promise: Pending datagrams of one size leave in one call; one for many outputs wakes the engine once.
 ///
-/// Each datagram that leaves makes room for another, which epoll would tell of whoever waits for room.
+/// Each datagram that leaves makes room for another; epoll would report this to an output that waits for
+/// room.
 #[test]
 fn a_datagram_wakes_the_engine_once_however_many_it_goes_to() {
     const DATAGRAMS: u64 = 100;
@@ -81,7 +82,7 @@ fn a_datagram_wakes_the_engine_once_however_many_it_goes_to() {
     let (sender, stream) = mirror(&receivers);
     let engine = engine();
     let running = stream.start(&engine, StreamOptions::default());
-    running.status(); // it has begun
+    running.status(); // the stream has begun
     let before = engine.counters().wakeups;
     for number in 0..DATAGRAMS {
         sender.send(&number.to_be_bytes()).unwrap();

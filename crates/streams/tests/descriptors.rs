@@ -1,4 +1,5 @@
-//! A process without descriptors. It is the only test of its program, because the limit is the program's.
+//! A process without free descriptors. The only test of its program, because the limit applies to the
+//! process.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -11,10 +12,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::{Collected, Framing, Object, Stream, StreamBuilder, StreamEvent, StreamOptions};
 
-/// Only a hang takes so long.
+/// Time limit that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client that has connected and sent something, and the stream that is to take it and tells.
+/// A client that has connected and sent something, the stream that is to accept it, and the stream's events.
 fn with_client() -> (TcpStream, Stream, Collected, Receiver<StreamEvent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! The descriptor of a stream, for event loops of others.
+//! The descriptor of a stream, for event loops of the caller.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -25,7 +25,7 @@ fn engine() -> Engine {
     Engine::start(EngineOptions::default()).unwrap()
 }
 
-/// A stream of two inputs that come from sockets.
+/// A stream with two inputs from sockets.
 fn stream() -> ([UnixStream; 2], Stream) {
     let mut builder = StreamBuilder::default().output(Object::collect("out", 100).0);
     let nears = [(); 2].map(|()| {
@@ -37,7 +37,7 @@ fn stream() -> ([UnixStream; 2], Stream) {
     (nears, builder.build())
 }
 
-/// Returns whether the descriptor is readable within this time, by `poll`.
+/// Returns whether `poll` reports the descriptor as readable within this time.
 fn is_readable(events: &StreamEvents, within: &Timespec) -> bool {
     let mut polled = [PollFd::new(events, PollFlags::IN)];
     poll(&mut polled, Some(within)).unwrap() == 1 && polled[0].revents() == PollFlags::IN
@@ -74,7 +74,7 @@ fn a_descriptor_is_readable_while_an_event_waits_and_from_the_end_on() {
 
 /// Promise: The descriptor of a stream is readable if an event is pending or the stream has ended.
 ///
-/// It may be asked for at any time, and reports what comes then.
+/// The descriptor may be opened at any time, and reports later events.
 #[test]
 fn a_descriptor_may_be_had_from_a_running_stream_and_from_one_that_has_ended() {
     let engine = engine();
@@ -96,7 +96,7 @@ fn a_descriptor_may_be_had_from_a_running_stream_and_from_one_that_has_ended() {
 
 /// Promise: The descriptor of a stream is readable if an event is pending or the stream has ended.
 ///
-/// Each event, and the end, is an edge, also while others wait.
+/// Each event, and the end, is an edge, also while other events are queued.
 #[test]
 fn every_event_is_an_edge_for_epoll() {
     let engine = engine();

@@ -1,4 +1,4 @@
-//! The example of a handler of one's own does what it says.
+//! The example of a custom handler works as documented.
 
 use wirepath_streams::Object;
 

@@ -1,4 +1,4 @@
-//! A file that one stream writes and others follow meanwhile.
+//! A file that one stream writes and others follow at the same time.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -23,7 +23,7 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 251 + at) as u8).collect()
 }
 
-/// A file that is written, and its followers.
+/// A file being written, and its followers.
 struct Written {
     file: Arc<File>,
     progress: Arc<WriteProgress>,
@@ -34,7 +34,7 @@ impl Written {
         Written { file: Arc::new(tempfile::tempfile().unwrap()), progress: WriteProgress::new() }
     }
 
-    /// A stream from this socket that writes the file, up to so many bytes.
+    /// Starts a stream from this socket that writes up to so many bytes to the file.
     fn write(&self, engine: &Engine, source: UnixStream, first: &[u8], length: u64) -> RunningStream {
         let source = Object::stream("source", source.into()).unwrap().up_to(length).preceded_by(first.into());
         let sink = Object::written("file", Arc::clone(&self.file), Arc::clone(&self.progress));
@@ -42,7 +42,7 @@ impl Written {
         stream.start(engine, StreamOptions::default())
     }
 
-    /// A stream that follows, and where it is received.
+    /// Starts a stream that follows the file; returns its receiver.
     fn follow(&self, engine: &Engine, range: Range<u64>) -> Follower {
         let (server, client) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
@@ -94,7 +94,7 @@ fn readers_follow_from_anywhere_while_the_file_is_written() {
     let (mut source, inlet) = UnixStream::pair().unwrap();
     let mut whole = written.follow(&engine, 0..3_000_000);
     let mut behind = written.follow(&engine, 2_000_000..2_500_000);
-    // There is nothing yet, and still the head comes.
+    // Nothing has been written yet, but the head is sent.
     whole.expect(b"head");
     behind.expect(b"head");
     let running = written.write(&engine, inlet, &stored[..10], 3_000_000 - 10);
@@ -104,7 +104,7 @@ fn readers_follow_from_anywhere_while_the_file_is_written() {
     late.expect(b"head");
     late.expect(&stored[500..1000]);
     source.write_all(&stored[1000..]).unwrap();
-    // A stream that has all it is to take may be gone already.
+    // A stream that has taken all of its bytes may have closed already.
     if let Err(error) = source.write_all(b"what follows is of another message") {
         assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
     }

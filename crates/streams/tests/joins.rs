@@ -1,4 +1,4 @@
-//! Records that are joined from portions of several inputs, through the public interface.
+//! Joining records from portions of several inputs, through the public interface.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -18,24 +18,24 @@ use wirepath_streams::{
 const LIMIT: usize = 1 << 24;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A portion behind its length.
+/// A portion with a length prefix.
 fn framed(portion: &[u8]) -> Vec<u8> {
     (portion.len() as u16).to_be_bytes().into_iter().chain(portion.iter().copied()).collect()
 }
 
-/// The key: the number behind the length.
+/// Key function: the number after the length.
 fn key(portion: &[u8]) -> Option<u64> {
     portion.get(2..4).map(|key| u64::from(u16::from_be_bytes([key[0], key[1]])))
 }
 
-/// A portion of an input: its key, and bytes that say whose they are.
+/// A portion of an input: its key, and bytes that identify both.
 fn portion(number: u16, input: usize, length: usize) -> Vec<u8> {
     let mut bytes = number.to_be_bytes().to_vec();
     bytes.resize(2 + length, input as u8);
     framed(&bytes)
 }
 
-/// Runs a stream whose inputs are written in pieces of such sizes, in turn, each by a thread of its own.
+/// Runs a stream whose inputs are written in pieces of such sizes in turn, each by its own thread.
 fn run(builder: StreamBuilder, inputs: &[Vec<u8>], cuts: &[usize]) -> (Vec<u8>, StreamEnd) {
     let (output, collected) = Object::collect("out", LIMIT);
     let mut builder = builder.output(output);
@@ -67,7 +67,7 @@ proptest! {
 
     /// Promise: Portions of several inputs are joined to one record, by position or by key, within a window.
     ///
-    /// By position: records and inputs of any size, cut and sent in any pieces, of which one ends early.
+    /// By position: records and inputs of any size, sent in any pieces; one input ends early.
     #[test]
     fn portions_are_joined_by_position_however_they_come(
         lengths in proptest::collection::vec(0usize..3000, 1..40),
@@ -98,7 +98,7 @@ proptest! {
 
     /// Promise: Portions of several inputs are joined to one record, by position or by key, within a window.
     ///
-    /// By key: each input has the keys in an order of its own, and lacks some. The window has room for all.
+    /// By key: each input has the keys in its own order, and lacks some. The window has room for all.
     #[test]
     fn portions_are_joined_by_key_in_any_order(
         keys in (1usize..4).prop_flat_map(|inputs| {
@@ -131,7 +131,7 @@ proptest! {
 
 /// Promise: Portions of several inputs are joined to one record, by position or by key, within a window.
 ///
-/// Datagrams cannot wait: what would exceed the window is given up, the oldest first.
+/// Datagrams cannot be made to wait: records that exceed the window are given up, the oldest first.
 #[test]
 fn datagrams_are_joined_by_key_and_those_that_wait_in_vain_are_given_up() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -215,7 +215,7 @@ fn inputs_of_a_join_come_and_go() {
     while !is_gone(told.recv_timeout(PATIENCE).unwrap()) {}
     first.write_all(b"e\n").unwrap();
     let (mut fourth, fourth_in) = pair();
-    // The portion that came while the place was vacant is given up first.
+    // The portion that arrived while the place was vacant is given up first.
     let deadline = std::time::Instant::now() + PATIENCE;
     while running.status().join.unwrap().incomplete == 0 {
         assert!(std::time::Instant::now() < deadline, "{:?}", running.status());

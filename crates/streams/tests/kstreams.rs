@@ -1,5 +1,4 @@
-//! Every notion of KStreams, a test for each, through the public interface. What each promises in full is
-//! tested elsewhere.
+//! One test for each concept of KStreams, through the public interface. Details are tested elsewhere.
 
 #![expect(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
 
@@ -26,12 +25,12 @@ fn memory(bytes: &[u8]) -> Object {
     Object::memory("memory", bytes.to_vec().into())
 }
 
-/// Words of up to nine letters, each behind its length.
+/// Words of up to nine letters, each with a length prefix.
 fn words(text: &str) -> Vec<u8> {
     text.split_whitespace().flat_map(|word| format!("{}{word}", word.len()).into_bytes()).collect()
 }
 
-/// Finds the end of such a word: the callback of a polling size.
+/// Framing of such words: the callback of a polling size.
 fn by_length() -> Framing {
     let measure =
         |bytes: &[u8], _: bool| Ok(bytes.first().map(|digit| 1 + usize::from(digit.wrapping_sub(b'0'))));
@@ -42,7 +41,7 @@ fn text(records: Vec<Vec<u8>>) -> Vec<String> {
     records.into_iter().map(|record| String::from_utf8(record).unwrap()).collect()
 }
 
-/// Runs what `builder` makes with so many outputs in memory, on this thread.
+/// Runs the built stream with so many outputs in memory, on this thread.
 fn run(mut builder: StreamBuilder, outputs: usize) -> Vec<Collected> {
     let mut collected = Vec::new();
     for _ in 0..outputs {
@@ -56,7 +55,7 @@ fn run(mut builder: StreamBuilder, outputs: usize) -> Vec<Collected> {
 
 /// Promise: Objects deliver and accept chunks, and keep record boundaries if they have them.
 ///
-/// Data objects: whatever bytes come from and go to, and each leaves what it takes as it was.
+/// Data objects: all kinds of sources and sinks; each passes bytes on unchanged.
 #[test]
 fn data_objects_hand_out_and_take_chunks() {
     let bytes: Vec<u8> = (0..100_000_u32).map(|number| (number * 7 / 3) as u8).collect();
@@ -67,7 +66,7 @@ fn data_objects_hand_out_and_take_chunks() {
     let file = Object::file("file", Arc::new(stored.reopen().unwrap()), 0);
     through(memory(&bytes), file, Framing::Whole).run().unwrap();
 
-    // File to connection, connection to pipe, pipe to a mapping, each on a thread of its own, and from that
+    // File to connection, connection to pipe, pipe to a mapping, each on its own thread, and from the mapping
     // to memory.
     let (near, far) = UnixStream::pair().unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
@@ -88,7 +87,7 @@ fn data_objects_hand_out_and_take_chunks() {
 
 /// Promise: Objects deliver and accept chunks, and keep record boundaries if they have them.
 ///
-/// A socket that listens is the connection that comes.
+/// A listening socket becomes the accepted connection.
 #[test]
 fn data_objects_wait_for_a_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -207,8 +206,8 @@ fn a_running_stream_gets_more_handlers() {
 
 /// Promise: Output options and rate of a running stream can be changed.
 ///
-/// `setstreamoption`: what waits for an output of a running stream and what happens when that is too much,
-/// and how much the stream may read.
+/// `setstreamoption`: the limit and rule of the outbox of a running stream's output, and the rate at which
+/// the stream may read.
 #[test]
 fn a_running_stream_gets_other_options() {
     let engine = engine();
@@ -220,7 +219,7 @@ fn a_running_stream_gets_other_options() {
     stream.attach_output(kept, OutputOptions::default());
     let stuck =
         stream.attach_output(Object::stream("stuck", stuck.into()).unwrap(), OutputOptions::default());
-    // At a byte a second it would take weeks.
+    // At one byte per second it would take weeks.
     let rate = Some(Rate { per_second: 1, burst: 1 });
     let running = stream.start(
         &engine,
@@ -228,7 +227,7 @@ fn a_running_stream_gets_other_options() {
     );
     running.set_rate(None);
     while running.status().outputs.iter().all(|output| output.waiting_bytes == 0) {
-        std::thread::yield_now(); // who is stuck keeps the stream waiting
+        std::thread::yield_now(); // the full output blocks the stream
     }
     assert!(all.bytes().len() < bytes.len());
     let (tell, told) = channel();
@@ -244,7 +243,8 @@ fn a_running_stream_gets_other_options() {
 
 /// Promise: A stream runs on the caller's thread or on an engine, and can be stopped, waited for and polled.
 ///
-/// `runstream` on the caller's thread; `startstream`, `stopstream`, `waitstream` and polling on an engine's.
+/// `runstream` on the caller's thread; `startstream`, `stopstream`, `waitstream` and polling on an engine
+/// thread.
 #[test]
 fn streams_run_here_or_elsewhere() {
     assert_eq!(run(StreamBuilder::default().input(memory(b"here"), Framing::Whole), 1)[0].bytes(), b"here");
@@ -295,7 +295,7 @@ fn inputs_are_polled_in_each_order() {
     let tag = |record: &[u8]| record.last().map(|digit| u64::from(digit - b'0'));
     assert_eq!(merged(StreamBuilder::default().order_by_tag(8, LIMIT, Late::Drop, tag)), "a1bb3a4b5a6");
 
-    // As it arrives: what has something is not kept waiting by what is silent.
+    // By arrival: an input that has a record does not wait for a silent input.
     let (_silent, far) = UnixStream::pair().unwrap();
     let (out, collected) = Object::collect("out", LIMIT);
     let stream = StreamBuilder::default()
@@ -314,8 +314,7 @@ fn inputs_are_polled_in_each_order() {
 
 /// Promise: Outputs get records in stripes, at random, all of them, by capacity or by secret sharing.
 ///
-/// Pushing order: striped, balanced at random, multicast, by capacity, and as shares that are put together
-/// again.
+/// Pushing order: striped, balanced at random, multicast, by capacity, and as shares that are combined again.
 #[test]
 fn outputs_are_served_in_each_pattern() {
     let letters: String = ('a'..='z').map(|letter| format!("{letter} ")).collect();
@@ -347,7 +346,7 @@ fn outputs_are_served_in_each_pattern() {
 
 /// Promise: Handlers are chained, on the stream and on one output.
 ///
-/// Stream handlers: of the kinds that read, select and rewrite, in a chain, on the stream and on one output.
+/// Stream handlers of the kinds read, select and rewrite, in a chain, on the stream and on one output.
 #[test]
 fn handlers_see_select_and_rewrite() {
     let key = || Key::new(&[7; 32]);
@@ -381,8 +380,8 @@ fn handlers_see_select_and_rewrite() {
 
 /// Promise: An engine is woken by data, space and events.
 ///
-/// The asynchronous engine: streams beside each other on its threads, woken when there is data or space, and
-/// events told.
+/// The asynchronous engine: several streams on its threads, woken when data or space is available; events are
+/// reported.
 #[test]
 fn an_engine_is_woken_by_data_and_space_and_tells_events() {
     let engine = engine();
@@ -395,7 +394,7 @@ fn an_engine_is_woken_by_data_and_space_and_tells_events() {
         .output(Object::stream("sink", to.into()).unwrap())
         .build();
     let running = stream.start(&engine, StreamOptions::default());
-    // More than all buffers hold: it has to wait for space, and the writer for it.
+    // More than all buffers hold: the stream has to wait for space, and the writer for the stream.
     let bytes = vec![7_u8; 8 << 20];
     let writer = std::thread::spawn(move || {
         source.write_all(&bytes).unwrap();

@@ -1,5 +1,4 @@
-//! Orders of inputs, patterns of outputs and scheduling policies of others' types, through the public
-//! interface.
+//! Custom orders of inputs, patterns of outputs and scheduling policies, through the public interface.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -19,7 +18,7 @@ use wirepath_streams::{
 const PATIENCE: Duration = Duration::from_secs(20);
 const LARGE: usize = 32 * 1024;
 
-/// An order or pattern made of a function.
+/// An order or pattern implemented by a function.
 struct By<F>(F);
 
 impl<F: FnMut(&ReadyInputs<'_>) -> Option<Port> + Send> PollingOrder for By<F> {
@@ -34,7 +33,7 @@ impl<F: FnMut(&mut OutputChoice<'_>) -> Push + Send> PushingOrder for By<F> {
     }
 }
 
-/// Round robin over the inputs that are there at first.
+/// Round robin over the inputs that exist at the first call.
 #[derive(Default)]
 struct InTurn {
     inputs: Vec<Port>,
@@ -64,8 +63,8 @@ impl PollingOrder for InTurn {
     }
 }
 
-/// Sends records to the output whose number is their first byte, those of 'b' to the last two, those of 'a'
-/// to all, and drops those of 'd'.
+/// Sends records to the output with the number in their first byte, records of 'b' to the last two outputs
+/// and records of 'a' to all, and drops records of 'd'.
 struct ByFirstByte;
 
 impl PushingOrder for ByFirstByte {
@@ -112,7 +111,7 @@ fn with_lines(inputs: &[&str]) -> StreamBuilder {
         .fold(StreamBuilder::default(), |builder, text| builder.input(lines(text), Framing::lines(9)))
 }
 
-/// A port that streams of few inputs and outputs do not have.
+/// A port that streams with few inputs and outputs do not have.
 fn strange_port() -> Port {
     let builder = (0..9).fold(StreamBuilder::default(), |builder, _| builder.output(lines_to_anywhere()));
     builder.build().status().outputs[8].port
@@ -148,7 +147,7 @@ fn large_records_are_not_copied_for_an_order_and_a_pattern_that_look_at_no_bytes
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let record = |byte: u8| vec![byte; LARGE];
     let mut builder = StreamBuilder::default().order_by(InTurn::default()).finish_outputs();
-    // To one, to two that were attached one after the other, to two that were not, to all, and again.
+    // To one output, to two attached consecutively, to two that were not, to all, and again.
     let mut count = 0;
     builder = builder.pattern_by(By(move |outputs: &mut OutputChoice<'_>| {
         let ports: Vec<Port> = outputs.iter().map(OutputState::port).collect();
@@ -197,7 +196,8 @@ fn large_records_are_not_copied_for_an_order_and_a_pattern_that_look_at_no_bytes
     }
 }
 
-/// Ends of streams on one engine: of the hostile one, and whether another beside it came to its end.
+/// Runs a hostile stream beside another on one engine; returns the end of the first, and whether the other
+/// completed.
 fn beside_another(builder: StreamBuilder) -> (StreamEnd, bool) {
     let engine = Engine::start(EngineOptions::default()).unwrap();
     let other = with_lines(&["x\ny\n"]).output(lines_to_anywhere()).build();
@@ -247,7 +247,7 @@ fn a_hostile_order_or_pattern_harms_only_its_stream() {
 
 /// Promise: A faulty order or pattern ends only its own stream, with an error that says why.
 ///
-/// What was given to outputs before is sent.
+/// Records that were given to outputs before are sent.
 #[test]
 fn what_was_sent_before_a_pattern_failed_arrives() {
     let (strange, mut count) = (strange_port(), 0);
@@ -260,7 +260,7 @@ fn what_was_sent_before_a_pattern_failed_arrives() {
     assert!(matches!(end.result, Err(StreamError::Pattern(_))), "{:?}", end.result);
 }
 
-/// Gives turns by a function.
+/// A scheduling policy implemented by a function.
 struct Turns<F>(F);
 
 impl<F: FnMut(&ReadyClasses<'_>) -> usize + Send> TurnPolicy for Turns<F> {

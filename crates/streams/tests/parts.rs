@@ -1,4 +1,4 @@
-//! Answers to clients: parts of files and bytes in memory, to a connection.
+//! Responses to clients: file extents and bytes in memory, sent to a connection.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -12,10 +12,10 @@ use bytes::Bytes;
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::{Framing, Object, ObjectPart, StreamBuilder, StreamEnd, StreamOptions};
 
-/// Only a hang takes so long.
+/// Time limit that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Two ends of a TCP connection.
+/// Both ends of a TCP connection.
 fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -30,7 +30,7 @@ fn stored(length: usize) -> (Arc<File>, Vec<u8>) {
     (Arc::new(file), bytes)
 }
 
-/// Sends `parts` to `server` and does something meanwhile; returns how the stream ended.
+/// Sends `parts` to `server` while a function runs; returns the end of the stream.
 fn send(
     server: &TcpStream,
     parts: Vec<ObjectPart>,
@@ -51,7 +51,7 @@ fn send(
 #[test]
 fn bytes_and_extents_are_sent_without_copies_and_the_connection_stays_open() {
     let (file, bytes) = stored(5_000_000);
-    // The pool must have something to read ahead.
+    // Evicts the file, so that the pool must read ahead.
     file.sync_all().unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let (server, mut client) = connection();

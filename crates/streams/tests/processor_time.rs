@@ -1,5 +1,5 @@
-//! Classes that share processor time, through the public interface: by the engine's own account, since no
-//! clock on a wall knows it.
+//! Classes that share processor time, through the public interface. Measured by the engine's own accounting,
+//! because a wall clock cannot measure processor time.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -10,10 +10,10 @@ use wirepath_engine::{Class, Engine, EngineOptions, Placement, Policy, Round, Sh
 use wirepath_streams::handlers::{Key, Seal};
 use wirepath_streams::{Framing, Handler, Object, RunningStream, StreamBuilder, StreamOptions, StreamStatus};
 
-/// Only a hang takes so long.
+/// Time limit that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Two classes, of which the first may have three times what the second may.
+/// An engine with two classes, of which the first has three times the share of the second.
 fn engine(round: Round) -> Engine {
     let class = |name: &str, share| Class { name: name.to_owned(), priority: 0, share, rate: None };
     let policy = Policy::FairShare { round, carry_percent: 50 };
@@ -21,8 +21,7 @@ fn engine(round: Round) -> Engine {
     Engine::start(EngineOptions { sharing, ..EngineOptions::default() }).unwrap()
 }
 
-/// A stream that always has something to do: of the first class what it moves is encrypted, of the second
-/// nobody looks at it.
+/// An endless stream: in the first class its bytes are encrypted, in the second no handler sees them.
 fn endless(engine: &Engine, class: usize) -> RunningStream {
     let zeros = Object::stream("zeros", File::open("/dev/zero").unwrap().into()).unwrap();
     let null = Object::stream("null", File::create("/dev/null").unwrap().into()).unwrap();
@@ -40,8 +39,7 @@ fn endless(engine: &Engine, class: usize) -> RunningStream {
     )
 }
 
-/// Shares of both between two samples that are far apart, of the quantity `of`, of which they get `enough`
-/// together.
+/// Amounts of the quantity `of` for both classes between two distant samples; the total is at least `enough`.
 fn got(engine: &Engine, of: fn(&StreamStatus) -> u64, enough: u64) -> [u64; 2] {
     let running = [endless(engine, 0), endless(engine, 1)];
     let look = || running.each_ref().map(|stream| of(&stream.status()));

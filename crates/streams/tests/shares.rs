@@ -1,4 +1,4 @@
-//! Shares that cross a network on which others send, too.
+//! Shares that cross a network in which others send, too.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -13,23 +13,23 @@ use wirepath_streams::{
     StreamOptions,
 };
 
-/// Only a hang takes so long.
+/// Time limit that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// As many as a socket has room for, whose reader may be slow.
+/// As many records as fit in a socket buffer whose reader may be slow.
 const RECORDS: usize = 100;
 const RECORD: usize = 100;
 const SHARE: usize = SHARE_HEADER + RECORD;
 const FORGED: u64 = 2000;
 
-/// Records that wait for shares: fewer than are forged.
+/// Most records that wait for shares: fewer than are forged.
 const WINDOW: usize = 50;
 
 fn key() -> Key {
     Key::new(&[7; 32])
 }
 
-/// A path's end: opens what comes as datagrams, and hands shares on by a connection.
+/// The end of a path: decrypts datagrams, and passes shares on over a connection.
 fn path(engine: &Engine) -> (UdpSocket, RunningStream, Object) {
     let inlet = UdpSocket::bind("127.0.0.1:0").unwrap();
     let outside = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -44,7 +44,7 @@ fn path(engine: &Engine) -> (UdpSocket, RunningStream, Object) {
     (outside, running, Object::stream("shares", far.into()).unwrap())
 }
 
-/// A share that looks like one, of a record far ahead.
+/// A forged share, of a record far ahead.
 fn forged(number: u64) -> Vec<u8> {
     let header = [2, 2, 1 + (number % 200) as u8, 0, 0, RECORD as u8];
     [&header[..], &(1_000_000 + number).to_be_bytes()[2..], &[0; RECORD]].concat()
@@ -60,7 +60,7 @@ fn wait_until(mut holds: impl FnMut() -> bool) {
 
 /// Promise: If each path is sealed, forged shares do not displace real shares.
 ///
-/// Forged shares take the room of real ones where they are let in. Sealed on each path they are not.
+/// Forged shares take the room of real shares if they are accepted. On sealed paths they are not.
 #[test]
 fn forged_shares_displace_none_where_each_path_is_sealed() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
@@ -78,7 +78,7 @@ fn forged_shares_displace_none_where_each_path_is_sealed() {
     for number in 0..FORGED {
         for (outside, running) in &paths {
             outside.send(&forged(number)).unwrap();
-            // No more at a time than the socket has room for.
+            // At most as many at a time as fit in the socket buffer.
             wait_until(|| number % 50 != 49 || running.status().bytes_in == (number + 1) * SHARE as u64);
         }
         came += 1;

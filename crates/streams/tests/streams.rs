@@ -27,7 +27,7 @@ fn engine(sharing: Sharing) -> Engine {
     Engine::start(options).unwrap()
 }
 
-/// From a socket whose other end is answered, to memory.
+/// A stream from a socket, whose other end is returned, to memory.
 fn from_socket(framing: Framing, handlers: Vec<Handler>) -> (UnixStream, Stream, Collected) {
     let (near, far) = UnixStream::pair().unwrap();
     let (object, collected) = Object::collect("out", LIMIT);
@@ -162,7 +162,7 @@ fn a_stream_is_asked_stopped_and_changed_while_it_runs() {
         stream.attach_input(Object::stream("other", far.into()).unwrap(), Framing::lines(100)).unwrap();
         stream.attach_output(second, OutputOptions::default());
     });
-    // Round robin over two inputs and two outputs from the record that is under way on.
+    // Round robin over two inputs and two outputs, from the current record on.
     near.write_all(b"\nthree\n").unwrap();
     other.write_all(b"red\nblue\n").unwrap();
     while running.status().records_in < 5 {
@@ -209,8 +209,8 @@ fn a_detached_connection_goes_on_in_another_stream() {
 /// Promise: Scheduling policies are best effort, priority, and fair share with carry-over of unused volume.
 /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid back.
 ///
-/// Of two that have as much to do and begin together, the one with the greater share is through first, though
-/// it began last.
+/// Of two streams with equal work that begin together, the stream with the greater share ends first, although
+/// it was started last.
 #[test]
 fn classes_get_their_shares() {
     let class = |name: &str, share| Class { name: name.to_owned(), priority: 0, share, rate: None };
@@ -219,7 +219,7 @@ fn classes_get_their_shares() {
     let bytes = vec![7u8; 64 << 20];
     let (tell, told) = channel();
     let mut running = Vec::new();
-    // All begin together: the first keeps the engine thread until the others are there.
+    // All streams begin together: the first blocks the engine thread until the others have been started.
     let (gate_open, gate) = channel::<()>();
     let waits = Filter::new(10, move |_: &[u8]| gate.recv().is_err());
     let (mut near, stream, _) = from_socket(Framing::Fixed(1), vec![Handler::Read(Box::new(waits))]);
@@ -249,13 +249,13 @@ fn classes_get_their_shares() {
 
 /// Promise: Under the deadline policy the task with the earliest deadline runs first.
 ///
-/// Those that should be done first go first, whatever began first.
+/// Streams with earlier deadlines run first, independent of the order of starting.
 #[test]
 fn the_earliest_deadline_goes_first() {
     let engine = engine(Sharing { policy: Policy::Deadline, classes: Vec::new() });
     let (tell, told) = channel();
     let mut running = Vec::new();
-    // All begin together: the first keeps the engine thread until the others are there.
+    // All streams begin together: the first blocks the engine thread until the others have been started.
     let (gate_open, gate) = channel::<()>();
     let (enter, entered) = channel::<()>();
     let waits = Filter::new(10, move |_: &[u8]| {
@@ -283,7 +283,7 @@ fn the_earliest_deadline_goes_first() {
     assert_eq!(order, [Some(1), Some(2), Some(3), None]);
 }
 
-/// Tells the name of the thread that it is dropped on.
+/// Sends the name of the thread on which it is dropped.
 struct Parting(std::sync::mpsc::Sender<String>);
 
 impl Common for Parting {
@@ -307,17 +307,17 @@ impl Drop for Parting {
 
 /// Promise: No engine thread closes or drops the files and handlers of a stream.
 ///
-/// Closing a file, or whatever a handler has, may take long: no engine thread waits for it.
+/// Closing a file, or dropping the resources of a handler, may take long: no engine thread waits for it.
 #[test]
 fn what_a_stream_had_is_dropped_where_nobody_waits() {
     let engine = engine(Sharing::default());
     let (tell, told) = channel();
     let parting = || Handler::Read(Box::new(Parting(tell.clone())));
-    // With the stream.
+    // Dropped with the stream.
     let (_near, stream, _) = from_socket(Framing::Whole, vec![parting()]);
     stream.start(&engine, StreamOptions::default()).stop();
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "reader-closer");
-    // With an output of a stream that goes on.
+    // Dropped with an output of a stream that continues.
     let (mut near, far) = UnixStream::pair().unwrap();
     let (gone, reader) = UnixStream::pair().unwrap();
     drop(reader);
@@ -362,7 +362,7 @@ fn a_stream_that_is_stopped_gives_back_what_was_to_be_detached() {
 
 /// Promise: A finished stream ends without an error only after its TCP peers have acknowledged everything.
 ///
-/// Over TCP the end is that the peer has everything: that is an edge that the engine waits for.
+/// Over TCP a stream ends when the peer has acknowledged everything: an edge that the engine waits for.
 #[test]
 fn a_stream_over_tcp_ends_when_its_peer_has_everything_or_fails_when_it_is_reset() {
     let engine = engine(Sharing::default());
@@ -439,7 +439,7 @@ fn a_stream_that_is_taken_back_goes_on_elsewhere_and_nothing_is_lost() {
     let running = stream.start(&engine, StreamOptions::default());
     let sent = bytes.clone();
     let sending = std::thread::spawn(move || source.write_all(&sent).unwrap());
-    // Nobody reads, so it fills what it has room for.
+    // The peer does not read, so the stream fills the available buffers.
     while running.status().outputs[0].waiting_bytes == 0 {
         std::thread::yield_now();
     }
@@ -449,7 +449,7 @@ fn a_stream_that_is_taken_back_goes_on_elsewhere_and_nothing_is_lost() {
     assert_eq!(status.bytes_in, status.bytes_out + waiting + status.bytes_pending, "{status:?}");
     assert_eq!(engine.counters().tasks, 0);
 
-    // Once on a thread of its own, and from there to the engine again.
+    // Runs once on a thread of its own, and on the engine again after that.
     let running = stream.start(&engine, StreamOptions::default());
     stream = running.take_back().unwrap();
     let running = std::thread::spawn(move || stream.run());
@@ -473,7 +473,7 @@ fn what_is_over_is_not_given_back_but_says_how_it_ended() {
     assert_eq!(running.take_back().map(|_| ()).unwrap_err().result, Ok(()));
 }
 
-/// Two ends of a TCP connection, of which the second is reset when it is dropped.
+/// Both ends of a TCP connection; dropping the second end resets it.
 fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -499,7 +499,7 @@ fn a_stream_that_cannot_move_ends_with_its_connection() {
         assert_eq!((error.name.as_str(), error.errno), (name, rustix::io::Errno::CONNRESET));
     };
 
-    // There is no room for what came before the reset.
+    // There is no room for the bytes that arrived before the reset.
     let ((from, mut source), (to, _sink)) = (connection(), connection());
     let running = start(from, to);
     source.set_nonblocking(true).unwrap();
@@ -511,7 +511,7 @@ fn a_stream_that_cannot_move_ends_with_its_connection() {
     drop(source);
     is_reset(&running, "from");
 
-    // There is nothing to be written to the connection that is reset.
+    // There is nothing to write to the connection that is reset.
     let ((from, _source), (to, sink)) = (connection(), connection());
     let running = start(from, to);
     drop(sink);
@@ -592,7 +592,7 @@ fn datagrams_that_came_together_leave_as_they_were() {
         .output(Object::datagrams("out", outlet.into(), None, None).unwrap())
         .build();
     let _running = stream.start(&engine, StreamOptions::default());
-    // Four and more would fit one datagram of what a stream of bytes is divided into.
+    // Four or more records would fit into one datagram if a byte stream was divided into datagrams.
     let bytes: Vec<u8> = (0..1100u32).map(|number| number as u8).collect();
     datagrams::send(sender.as_fd(), &[IoSlice::new(&bytes)], Some(300), None).unwrap();
     let mut received = Vec::new();

@@ -13,7 +13,7 @@ use wirepath_streams::{Framing, Handler, Object, StreamBuilder, StreamOptions};
 
 const THREADS: usize = 3;
 
-/// Of two classes the second has a rate.
+/// An engine with two classes, of which the second has a rate.
 fn engine() -> Engine {
     let class = |name: &str, rate| Class { name: name.to_owned(), priority: 0, share: 1, rate };
     let rate = Some(Rate { per_second: 1 << 30, burst: 1 << 20 });
@@ -23,7 +23,7 @@ fn engine() -> Engine {
     Engine::start(options).unwrap()
 }
 
-/// The names of the threads on which `count` streams run that are there at the same time.
+/// Names of the threads on which `count` simultaneous streams run.
 fn threads_of(engine: &Engine, class: usize, thread: Option<usize>, count: usize) -> Vec<String> {
     let (tell, told) = channel();
     let running: Vec<_> = (0..count)
@@ -33,7 +33,7 @@ fn threads_of(engine: &Engine, class: usize, thread: Option<usize>, count: usize
                 tell.send(std::thread::current().name().unwrap_or_default().to_owned()).unwrap();
                 true
             });
-            // Of a connection that stays open, so that all are there when the next is placed.
+            // From a connection that stays open, so that all streams exist when the next is placed.
             let (mut near, far) = UnixStream::pair().unwrap();
             near.write_all(b"x").unwrap();
             let stream = StreamBuilder::default()

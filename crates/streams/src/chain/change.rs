@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{Chain, ChainError, Link};
 use crate::handler::{Handler, HandlerError, HandlerId};
 
-/// Most changes of a chain that wait for the end of a record.
+/// Most changes of a chain that are deferred to the end of a record.
 pub(crate) const MAX_WAITING_CHANGES: usize = 16;
 
 /// Receiver of the answer to a control message.
@@ -24,7 +24,7 @@ pub(crate) enum What {
     Control(Bytes, OnAnswer),
     Remove(OnRemoved),
     Replace(Box<Handler>, OnRemoved),
-    /// The handler is not in force any more.
+    /// Suspends the handler.
     Suspend,
 }
 
@@ -39,12 +39,12 @@ impl Chain {
         self.links.iter().any(|link| link.id == id)
     }
 
-    /// Returns whether changes wait for the end of a record.
+    /// Returns whether changes are deferred to the end of a record.
     pub(crate) fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// Adds a change. Returns false if too many wait.
+    /// Adds a change. Returns false if too many changes are deferred.
     pub(crate) fn add_change(&mut self, change: Change) -> bool {
         let has_room = self.changes.len() < MAX_WAITING_CHANGES;
         if has_room {
@@ -53,8 +53,8 @@ impl Chain {
         has_room
     }
 
-    /// Makes the changes that may be made: all between two records, and within the record without end
-    /// (`is_endless`) those of a handler that has no part of it and lets it pass.
+    /// Makes the changes that are possible now: between two records all of them; within an endless record
+    /// (`is_endless`) only changes of a handler that holds no part of the record and lets it pass.
     pub(crate) fn make_changes(&mut self, is_endless: bool) -> Result<(), ChainError> {
         while let Some(change) = self.changes.front() {
             let place = self.links.iter().position(|link| link.id == change.id);
@@ -96,14 +96,14 @@ impl Chain {
             (None, What::Control(_, on_answer)) => {
                 on_answer(Err(HandlerError::Refused("the handler was removed".to_owned())));
             }
-            (None, What::Remove(_) | What::Replace(..) | What::Suspend) => {} // an earlier change removed it
+            (None, What::Remove(_) | What::Replace(..) | What::Suspend) => {} // removed by an earlier change
         }
         Ok(())
     }
 }
 
 impl Link {
-    /// Returns whether nothing of the current record waits with the handler, which lets the record pass.
+    /// Returns whether the handler holds nothing of the current record and lets the record pass.
     fn is_between(&self) -> bool {
         self.gathered_bytes() == 0 && !self.gate.is_dropping && !self.gate.is_within_head
     }

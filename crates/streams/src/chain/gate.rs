@@ -1,4 +1,4 @@
-//! Gate of a handler: the records that it is shown, and those that it refuses.
+//! Gate of a handler: decides which pieces the handler sees, and handles its refusals.
 
 use super::Memory;
 use crate::handler::HandlerError;
@@ -7,11 +7,11 @@ use crate::record::{Piece, Run};
 /// Gate in front of one handler.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Records that the handler refuses are dropped and counted, not errors.
+    /// Refused records are dropped and counted, and are not errors.
     pub(super) drops_refused: bool,
-    /// The record that goes by was dropped: its other pieces are not shown.
+    /// The current record was dropped: its other pieces are not shown.
     pub(super) is_dropping: bool,
-    /// The beginning of the record is gathered for a handler that sees that.
+    /// The beginning of the record is being gathered for a handler that peeks.
     pub(super) is_within_head: bool,
     pub(super) refused: u64,
     /// Reason of the first refusal, until it is taken.
@@ -25,7 +25,7 @@ impl Gate {
         !self.is_dropping
     }
 
-    /// Judges the handler's answer for a piece; None if the record goes no further.
+    /// Evaluates the handler's result for a piece; None if the record is dropped.
     pub(super) fn judge<T>(
         &mut self,
         piece: Piece<'_>,
@@ -33,7 +33,7 @@ impl Gate {
     ) -> Result<Option<T>, HandlerError> {
         match said {
             Err(error @ HandlerError::Refused(_)) => {
-                // A part of the record has gone already.
+                // Later pieces cannot be refused: a part of the record has left already.
                 self.refuse(1, error, self.drops_refused && piece.begins)?;
                 self.is_dropping = true;
                 Ok(None)
@@ -42,7 +42,8 @@ impl Gate {
         }
     }
 
-    /// Refuses the records of a run that are longer than `limit`: all but perhaps the last. Returns that one.
+    /// Refuses the records of a run that are longer than `limit`: all except possibly the last, shorter one,
+    /// which is returned.
     pub(super) fn refuse_long(
         &mut self,
         mut run: Run<Memory>,
@@ -59,7 +60,8 @@ impl Gate {
         Ok(fits.then_some(run))
     }
 
-    /// Counts refused records and keeps the first reason; an error if the stream cannot go on without them.
+    /// Counts refused records and keeps the first reason. Returns an error if the stream cannot continue
+    /// without them.
     fn refuse(&mut self, records: u64, error: HandlerError, can_go_on: bool) -> Result<(), HandlerError> {
         let is_first = self.refused == 0;
         self.refused += records;

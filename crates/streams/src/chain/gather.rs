@@ -1,4 +1,4 @@
-//! Gathering whole records for handlers that take such.
+//! Gathers whole records for handlers that need them.
 
 use super::rewrite::Written;
 use super::{Link, Memory, slices};
@@ -6,11 +6,11 @@ use crate::framing::LONGEST;
 use crate::handler::{Handler, HandlerError, Reach};
 use crate::record::Run;
 
-/// Records for a handler.
+/// Input of a handler.
 pub(super) enum Whole {
-    /// Whole records, or pieces for a handler that takes such.
+    /// Whole records, or pieces for a handler that takes pieces.
     Run(Run<Memory>),
-    /// One whole record.
+    /// One whole record, in slices.
     Slices(Vec<Memory>),
 }
 
@@ -25,7 +25,7 @@ impl Whole {
 }
 
 impl Link {
-    /// Gathers whole records for a handler that takes such; None if the record has not ended.
+    /// Gathers whole records for a handler that takes whole records; None if the record has not ended.
     pub(super) fn gather(&mut self, run: Run<Memory>) -> Result<Option<Whole>, HandlerError> {
         let (limit, in_slices) = match self.handler.reach() {
             Reach::Pieces => return Ok(Some(Whole::Run(run))),
@@ -75,7 +75,7 @@ impl Link {
             Handler::Rewrite(handler) => {
                 slices::rewrite(handler.as_mut(), gate, &record, Written::new(blocks, long_blocks, out))
             }
-            Handler::Peek(_) | Handler::Modify(_) => Ok(()), // whose records are gathered
+            Handler::Peek(_) | Handler::Modify(_) => Ok(()), // their records are gathered
         }
     }
 }

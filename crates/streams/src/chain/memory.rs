@@ -10,7 +10,7 @@ use crate::record::Run;
 /// Bytes of a run.
 #[derive(Debug)]
 pub(crate) enum Memory {
-    /// Nobody else has them, so they may be changed in place.
+    /// Owned: no other holder, so the bytes may be changed in place.
     Own(BytesMut),
     Shared(Bytes),
 }
@@ -31,7 +31,7 @@ impl Memory {
         }
     }
 
-    /// The same bytes for nobody else: a copy if somebody else has them.
+    /// Converts to owned bytes; copies them if they are shared.
     pub(super) fn into_own(self, blocks: &mut Blocks) -> BytesMut {
         match self {
             Memory::Own(bytes) => bytes,
@@ -73,7 +73,7 @@ impl Deref for Memory {
 }
 
 impl Run<Memory> {
-    /// Takes the records of the first `length` bytes, which end between records. Nothing is copied.
+    /// Takes the records of the first `length` bytes, without a copy. `length` must end between records.
     pub(super) fn take_bytes(&mut self, length: usize) -> Run<Memory> {
         self.take_by(length, Memory::split_to)
     }

@@ -1,4 +1,4 @@
-//! Records of a run that pass.
+//! Records of a run that pass a handler.
 
 use std::ops::Range;
 
@@ -7,13 +7,14 @@ use super::gate::Gate;
 use crate::handler::{HandlerError, Verdict};
 use crate::record::{Piece, Run};
 
-/// Ranges of the records of a run that pass a handler, in order, those next to each other as one; empty
-/// between two runs.
+/// Ranges of the records of a run that pass a handler, in order, with adjacent ranges merged; empty between
+/// two runs.
 #[derive(Debug, Default)]
 pub(super) struct Passing(Vec<Range<usize>>);
 
 impl Passing {
-    /// Has the handler judge a piece by `ask`, if it is shown it. An error says that no record follows.
+    /// Shows a piece to the handler by `ask`, unless its record was dropped, and notes the verdict. After an
+    /// error no record follows.
     pub(super) fn judge(
         &mut self,
         gate: &mut Gate,

@@ -13,7 +13,7 @@ use crate::record::{Piece, Run};
 /// Part of each record that a handler peeks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PeekScope {
-    /// Nothing: there is no handler.
+    /// Nothing: the chain has no handler.
     Nothing,
     /// The first bytes.
     Heads,
@@ -22,8 +22,8 @@ pub(crate) enum PeekScope {
 }
 
 impl Chain {
-    /// Part of records that its handler peeks at; None if bytes have to be copied for it. They have for
-    /// several handlers: one in front of another that drops a record sees all of the record.
+    /// Part of records that the handler peeks at; None if bytes have to be copied for handlers. Several
+    /// handlers need copies: a handler before another handler that drops a record sees all of the record.
     pub(crate) fn peek_scope(&self) -> Option<PeekScope> {
         match &self.links[..] {
             [] => Some(PeekScope::Nothing),
@@ -36,7 +36,7 @@ impl Chain {
         }
     }
 
-    /// Bytes to peek at of what moves next, the beginning of a record if `begins`.
+    /// Bytes to peek at before the next bytes move; `begins` is true at the beginning of a record.
     pub(crate) fn peek_bytes(&self, begins: bool) -> usize {
         let of = |link: &Link| match &link.handler {
             _ if link.awaits_record && !begins => 0,
@@ -47,7 +47,7 @@ impl Chain {
         self.links.iter().map(of).max().unwrap_or(0)
     }
 
-    /// Bytes of the beginning of a record that are seen at once.
+    /// Bytes of the beginning of a record that handlers see at once.
     pub(crate) fn head_bytes(&self) -> usize {
         let of = |link: &Link| match &link.handler {
             Handler::Peek(handler) => length_of(handler.as_ref()),
@@ -56,18 +56,18 @@ impl Chain {
         self.links.iter().map(of).max().unwrap_or(0)
     }
 
-    /// Returns whether a handler has a part of a record that others did not get yet.
+    /// Returns whether a handler holds a part of a record that the following handlers have not got yet.
     pub(crate) fn is_gathering(&self) -> bool {
         self.links.iter().any(|link| link.gate.is_within_head || link.gathered_bytes() > 0)
     }
 
-    /// Returns whether the rest of the current record goes no further.
+    /// Returns whether the rest of the current record is dropped.
     pub(crate) fn is_dropping(&self) -> bool {
         self.links.iter().any(|link| link.gate.is_dropping)
     }
 
-    /// Shows a piece to all handlers. The beginning of a record has as many bytes as [`Chain::peek_bytes`]
-    /// says, or all of a shorter record.
+    /// Shows a piece to all handlers. The beginning of a record has [`Chain::peek_bytes`] bytes, or all bytes
+    /// of a shorter record.
     pub(crate) fn peek(&mut self, piece: Piece<'_>) -> Result<Verdict, ChainError> {
         self.within_record = !piece.ends;
         for link in &mut self.links {
@@ -119,8 +119,8 @@ fn judge_head(
     passing.judge(gate, range, piece, || if piece.begins { handler.peek(head) } else { Ok(Verdict::Pass) })
 }
 
-/// Records that pass by their beginning, as few runs as possible; of those before an error as well. The
-/// beginning of a record that comes in pieces is gathered.
+/// Appends the records that pass by their beginning to `out`, as few runs as possible; records before an
+/// error are included. The beginning of a record that comes in pieces is gathered.
 pub(super) fn peek_heads(
     handler: &mut dyn Peek,
     gate: &mut Gate,

@@ -10,10 +10,11 @@ use super::{BLOCK, Memory};
 use crate::handler::{HandlerError, Rewrite};
 use crate::record::{Piece, Run};
 
-/// Most bytes of room that is taken from a block for short pieces, so that most of each such block is used.
+/// Largest room that is taken from a block for short pieces, so that most of each such block is used.
 const SHORT: usize = BLOCK / 4;
 
-/// New records, also of those before an error; those of one length are one run.
+/// Appends the new records to `out`, including the records before an error; records of one length form one
+/// run.
 pub(super) fn rewrite<'a>(
     handler: &mut dyn Rewrite,
     gate: &mut Gate,
@@ -51,8 +52,9 @@ fn write<'a>(
 
 /// Whole records of one length at the front of a block.
 ///
-/// A part of a block keeps all of it in memory. What becomes short of a long room is copied out of its block,
-/// which is used again, so that what waits for outputs takes at most about four times its bytes.
+/// A part of a block keeps the whole block in memory. Records that turn out much shorter than a long room are
+/// copied out of the block, which is then reused, so that bytes that wait for outputs take at most about four
+/// times their size in memory.
 pub(super) struct Written<'a> {
     short_blocks: &'a mut Blocks,
     long_blocks: &'a mut Blocks,
@@ -75,7 +77,7 @@ impl<'a> Written<'a> {
         if self.is_long { self.long_blocks } else { self.short_blocks }
     }
 
-    /// Space for `room` bytes behind what is written.
+    /// Space for `room` bytes after the written bytes.
     fn space(&mut self, room: usize) -> &mut [u8] {
         let is_long = room > SHORT;
         let written = self.bytes;
@@ -87,7 +89,7 @@ impl<'a> Written<'a> {
         &mut self.blocks().room(written + room)[written..]
     }
 
-    /// Adds a record, or a piece of one, that was written behind the others.
+    /// Adds a record, or a piece of a record, that was written after the others.
     fn add(&mut self, length: usize, piece: Piece<'_>) {
         let is_record = piece.begins && piece.ends && length > 0;
         if is_record && (self.bytes == 0 || length == self.record_bytes) {
@@ -108,8 +110,8 @@ impl<'a> Written<'a> {
         self.put_before(0);
     }
 
-    /// Puts the records in front of `behind` bytes, which are put next. Returns where in the block these are
-    /// now.
+    /// Appends the records before the last `behind` bytes, which follow next, to `out`. Returns the position
+    /// of these last bytes in the block.
     fn put_before(&mut self, behind: usize) -> usize {
         let bytes = mem::take(&mut self.bytes);
         if bytes == 0 {
@@ -121,12 +123,12 @@ impl<'a> Written<'a> {
         if is_copied { bytes } else { 0 }
     }
 
-    /// Returns whether so few bytes are copied out of the block.
+    /// Returns whether a part of this length is short enough to be copied out of the block.
     fn copies(&self, length: usize) -> bool {
         self.is_long && length < self.long_blocks.rest() / 4
     }
 
-    /// Bytes at a place of the block, which is the front unless they are copied.
+    /// Bytes at a position in the block, which must be the front unless they are copied.
     fn part(&mut self, at: usize, length: usize, is_copied: bool) -> BytesMut {
         if is_copied {
             BytesMut::from(&self.blocks().room(at + length)[at..at + length])

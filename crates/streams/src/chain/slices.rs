@@ -1,4 +1,4 @@
-//! Records in slices: their pieces stay where they lie until the record is whole, and are shown as one list.
+//! Records in slices: pieces stay in their memory until the record is complete, and are shown as one list.
 
 use std::mem;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use super::{Memory, put_parts};
 use crate::handler::{Frame, FramePart, HandlerError, Read, Rewrite, Select, Verdict};
 use crate::record::{Piece, Run};
 
-/// Most slices of a record of which none are copied together.
+/// Slices that a record may have before short slices are copied together.
 const FEW: usize = 16;
 
-/// Most bytes of two neighbouring slices that are copied together when there are more. So a record has few
-/// slices for its length, in however short pieces it comes.
+/// Largest total size of two neighbouring slices that are copied together when a record has more slices. So
+/// the number of slices is small for the record's length, even if it comes in very short pieces.
 const SHORT: usize = 4096;
 
-/// Slices of the current record that have come, in order.
+/// Slices of the current record that have arrived, in order.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     slices: Vec<Memory>,
@@ -34,7 +34,7 @@ impl Slices {
         *self = Slices::default();
     }
 
-    /// Adds the next piece. Pieces that lie next to each other in memory are one slice.
+    /// Adds the next piece. Pieces that are adjacent in memory form one slice.
     pub(super) fn add(&mut self, piece: Memory) {
         self.length += piece.len();
         let may_copy = self.slices.len() >= FEW;
@@ -51,8 +51,8 @@ impl Slices {
     }
 }
 
-/// Joins a piece to the slice before it if they lie next to each other, or are short and may be copied; gives
-/// it back otherwise.
+/// Joins a piece to the slice before it if they are adjacent in memory, or are short and may be copied;
+/// otherwise returns the piece.
 fn join(last: &mut Memory, piece: Memory, may_copy: bool) -> Option<Memory> {
     let is_copied = may_copy && last.len() + piece.len() <= SHORT;
     match (last, piece) {
@@ -68,7 +68,7 @@ fn join(last: &mut Memory, piece: Memory, may_copy: bool) -> Option<Memory> {
     }
 }
 
-/// Appends bytes to a slice, which is copied unless it has room.
+/// Appends bytes to a slice; the slice is copied unless it has room.
 fn append(last: &mut Memory, piece: &[u8]) {
     match last {
         Memory::Own(last) if last.capacity() - last.len() >= piece.len() => last.extend_from_slice(piece),
@@ -85,7 +85,7 @@ fn views(slices: &[Memory]) -> Vec<&[u8]> {
     slices.iter().map(|slice| &slice[..]).collect()
 }
 
-/// A record that passes leaves in the slices in which it came.
+/// Shows a record to the handler. A record that passes keeps its slices.
 pub(super) fn read(
     handler: &mut dyn Read,
     gate: &mut Gate,
@@ -102,7 +102,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Parts that are kept are slices of the slices in which the record came.
+/// Asks the handler for the parts to keep. Kept parts are slices of the record's slices.
 pub(super) fn select(
     handler: &mut dyn Select,
     gate: &mut Gate,
@@ -123,7 +123,7 @@ pub(super) fn select(
     Ok(())
 }
 
-/// Gives each part of a range that lies in one slice to `put`; an empty one for an empty range.
+/// Calls `put` with each part of a range that lies in one slice; with an empty part for an empty range.
 fn each_in(slices: &[Bytes], range: Range<usize>, put: &mut dyn FnMut(Bytes)) {
     if range.is_empty() {
         return put(Bytes::new());

@@ -19,7 +19,8 @@ impl Read for EvenOnly {
     }
 }
 
-/// Keeps the first half of records that begin with less than 128, adds a byte, and keeps all of the others.
+/// Keeps the first half of records that begin with less than 128, and adds a byte; keeps other records
+/// completely.
 struct Halve(Reach);
 
 impl Common for Halve {
@@ -44,7 +45,7 @@ impl Select for Halve {
     }
 }
 
-/// Doubles every byte of whole records; those of seven bytes go no further.
+/// Doubles every byte of whole records; drops records of seven bytes.
 struct Double;
 
 impl Common for Double {
@@ -112,7 +113,7 @@ fn runs() -> impl Strategy<Value = Vec<Run>> {
 proptest! {
     /// Promise: Handlers read, select or rewrite whole records or pieces, in order.
     ///
-    /// Handlers one behind the other do what they would do to records one by one.
+    /// Chained handlers give the same result as handlers applied to records one by one.
     #[test]
     fn a_chain_is_its_handlers_in_order(input in runs()) {
         let mut chain = chain([
@@ -139,7 +140,7 @@ proptest! {
 
     /// Promise: Handlers read, select or rewrite whole records or pieces, in order.
     ///
-    /// A handler that takes whole records gets them whole, however they come.
+    /// A handler that takes whole records gets them whole, in whatever pieces they arrive.
     #[test]
     fn whole_records_are_gathered(
         record in proptest::collection::vec(any::<u8>(), 1..100),
@@ -225,7 +226,7 @@ fn an_empty_record_that_is_kept_goes_on() {
     assert_eq!(output, [Run::single(Bytes::new(), true, true)]);
 }
 
-/// Refuses records with an x, says so of the piece that has it.
+/// Refuses records that contain an x, at the piece that contains it.
 struct NoX(Reach);
 
 impl Common for NoX {
@@ -276,7 +277,7 @@ impl Modify for NoX {
     }
 }
 
-/// A handler of each kind that refuses records.
+/// Handlers of each kind that refuse records.
 fn refusing(reach: Reach) -> [Handler; 4] {
     [
         Handler::Modify(Box::new(NoX(reach))),
@@ -300,7 +301,7 @@ fn refused_records_end_the_stream_unless_they_are_forgiven() {
         let (mut chain, mut output) = (chain([handler]), Vec::new());
         chain.drop_refused();
         chain.apply(run(), &mut output).unwrap();
-        // The other pieces of a record go where its beginning went.
+        // The other pieces of a record are dropped like its beginning.
         for (bytes, begins, ends) in [(&b"x1"[..], true, false), (b"2", false, true), (b"3", true, true)] {
             chain.apply(Run::single(Bytes::from_static(bytes), begins, ends), &mut output).unwrap();
         }
@@ -308,7 +309,7 @@ fn refused_records_end_the_stream_unless_they_are_forgiven() {
         assert_eq!(chain.reports(), [("no x", "refused", 3)]);
         assert_eq!(chain.take_refusal().unwrap().to_string(), "handler no x: an x");
         assert!(chain.take_refusal().is_none(), "it is told once");
-        // What has gone in part cannot be taken back.
+        // A record that has left in part cannot be dropped.
         chain.apply(Run::single(Bytes::from_static(b"a"), true, false), &mut output).unwrap();
         assert!(chain.apply(Run::single(Bytes::from_static(b"x"), false, true), &mut output).is_err());
     }
@@ -354,7 +355,7 @@ fn bytes_gathered_of_a_refused_record_are_counted_as_dropped() {
     }
 }
 
-/// Answers with the first bytes of a record, and asks for more room than it fills.
+/// Returns the first bytes of a record, and requests more room than it fills.
 struct First(usize, usize);
 
 impl Common for First {
@@ -376,7 +377,8 @@ impl Rewrite for First {
 
 /// Promise: Pending output of a rewriting handler takes little more memory than its bytes.
 ///
-/// It asks for a long room and fills little of it: no part of the block is kept, which is used again.
+/// The handler requests a long room and fills little of it: no part of the block is kept, and the block is
+/// reused.
 #[test]
 fn what_shrinks_keeps_no_block_in_memory() {
     for (room, length, is_kept) in [(60_000, 100, false), (60_000, 40_000, true), (300, 100, true)] {
@@ -398,7 +400,7 @@ fn what_shrinks_keeps_no_block_in_memory() {
 proptest! {
     /// Promise: Handlers read, select or rewrite whole records or pieces, in order.
     ///
-    /// Whatever room a rewriting handler asks for, and however much it fills.
+    /// For any room that a rewriting handler requests, and any part of it that is filled.
     #[test]
     fn rewritten_records_come_in_order_whatever_room_they_take(
         rooms in proptest::collection::vec((1usize..70_000, 0usize..=100), 1..40),
@@ -414,7 +416,7 @@ proptest! {
     }
 }
 
-/// Answers with its number as often as a percentage of the room that it asks for.
+/// Returns its number, repeated to fill a percentage of the room that it requests.
 struct Rooms(Vec<(usize, usize)>, usize);
 
 impl Common for Rooms {

@@ -1,15 +1,15 @@
-//! Handlers of an output that are in force while its peer has less than some trust.
+//! Handlers of an output that are in force only while the trust in its peer is below a limit.
 
 use super::{Chain, Change, Link, What};
 use crate::handler::Reach;
 use crate::trust::Trust;
 
-/// Force of a handler.
+/// State that decides whether a handler is in force.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Force {
-    /// The handler is in force below this trust; always if there is none.
+    /// The handler is in force only below this trust; None if it always is.
     pub(super) below: Option<Trust>,
-    /// It is not in force: records pass it.
+    /// The handler is not in force: records pass without it.
     pub(super) is_suspended: bool,
 }
 
@@ -20,7 +20,7 @@ impl Link {
 }
 
 impl Chain {
-    /// Puts the last handler in force only below this trust. No record has passed it.
+    /// Limits the last handler to trust below this value. The handler must not have seen a record yet.
     pub(crate) fn limit_last(&mut self, below: Trust) {
         let trust = self.trust;
         if let Some(link) = self.links.last_mut() {
@@ -29,17 +29,17 @@ impl Chain {
         }
     }
 
-    /// Reaches of the handlers that come into force with this trust.
+    /// Reaches of the handlers that this trust puts in force.
     pub(crate) fn reaches_wanted(&self, trust: Trust) -> Vec<Reach> {
         let come = |link: &&Link| link.force.is_suspended && link.is_wanted(trust);
         self.links.iter().filter(come).map(|link| link.handler.reach()).collect()
     }
 
-    /// Changes the trust. Handlers come into force with the next record that begins, or with the next byte if
-    /// the output has no records; they are suspended when the current record has ended.
+    /// Sets the trust. Handlers come into force at the beginning of the next record, or at the next byte if
+    /// the output has no records; they are suspended at the end of the current record.
     pub(crate) fn set_trust(&mut self, trust: Trust, has_records: bool) {
         self.trust = trust;
-        // Those that still waited are decided upon again.
+        // Suspensions that are still deferred are decided again.
         self.changes.retain(|change| !matches!(change.what, What::Suspend));
         for link in &mut self.links {
             match (link.force.is_suspended, link.is_wanted(trust)) {

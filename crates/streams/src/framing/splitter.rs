@@ -1,25 +1,25 @@
-//! Division of the bytes of one input.
+//! Splits the bytes of one input into records.
 
 use bytes::BytesMut;
 
 use super::{Framing, FramingError, LONGEST};
 use crate::record::Run;
 
-/// Most bytes of a record that is short.
+/// Largest record that counts as short.
 const SHORT: usize = 4096;
 
-/// Divides the bytes of one input. They come in contiguous buffers, of which
-/// runs are parts: nothing is copied, and nobody else has the bytes of a run.
+/// Splits the bytes of one input. The bytes come in contiguous buffers, and runs are split off them without a
+/// copy, so that each run owns its bytes.
 pub(crate) struct Splitter {
     framing: Framing,
-    /// Most bytes of a record, if only whole ones may be handed on.
+    /// Most bytes of a record, if only whole records may be handed on.
     whole: Option<usize>,
-    /// Records of at most so many bytes are handed on whole, if their length is known.
+    /// Records of at most this many bytes are handed on whole, if their length is known.
     short: usize,
-    /// Bytes of the current record that are still to come, if that is known, and those that came.
+    /// Bytes of the current record that are still to come, if known. `begun` counts the bytes that have come.
     missing: Option<usize>,
     begun: usize,
-    /// A record was begun and not ended.
+    /// True within a record.
     within: bool,
 }
 
@@ -36,43 +36,44 @@ impl Splitter {
         }
     }
 
-    /// From the next record on, only whole ones of at most `limit` bytes are handed on.
+    /// Hands on only whole records of at most `limit` bytes, from the next record on.
     pub(crate) fn need_whole(&mut self, limit: usize) {
         self.whole = Some(self.whole.map_or(limit, |before| before.min(limit)));
     }
 
-    /// From the next record on, short ones are handed on whole: to wait for the rest of one costs less than two
-    /// pieces of it do.
+    /// Hands on short records whole, from the next record on: waiting for the rest of a short record costs
+    /// less than handling two pieces.
     pub(crate) fn keep_short_whole(&mut self) {
         self.short = SHORT;
     }
 
-    /// Returns whether a record of this length is handed on in pieces as they come.
+    /// Returns whether a record of this length is handed on in pieces as they arrive.
     fn divides(&self, length: usize) -> bool {
         self.whole.is_none() && length > self.short
     }
 
-    /// From the next record on, divides a stream of bytes that was not divided.
+    /// Divides an unframed byte stream into records of this size, from the next record on.
     pub(crate) fn divide_into(&mut self, record_bytes: usize) {
         if self.is_whole() {
             self.framing = Framing::Fixed(record_bytes);
         }
     }
 
-    /// Ends the record without end, if it has begun: returns its end.
+    /// Ends the endless record, if it has begun. Returns its end.
     pub(crate) fn cut(&mut self) -> Option<Run<BytesMut>> {
         let is_within = self.within && self.missing.is_none();
         self.within &= !is_within;
         is_within.then(|| Run::single(BytesMut::new(), false, true))
     }
 
-    /// Returns whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
+    /// Returns whether the input is not divided: datagrams are records as they are, and a byte stream is one
+    /// record.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.framing, Framing::Whole)
     }
 
-    /// Bytes of a record whose length is known without its bytes: of fixed size, or without end. None
-    /// otherwise, or if only whole ones may be handed on.
+    /// Bytes of a record whose length is known without reading it: of a fixed size, or endless. None
+    /// otherwise, or if only whole records may be handed on.
     pub(crate) fn blind_size(&self) -> Option<usize> {
         match (&self.framing, self.whole) {
             (Framing::Whole, _) => Some(usize::MAX),
@@ -86,8 +87,8 @@ impl Splitter {
         self.blind_size().map(|bytes| if self.is_whole() { bytes } else { self.awaited() })
     }
 
-    /// Notes bytes of a record of fixed size, at most [blind](Splitter::blind), that moved on the zero-copy
-    /// route. None of a stream that is not divided.
+    /// Counts bytes of a fixed-size record that moved on the zero-copy route, at most
+    /// [blind](Splitter::blind) bytes. None for an undivided byte stream.
     pub(crate) fn pass(&mut self, bytes: usize) -> Option<Passed> {
         let missing = self.awaited();
         let Framing::Fixed(length) = &self.framing else { return None };
@@ -98,7 +99,7 @@ impl Splitter {
         Some(Passed { begins, ends })
     }
 
-    /// Begins the record without end, whose bytes are seen and not divided.
+    /// Begins the endless record, whose bytes handlers see undivided.
     pub(crate) fn begin_unframed(&mut self) {
         (self.within, self.missing) = (true, None);
     }
@@ -117,8 +118,8 @@ impl Splitter {
         !self.within
     }
 
-    /// Takes the next run from the front of `bytes`, to which more may be added later unless `is_end`. None
-    /// if that takes more bytes, or if there is nothing more. After an error the bytes stay.
+    /// Takes the next run from the front of `bytes`. More bytes may be added later unless `is_end`. None if
+    /// the next run needs more bytes, or if there are none. After an error the bytes stay.
     pub(crate) fn next(
         &mut self,
         bytes: &mut BytesMut,
@@ -181,11 +182,11 @@ impl Splitter {
         }
     }
 
-    /// As many records of the same length as there are.
+    /// Takes as many records of the same length as there are.
     fn run_of_measured(&mut self, length: usize, bytes: &mut BytesMut, is_end: bool) -> Run<BytesMut> {
         let mut whole = length;
         while whole + length <= bytes.len() {
-            // An error of a later record is reported in its turn.
+            // An error of a later record is reported when that record is next.
             match self.length_of(&bytes[whole..], is_end) {
                 Ok(Some(next)) if next == length => whole += length,
                 _ => break,
@@ -194,7 +195,7 @@ impl Splitter {
         run_of(bytes.split_to(whole), length)
     }
 
-    /// The length of the record that begins with `bytes`; None if unknown.
+    /// Length of the record that begins with `bytes`; None if unknown.
     fn measure(&mut self, bytes: &[u8], is_end: bool) -> Result<Option<usize>, FramingError> {
         if bytes.is_empty() {
             return Ok(None);
@@ -243,12 +244,12 @@ impl Splitter {
     }
 }
 
-/// Bytes of a record that passed.
+/// Record boundaries among bytes that moved on the zero-copy route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// With its beginning.
+    /// True if the bytes include the beginning of the record.
     pub(crate) begins: bool,
-    /// With its end.
+    /// True if the bytes include the end of the record.
     pub(crate) ends: bool,
 }
 

@@ -3,7 +3,7 @@ use super::*;
 use bytes::BytesMut;
 use proptest::prelude::*;
 
-/// All records of `input`, which comes in parts of these sizes, in turn; with what ends it.
+/// Returns all records of `input`, which arrives in parts of these sizes, in turn, and the error at its end.
 fn records(
     framing: Framing,
     whole: bool,
@@ -68,7 +68,7 @@ fn what_is_too_long_or_cut_is_an_error() {
 
 /// Promise: A record that is too long or truncated is an error.
 ///
-/// Whatever the framing allows; a record that goes by in pieces is kept by nobody.
+/// For every framing; a record that is passed on in pieces is not kept.
 #[test]
 fn no_record_is_kept_that_is_longer_than_whole_ones_may_be() {
     let header = &(1u32 << 28).to_be_bytes()[..];
@@ -88,7 +88,7 @@ fn no_record_is_kept_that_is_longer_than_whole_ones_may_be() {
 proptest! {
     /// Promise: Records are found by size or by a bounded callback, however the bytes arrive.
     ///
-    /// However the bytes come, and whether in pieces or whole, the records are the same.
+    /// The records are the same for any parts in which bytes arrive, in pieces or whole.
     #[test]
     fn records_do_not_depend_on_how_bytes_come(
         lengths in proptest::collection::vec(0u8..40, 0..30),

@@ -4,28 +4,28 @@ use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-/// Most names that are kept, and most bytes of each: they are kept for ever.
+/// Most names that are kept, and most bytes of each name. Names are kept until the program ends.
 const MOST: usize = 4096;
 const LONGEST: usize = 255;
 
 static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
-/// A name cannot be kept.
+/// Error of [`handler_name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandlerNameError {
-    /// Name that is empty or too long.
+    /// The name is empty or too long.
     #[error("name of a handler with {0} bytes: expected 1 to {LONGEST}")]
     Length(usize),
-    /// Too many others are kept.
+    /// Too many other names are kept.
     #[error("too many names of handlers: {MOST} are kept; use one for all handlers of a kind")]
     TooMany,
 }
 
-/// Name for [`Common::name`](super::Common::name) that is known only at run time, as in a binding of another
-/// language. It is kept for ever, once for all handlers of this name.
+/// Makes a name for [`Common::name`](super::Common::name) at run time, as a binding of another language
+/// needs. The name is kept until the program ends, once for all handlers of this name.
 ///
 /// # Errors
-/// The name has not 1 to 255 bytes, or 4,096 others are kept.
+/// The name does not have 1 to 255 bytes, or 4,096 other names are kept.
 pub fn handler_name(name: &str) -> Result<&'static str, HandlerNameError> {
     if !(1..=LONGEST).contains(&name.len()) {
         return Err(HandlerNameError::Length(name.len()));

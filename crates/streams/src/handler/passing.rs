@@ -1,4 +1,4 @@
-//! A handler that is one closure.
+//! Handlers made of one closure.
 
 use super::{Common, Handler, HandlerError, Reach, Read, Verdict};
 use crate::record::Piece;
@@ -10,8 +10,8 @@ struct Passing<F> {
 }
 
 impl Handler {
-    /// A handler that sees whole records of at most `limit` bytes, and passes those for which `passes`
-    /// returns true.
+    /// A handler that sees whole records of at most `limit` bytes and passes those for which `passes` returns
+    /// true.
     pub fn passing(
         name: &'static str,
         limit: usize,

@@ -3,8 +3,8 @@
 use crate::handler::{Common, HandlerError, Read, Verdict};
 use crate::record::Piece;
 
-/// Reports `crc32c`, the CRC-32C (Castagnoli, RFC 3720 appendix B.4) of all bytes in order, whatever their
-/// records, and `bytes`, their number.
+/// Reports `crc32c`, the CRC-32C (Castagnoli, RFC 3720 appendix B.4) of all bytes in order, independent of
+/// record boundaries, and `bytes`, their number.
 #[derive(Debug, Default)]
 pub struct Checksum {
     crc: u32,
@@ -33,7 +33,7 @@ impl Read for Checksum {
 mod tests {
     use super::*;
 
-    /// The check value of RFC 3720's polynomial for "123456789".
+    /// Checks the check value of RFC 3720's polynomial for "123456789".
     #[test]
     fn pieces_make_no_difference() {
         let mut checksum = Checksum::default();

@@ -1,4 +1,4 @@
-//! Records that pass a test.
+//! Filter of whole records by a test.
 
 use crate::handler::{Common, HandlerError, Reach, Read, Verdict};
 use crate::record::Piece;
@@ -36,7 +36,7 @@ pub struct Filter<T> {
 }
 
 impl<T: FnMut(&[u8]) -> bool + Send> Filter<T> {
-    /// Records of at most `limit` bytes; a longer one is refused.
+    /// A filter of records of at most `limit` bytes; a longer record is refused.
     pub fn new(limit: usize, test: T) -> Filter<T> {
         Filter { name: "filter", test, limit, counts: FilterCounts::default() }
     }

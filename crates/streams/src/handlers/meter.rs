@@ -5,9 +5,9 @@ use crate::record::Piece;
 use crate::throughput::Throughput;
 use wirepath_engine::now_us;
 
-/// Reports `bytes`, `records`, and `bytes_per_second`: the mean since the first byte, in which a byte of a
-/// second ago counts 1/e. So it is the rate of all of a short run, that of about the last second of a long
-/// one, and falls when nothing comes.
+/// Reports `bytes`, `records`, and `bytes_per_second`: the mean rate since the first byte, in which a byte of
+/// a second ago has the weight 1/e. A short run thus reports its overall rate, a long run the rate of about
+/// its last second; the rate falls when no bytes arrive.
 #[derive(Debug, Default)]
 pub struct Meter {
     bytes: u64,
@@ -29,7 +29,7 @@ impl Meter {
     fn bytes_per_second(&self, now_us: u64) -> u64 {
         let Some(first_us) = self.first_us else { return 0 };
         let time_s = now_us.saturating_sub(first_us).max(SHORTEST_US) as f64 / 1e6;
-        // Sum of the weights of the time since the first byte, of 1 for all time.
+        // Sum of the weights of the time since the first byte; an infinite time has the sum 1.
         let weight = 1.0 - (-time_s).exp();
         (self.throughput.bytes_per_second(now_us) / weight) as u64
     }
@@ -72,7 +72,7 @@ mod tests {
     /// Promise: `meter` reports a rate over the elapsed time, also for a short run.
     #[test]
     fn a_rate_is_over_the_time_that_there_was() {
-        /// Of so many pieces of 10,000 bytes, one each millisecond, this long after the last.
+        /// Rate after so many pieces of 10,000 bytes, one each millisecond, this long after the last piece.
         fn rate(pieces: u64, after_us: u64) -> u64 {
             let mut meter = Meter::default();
             (1..=pieces).for_each(|ms| meter.add(10_000, 7_000_000 + ms * 1000));

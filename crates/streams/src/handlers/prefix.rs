@@ -6,10 +6,10 @@ use bytes::Bytes;
 use crate::handler::{Common, Frame, HandlerError, Reach, Select};
 use crate::record::Piece;
 
-/// Bytes of a length.
+/// Bytes of a length prefix.
 const LENGTH: usize = 4;
 
-/// Puts the length of each record in front of it: four bytes, most significant first. Nothing is copied.
+/// Puts the length of each record in front of it: four bytes, big-endian. Nothing is copied.
 #[derive(Debug)]
 pub struct Prefix {
     limit: usize,
@@ -20,7 +20,7 @@ pub struct Prefix {
 pub struct Unprefix {}
 
 impl Prefix {
-    /// Records of at most `limit` bytes; a longer one is refused.
+    /// A handler of records of at most `limit` bytes; a longer record is refused.
     pub fn new(limit: usize) -> Prefix {
         Prefix { limit: limit.min(u32::MAX as usize) }
     }

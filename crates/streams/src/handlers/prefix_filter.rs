@@ -3,9 +3,9 @@
 use super::filter::FilterCounts;
 use crate::handler::{Common, HandlerError, MAX_PEEK_BYTES, Peek, Verdict};
 
-/// Passes records that begin with certain bytes; the others need not be read. Reports `passed` and `dropped`
-/// records. A control message is the bytes with which records begin from then on; it is answered with those
-/// before.
+/// Passes records that begin with certain bytes; the other bytes need not be read. Reports `passed` and
+/// `dropped` records. A control message replaces these bytes, for records from then on; the answer is the
+/// previous bytes.
 #[derive(Debug)]
 pub struct PrefixFilter {
     prefix: Vec<u8>,
@@ -13,8 +13,7 @@ pub struct PrefixFilter {
 }
 
 impl PrefixFilter {
-    /// Filter for records that begin with these bytes, of which there are at most
-    /// [`MAX_PEEK_BYTES`].
+    /// A filter for records that begin with these bytes, at most [`MAX_PEEK_BYTES`] of them.
     pub fn new(prefix: impl Into<Vec<u8>>) -> PrefixFilter {
         PrefixFilter { prefix: prefix.into(), counts: FilterCounts::default() }
     }

@@ -1,10 +1,10 @@
-//! Encryption of records, each by itself: AES-256-GCM (NIST SP 800-38D, RFC 5116). Datagrams may be lost and
-//! come in any order, so nothing ties records together: a missing or repeated one is not noticed here.
+//! Encryption of single records: AES-256-GCM (NIST SP 800-38D, RFC 5116). Datagrams may be lost and
+//! reordered, so records do not depend on each other: a missing or repeated record is not detected here.
 //!
-//! A sealed record is a nonce of 12 bytes, the record's bytes enciphered, and a tag of 16 bytes. The nonce is
-//! eight bytes drawn at random when a handler begins, and every 2^32 records again, and the number of the
-//! record in four bytes. Of 2^16 handlers with one key, two draw the same with a chance of 1 in 2^33; who
-//! begins more of them than that should change the key.
+//! A sealed record is a nonce of 12 bytes, the encrypted bytes of the record, and a tag of 16 bytes. The
+//! nonce is a random prefix of eight bytes, drawn when a handler is created and again every 2^32 records, and
+//! the number of the record in four bytes. Among 2^16 handlers with one key, two draw the same prefix with a
+//! probability of 1 in 2^33; change the key before more handlers use it.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ const TAG: usize = 16;
 #[derive(Clone)]
 pub struct Key(LessSafeKey);
 
-/// Seals records. Reports `sealed` records.
+/// Encrypts records. Reports `sealed` records.
 pub struct Seal {
     key: Key,
     limit: usize,
@@ -28,7 +28,7 @@ pub struct Seal {
     sealed: u64,
 }
 
-/// Opens records that [`Seal`] sealed. Others, sealed with another key or changed, are
+/// Decrypts records that [`Seal`] encrypted. Records that were sealed with another key or changed are
 /// [refused](HandlerError::Refused). Reports `opened` and `refused` records.
 pub struct Open {
     key: Key,
@@ -37,7 +37,7 @@ pub struct Open {
 }
 
 impl Key {
-    /// A key of these bytes.
+    /// A key from these bytes.
     pub fn new(bytes: &[u8; 32]) -> Key {
         let key = UnboundKey::new(&AES_256_GCM, bytes).expect("a key of 32 bytes");
         Key(LessSafeKey::new(key))
@@ -51,10 +51,10 @@ impl fmt::Debug for Key {
 }
 
 impl Seal {
-    /// Records of at most `limit` bytes; a longer one is refused.
+    /// A handler of records of at most `limit` bytes; a longer record is refused.
     ///
     /// # Errors
-    /// If the system has no random bytes.
+    /// The system has no random bytes.
     pub fn new(key: Key, limit: usize) -> Result<Seal, HandlerError> {
         let mut seal = Seal { key, limit, prefix: [0; 8], next: 0, sealed: 0 };
         seal.draw()?;
@@ -62,7 +62,7 @@ impl Seal {
     }
 
     fn draw(&mut self) -> Result<(), HandlerError> {
-        // The old prefix would use nonces twice.
+        // The old prefix would repeat nonces.
         getrandom::fill(&mut self.prefix)
             .map_err(|error| HandlerError::Failed(format!("no random bytes: {error}")))
     }
@@ -118,7 +118,7 @@ impl Rewrite for Seal {
 const NOT_OURS: &str = "decryption failed: wrong key, changed record, or not an encrypted record";
 
 impl Open {
-    /// Sealed records of at most `limit` bytes; a longer one is refused.
+    /// A handler of sealed records of at most `limit` bytes; a longer record is refused.
     pub fn new(key: Key, limit: usize) -> Open {
         Open { key, limit, opened: 0 }
     }
@@ -145,7 +145,7 @@ impl Common for Open {
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {
-        vec![("opened", self.opened), ("refused", 0)] // what it refused is added
+        vec![("opened", self.opened), ("refused", 0)] // the chain adds refused records
     }
 }
 

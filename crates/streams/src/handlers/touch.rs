@@ -4,14 +4,14 @@ use crate::handler::{Common, HandlerError, Modify, Verdict};
 use crate::record::PieceMut;
 
 /// Writes each byte, combined with a mask by exclusive or. The mask 0 changes nothing, as in the paper. A
-/// control message is the mask from then on, as a decimal number; it is answered with the one before.
+/// control message sets the mask from then on, as a decimal number; the answer is the previous mask.
 #[derive(Debug, Default)]
 pub struct Touch {
     mask: u8,
 }
 
 impl Touch {
-    /// Handler with this mask. Twice the same undoes itself.
+    /// A handler with this mask. Applying it twice restores the bytes.
     pub fn new(mask: u8) -> Touch {
         Touch { mask }
     }

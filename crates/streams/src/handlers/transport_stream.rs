@@ -1,4 +1,4 @@
-//! Parts of an MPEG transport stream (ISO/IEC 13818-1): some PIDs, or one programme.
+//! Filter for parts of an MPEG transport stream (ISO/IEC 13818-1): some PIDs, or one programme.
 
 use bytes::Bytes;
 use wirepath_datapath::datagrams;
@@ -11,13 +11,13 @@ const ASSOCIATION: u16 = 0;
 
 const PIDS: usize = 1 << 13;
 
-/// Most programmes that an error names.
+/// Most programmes that are listed in an error.
 const NAMED: usize = 16;
 
-/// Keeps some packets of a transport stream. Records must consist of whole packets, as those of
-/// [`Framing::transport_stream`](crate::Framing::transport_stream) and datagrams of transport streams do.
-/// Nothing is copied. Reports `kept` and `dropped` packets, and of a programme with `found` whether it was
-/// ever in the stream (1) or not (0).
+/// Keeps some packets of a transport stream. Records must consist of whole packets, as they do with
+/// [`Framing::transport_stream`](crate::Framing::transport_stream) and in datagrams of transport streams.
+/// Nothing is copied. Reports `kept` and `dropped` packets; for a programme also `found`: 1 if the programme
+/// was ever in the stream, else 0.
 pub struct TransportStreamFilter {
     programme: Option<Followed>,
     /// A bit for each PID.
@@ -26,15 +26,15 @@ pub struct TransportStreamFilter {
     dropped: u64,
 }
 
-/// A programme that is kept.
+/// Programme to keep.
 struct Followed {
     number: u16,
     tables: Psi,
-    /// PID of its map table in our own table.
+    /// PID of the programme's map table, as in the generated association table.
     map_pid: Option<u16>,
-    /// A table of the stream had it.
+    /// True if a table of the stream has listed the programme.
     found: bool,
-    /// Version of that table, and the number of the next packet with it.
+    /// Version of the generated table, and the continuity counter of the next packet with it.
     version: u8,
     continuity: u8,
 }
@@ -48,9 +48,9 @@ impl TransportStreamFilter {
         filter
     }
 
-    /// Keeps one programme: its map, clock and streams, as they are at any time, and an association table
-    /// that has only this programme. Until its tables have come, nothing passes. A stream that ends and never
-    /// had it ends with an error that names its programmes.
+    /// Keeps one programme: its map, clock and streams, which may change at any time, and a generated
+    /// association table with only this programme. Nothing passes until the programme's tables have come. If
+    /// a stream ends and never had the programme, it ends with an error that lists its programmes.
     pub fn programme(number: u16) -> TransportStreamFilter {
         let tables = Psi::new();
         let followed = Followed { number, tables, map_pid: None, found: false, version: 0, continuity: 0 };
@@ -67,7 +67,7 @@ impl TransportStreamFilter {
         self.kept_pids[pid / 64] >> (pid % 64) & 1 == 1
     }
 
-    /// Reads a table; returns a packet with our own table that replaces it.
+    /// Reads a table; returns a packet with the generated table that replaces it.
     fn read_table(&mut self, packet: Packet<'_>) -> Option<Bytes> {
         let followed = self.programme.as_mut()?;
         if !followed.tables.reads(packet.pid()) {
@@ -84,7 +84,7 @@ impl TransportStreamFilter {
         Some(Bytes::copy_from_slice(&table))
     }
 
-    /// Takes the PIDs of the programme from tables that changed.
+    /// Updates the PIDs of the programme after tables changed.
     fn follow(&mut self) {
         let Some(followed) = &mut self.programme else { return };
         let map_pid = followed.tables.map_pid(followed.number);
@@ -130,7 +130,7 @@ impl Select for TransportStreamFilter {
             );
             return Err(HandlerError::Refused(words));
         }
-        // Nothing of a refused record is used.
+        // A refused record must not change any state.
         if let Some(index) = packets.iter().position(|bytes| Packet::new(bytes).is_none()) {
             return Err(HandlerError::Refused(format!("packet {index} of a record has no sync byte")));
         }

@@ -1,7 +1,7 @@
-//! Order by arrival: any input that has a record is next; or the one that a custom order chooses.
+//! Order by arrival: the next input is any input that has a record, or the choice of a custom order.
 //!
-//! Inputs that may have something wait in a queue. An input that gave a record goes to the end; one that has
-//! nothing leaves the queue until it is ready. So a record costs the same however many inputs are idle.
+//! Inputs that may have data wait in a queue. An input that gave a record moves to the end; an empty input
+//! leaves the queue until it is ready. So the cost of a record does not depend on the number of idle inputs.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,11 @@ use crate::port::Port;
 
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    /// Each input once ([`Input::is_queued`](super::Input)).
+    /// Each input at most once ([`Input::is_queued`](super::Input)).
     pub(crate) queue: VecDeque<Port>,
-    /// The input of the current record: until its end, no other is read.
+    /// Input of the current record: no other input is read until the record ends.
     pub(super) within: Option<Port>,
-    /// Chooses among those in the queue; else the first is next.
+    /// Custom order that chooses among queued inputs; without it the first is next.
     custom: Option<Box<dyn PollingOrder>>,
     /// Error of the custom order, until it is reported.
     pub(super) failure: Option<StreamError>,
@@ -31,8 +31,8 @@ impl Arrivals {
         self.custom.is_some()
     }
 
-    /// The port of the next input, between two records. If nothing more is read (`is_cut`), a custom order
-    /// has no say: what was read is sent.
+    /// Port of the next input, between two records. If nothing more is read (`is_cut`), the custom order is
+    /// not asked: the bytes already read are sent in queue order.
     pub(super) fn next(&mut self, inputs: &[Input], is_cut: bool) -> Option<Port> {
         let first = *self.queue.front()?;
         let Some(custom) = self.custom.as_mut().filter(|_| !is_cut) else { return Some(first) };
@@ -62,8 +62,8 @@ impl Arrivals {
         }
     }
 
-    /// Takes an input out of the queue: from the front, or from where a custom order chose it. Returns
-    /// whether it was there.
+    /// Removes an input from the queue: from the front, or from the place where a custom order chose it.
+    /// Returns whether it was queued.
     pub(super) fn take_out(&mut self, port: Port) -> bool {
         if self.queue.front() == Some(&port) {
             return self.queue.pop_front().is_some();

@@ -1,4 +1,4 @@
-//! Inputs that leave: at their end, because they failed, or because they were detached.
+//! Inputs that leave: at their end, after a failure, or because they were detached.
 
 use bytes::BytesMut;
 
@@ -9,8 +9,8 @@ use crate::record::Run;
 use crate::shared::{OnDetached, Shared};
 
 impl Intake {
-    /// Has an input leave when it is between two records: one without framing at once. Returns the callback
-    /// if there is no such input, or it is being detached already.
+    /// Detaches an input when it is between two records; an input without framing at once. Returns the
+    /// callback if there is no such input, or if it is being detached already.
     pub(crate) fn detach(&mut self, port: Port, on_detached: OnDetached) -> Result<(), OnDetached> {
         let place = self.place_of(port).filter(|place| self.inputs[*place].detach.is_none());
         let Some(place) = place else { return Err(on_detached) };
@@ -26,13 +26,13 @@ impl Intake {
     /// Removes inputs that are being detached and are between two records. Returns whether anything was done.
     pub(crate) fn remove_detached(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
         if self.detaching == 0 {
-            return false; // the usual case, which must not cost more with many inputs
+            return false; // the usual case; its cost must not grow with the number of inputs
         }
         self.hand_on_ends(shared, hand_on);
         let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
         let mut progressed = false;
         if let Order::Tags { merge, .. } = &mut self.order {
-            // All that can leave, first: another may wait for the next record of one of them.
+            // First all inputs that can leave: another input may wait for the next record of one of them.
             for (place, _) in self.inputs.iter().enumerate().filter(|(_, input)| can_leave(input)) {
                 progressed |= !merge.has_ended(place);
                 merge.end_input(place);
@@ -74,8 +74,8 @@ impl Intake {
         place.inspect(|place| self.remove(*place, shared)).is_some()
     }
 
-    /// Handles the end of the input at `place`. If the stream fails within a record of which outputs have the
-    /// beginning, nothing follows it: it would be taken for the rest.
+    /// Handles the end of the input at `place`. If the stream fails within a record whose beginning outputs
+    /// already have, nothing may follow the record, because outputs would take it for the rest of the record.
     pub(super) fn end(&mut self, place: usize, shared: &mut Shared) {
         let is_cut = shared.is_failing() && self.inputs[place].is_within_record();
         self.remove(place, shared);
@@ -84,7 +84,7 @@ impl Intake {
         }
     }
 
-    /// Removes an input: who detached it gets it back, else it is closed.
+    /// Removes an input: a detached input is returned by its callback, any other is closed.
     pub(crate) fn remove(&mut self, place: usize, shared: &mut Shared) {
         let input = self.inputs.remove(place);
         self.zero_copy.note_change();
@@ -92,7 +92,8 @@ impl Intake {
         self.detaching -= usize::from(input.detach.is_some());
         self.has_input_ended |= input.supply == Supply::Ended || input.detach.is_some();
         self.counts.malformed = self.counts.malformed + input.malformed;
-        // Read and not handed on: whole records, too, if the stream ends before the input could leave.
+        // Bytes that were read and not handed on, including whole records if the stream ends before the input
+        // could leave.
         let mut unused = BytesMut::new();
         let mut keep = |run: &Run<BytesMut>| unused.extend_from_slice(&run.bytes);
         match &mut self.order {
@@ -104,7 +105,7 @@ impl Intake {
         }
         input.ready.iter().for_each(keep);
         shared.unwatch(&input.object);
-        shared.may_zero_copy = true; // what kept others from it may be gone
+        shared.may_zero_copy = true; // the obstacle to zero-copy may be removed
         shared.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
         let Input { mut object, splitter, buffer, detach, .. } = input;
         unused.unsplit(buffer);

@@ -1,6 +1,6 @@
-//! Orders that make each record of parts that several inputs bring: of shares, or of portions.
+//! Orders that build each record from parts of several inputs: from shares, or from portions.
 //!
-//! Inputs are read in turn, one part each, as far as the order wants more of them.
+//! Inputs are read in turn, one part each, as long as the order needs more parts of them.
 
 use bytes::BytesMut;
 
@@ -71,7 +71,7 @@ impl Intake {
         }
     }
 
-    /// Hands on the records that are complete and whose turn it is.
+    /// Hands on complete records in order.
     fn hand_on_gathered(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
         let mut progressed = false;
         while let Some(record) = self.take_recovered().or_else(|| self.take_joined()) {

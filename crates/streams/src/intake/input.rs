@@ -1,4 +1,4 @@
-//! One input: its object's bytes as runs of records.
+//! One input: divides the bytes of its object into runs of records.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,32 +17,32 @@ use crate::record::Run;
 use crate::shared::{OnDetached, Shared};
 use crate::storage::{Job, StorageJob};
 
-/// Most bytes requested, for longer records. Each call that reads from a connection announces its room to the
-/// peer, so a few large calls cost the network less than many that stay within the nearest cache.
+/// Most bytes requested by a read of a long record. Each read from a connection announces the free room to
+/// the peer, so a few large reads cost the network less than many reads that fit the nearest cache.
 const MOST_READ: usize = 1024 * 1024;
 
 pub(crate) struct Input {
     pub(crate) port: Port,
     pub(crate) object: Object,
     pub(crate) splitter: Splitter,
-    /// Read, and not divided.
+    /// Bytes that were read and not divided yet.
     pub(super) buffer: BytesMut,
-    /// Divided, and not taken.
+    /// Runs that were divided and not taken yet.
     pub(crate) ready: VecDeque<Run<BytesMut>>,
-    /// May have something: no call has said otherwise since.
+    /// A read may find bytes: no read has found the input empty since it became ready.
     pub(crate) readable: bool,
-    /// By arrival: is in the queue of inputs that may have something.
+    /// By arrival: the input is in the queue of inputs that may have something.
     pub(super) is_queued: bool,
-    /// Waits for storage.
+    /// The input waits for storage.
     pub(crate) busy: bool,
-    /// The next bytes have to be copied: too few are there for a handler to see.
+    /// The next bytes have to be copied: too few have arrived for a handler to peek at.
     pub(super) must_copy: bool,
     pub(super) supply: Supply,
-    /// To be detached when it is between two records.
+    /// Callback of a detach; the input leaves when it is between two records.
     pub(super) detach: Option<OnDetached>,
     pub(crate) bytes: u64,
     pub(crate) records: u64,
-    /// Of shares: the next share of a stream of bytes is of this record, or of a later one.
+    /// Of shares: lowest record number that the next share of a byte stream may have.
     pub(super) next_share: u64,
     pub(crate) malformed: Dropped,
     /// Reason of the first malformed datagram, until it is reported.
@@ -51,9 +51,9 @@ pub(crate) struct Input {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Supply {
-    /// More may come.
+    /// More bytes may come.
     Open,
-    /// The end has come.
+    /// The object has ended.
     Ended,
     /// Nothing more is read.
     Cut,
@@ -62,16 +62,16 @@ pub(crate) enum Supply {
 /// Status of an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputStatus {
-    /// Its port.
+    /// Port of the input.
     pub port: Port,
-    /// Its name.
+    /// Name of the input.
     pub name: String,
     /// Bytes that were read.
     pub bytes: u64,
-    /// Records that were begun, as in [`StreamStatus::records_in`](crate::StreamStatus::records_in).
+    /// Records that have begun, as in [`StreamStatus::records_in`](crate::StreamStatus::records_in).
     pub records: u64,
-    /// Datagrams that were dropped: they do not fit the framing, are no shares, or came without the control
-    /// message that divides them.
+    /// Datagrams that were dropped: they do not match the framing, are not shares, or came without the
+    /// control message that divides them.
     pub malformed: Dropped,
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum Pulled {
     /// Only unusable datagrams; more may come.
     Dropped,
     Nothing,
-    /// At the end.
+    /// The input has ended.
     Gone,
 }
 
@@ -123,17 +123,17 @@ impl Input {
         self.supply == Supply::Open
     }
 
-    /// Returns whether a call may find something.
+    /// Returns whether a read may find bytes.
     pub(super) fn may_be_read(&self) -> bool {
         self.readable && !self.busy && self.is_open()
     }
 
-    /// Returns whether it is a stream of bytes without framing: one record without end.
+    /// Returns whether the input is a byte stream without framing: one endless record.
     pub(crate) fn is_unframed(&self) -> bool {
         self.splitter.is_whole() && !self.object.has_records()
     }
 
-    /// Ends the record without end, if that is current.
+    /// Ends the endless record, if it is the current one.
     pub(super) fn cut(&mut self) {
         if self.is_unframed() {
             self.ready.extend(self.splitter.cut());
@@ -144,22 +144,22 @@ impl Input {
         self.buffer.len() + self.ready.iter().map(|run| run.bytes.len()).sum::<usize>()
     }
 
-    /// Returns whether all of the last record was handed on, and no other waits.
+    /// Returns whether the last record was handed on completely and no other record waits.
     pub(super) fn is_between_records(&self) -> bool {
         self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
     }
 
-    /// Returns whether the beginning of a record was handed on and its end was not.
+    /// Returns whether the beginning of a record was handed on, but not its end.
     pub(super) fn is_within_record(&self) -> bool {
         !self.splitter.at_boundary() && !self.is_unframed()
     }
 
-    /// Returns whether it has ended and all of it was handed on.
+    /// Returns whether the input has ended and all of its bytes were handed on.
     pub(super) fn is_used_up(&self) -> bool {
         self.supply != Supply::Open && self.buffer.is_empty() && self.is_between_records()
     }
 
-    /// The next run. A call reads about as much as the turn has room for.
+    /// The next run. A read requests about as many bytes as the turn allows.
     pub(crate) fn next_run(&mut self, shared: &mut Shared) -> Result<Pulled, StreamError> {
         loop {
             if let Some(run) = self.ready.pop_front() {
@@ -168,7 +168,7 @@ impl Input {
             if self.detach.is_some() && self.splitter.at_boundary() || self.busy {
                 return Ok(Pulled::Nothing);
             }
-            // A framing that fails whatever comes is not called again.
+            // A framing that always fails must not be called again.
             if self.supply == Supply::Cut && self.buffer.is_empty() {
                 return Ok(Pulled::Gone);
             }
@@ -206,7 +206,8 @@ impl Input {
         Ok(())
     }
 
-    /// Waits for storage, or for the writer of a file: an error without an engine, which wakes the stream.
+    /// Waits for storage, or for the writer of a file. An error without an engine, which would wake the
+    /// stream.
     pub(crate) fn wait_for(&mut self, awaited: Awaited, shared: &mut Shared) -> Result<(), ObjectError> {
         match (awaited, &shared.watcher) {
             (Awaited::Pages(cold), _) => {
@@ -224,15 +225,15 @@ impl Input {
         Ok(())
     }
 
-    /// Leaves the block to other inputs when all was split off, the last `bytes` among it; unless these are so
-    /// few of the block that what comes next should share it.
+    /// Gives the block to other inputs when all of its bytes were split off, the last `bytes` of them just
+    /// now; unless these are so small a part of the block that the next bytes should share it.
     fn give_block_back(&mut self, bytes: usize) {
         if self.buffer.is_empty() && bytes >= self.buffer.capacity() / 3 {
             hot_blocks::put(std::mem::take(&mut self.buffer));
         }
     }
 
-    /// Reads by one call, and counts.
+    /// Reads by one call, and counts the bytes.
     fn read(&mut self, room: usize) -> Result<ReadOutcome, StreamError> {
         let asked = self.splitter.awaited().min(room).clamp(hot_blocks::piece(), MOST_READ);
         if self.buffer.capacity() == 0 && !self.object.has_records() {
@@ -240,7 +241,7 @@ impl Input {
         }
         let outcome = self.object.read_into(&mut self.buffer, asked)?;
         if self.buffer.is_empty() && !self.object.has_records() {
-            hot_blocks::put(std::mem::take(&mut self.buffer)); // an idle input keeps none
+            hot_blocks::put(std::mem::take(&mut self.buffer)); // an idle input keeps no block
         }
         match &outcome {
             ReadOutcome::Bytes(bytes) | ReadOutcome::Datagrams { bytes, .. } => self.bytes += *bytes as u64,
@@ -253,16 +254,16 @@ impl Input {
         Ok(outcome)
     }
 
-    /// Makes records of the datagrams in the buffer, all of `size` but the last, and of those that wait
-    /// behind them, up to about `room` bytes. Those of one size become one run, which an output sends in one
-    /// call, whether the kernel gathered it or not.
+    /// Makes records of the datagrams in the buffer, all of length `size` except the last, and of the
+    /// datagrams waiting in the socket after them, up to about `room` bytes. Datagrams of one size form one
+    /// run, which an output sends in one call, whether the kernel gathered them or not.
     fn gather(&mut self, bytes: usize, mut size: usize, room: usize) -> Result<(), StreamError> {
         let room = room.min(datagrams::MAXIMUM_PAYLOAD);
         let is_full = |bytes: usize, size: usize| bytes > 0 && bytes.is_multiple_of(size);
         let mut may_grow = is_full(bytes, size);
         let (mut taken, mut calls) = (bytes, 1);
-        // Limited by what was read and not by what joined: datagrams of many sizes, or empty ones, may come
-        // as fast as they are read.
+        // Limited by what was read and not by what was joined: datagrams of many sizes, or empty datagrams,
+        // may arrive as fast as they are read.
         while taken + size <= room && calls < MAXIMUM_DATAGRAMS {
             let before = self.buffer.len();
             let outcome = self.read(room);
@@ -286,7 +287,7 @@ impl Input {
                     self.readable = false;
                     break;
                 }
-                _ => break, // one that cannot be used, and is counted
+                _ => break, // an unusable datagram, which is counted
             }
         }
         let last = self.buffer.split();
@@ -294,7 +295,7 @@ impl Input {
         Ok(())
     }
 
-    /// Makes records of contiguous datagrams: each is one, or is divided into some.
+    /// Makes records of contiguous datagrams: each datagram is one record, or is divided into several.
     fn divide(&mut self, mut datagrams: BytesMut, datagram_bytes: usize) {
         if self.splitter.is_whole() {
             let run = Run { bytes: datagrams, record_bytes: datagram_bytes, begins: true, ends: true };
@@ -306,7 +307,8 @@ impl Input {
         }
     }
 
-    /// Makes records of one datagram: of all of it, or, if it does not fit the framing, none.
+    /// Makes records of one datagram: of the whole datagram, or none if the datagram does not match the
+    /// framing.
     fn divide_one(&mut self, mut datagram: BytesMut) {
         let (bytes, before, mut records) = (datagram.len(), self.ready.len(), 0);
         loop {
@@ -327,7 +329,7 @@ impl Input {
         }
     }
 
-    /// Counts a malformed datagram; the first is reported.
+    /// Counts a malformed datagram and keeps the first reason.
     pub(super) fn note_malformed(&mut self, bytes: usize, why: &dyn fmt::Display) {
         if self.malformed.records == 0 {
             self.first_error = Some(why.to_string());

@@ -1,10 +1,11 @@
-//! Joining: one record from portions of several inputs (KStreams, section 3.1: "a single record is constructed
-//! from portions arriving on multiple links in arbitrary order and/or at different rates").
+//! Joining: one record from portions of several inputs (KStreams, section 3.1: "a single record is
+//! constructed from portions arriving on multiple links in arbitrary order and/or at different rates").
 //!
-//! Each input has a place, in the order of inputs, and a record has the portions in the order of places. By
-//! position, the n-th record is made of the n-th portion of each input; by key, a record is made of portions
-//! with one key. A record without one of its portions is given up as soon as no input that is left can bring
-//! more of it; by key also when another begins and the window is full, the oldest first.
+//! Each input has a place, in the order of inputs, and a record has its portions in the order of places. By
+//! position, the n-th record consists of the n-th portion of each input; by key, a record consists of
+//! portions with the same key. A record with a missing portion is given up as soon as no remaining input can
+//! bring more of the record; by key also when another record begins and the window is full, the oldest record
+//! first.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -17,54 +18,55 @@ use crate::port::Port;
 /// Counts of a join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JoinCounts {
-    /// Records given up, because a portion of them did not come.
+    /// Records given up because a portion did not come.
     pub incomplete: u64,
-    /// Portions dropped: of a record that their input has brought a portion of already, or that began before their
-    /// input came; by position also of a record that was given up. By key such a portion begins a record anew.
+    /// Portions dropped: of a record for which their input has brought a portion already, or that began
+    /// before their input was added; by position also portions of a record that was given up. By key such a
+    /// portion begins a new record.
     pub spare: u64,
-    /// Portions without a key, which are dropped.
+    /// Portions without a key; they are dropped.
     pub unkeyed: u64,
-    /// Records dropped, because they were longer than a record may be.
+    /// Records dropped because they were too long.
     pub too_long: u64,
 }
 
-/// Memory of a portion that waits beside its bytes: it counts against the bound, which many small portions
-/// would exceed otherwise.
+/// Memory that a waiting portion takes beside its bytes. It counts against the bound, which many small
+/// portions would exceed otherwise.
 const PORTION_MEMORY: usize = 256;
 
 pub(crate) struct Join {
-    /// Reads the key of a portion; by position without one.
+    /// Reads the key of a portion; None to join by position.
     key: Option<Box<Tag>>,
     /// Most records that wait for portions.
     window: usize,
-    /// Most bytes of memory of portions that wait, but for those of the portion that exceeds it.
+    /// Most bytes of memory of waiting portions, except for the portion that exceeds it.
     max_bytes: usize,
-    /// By place.
+    /// Members in the order of places.
     members: Vec<Member>,
-    /// Records that wait for portions, by their number, which is that of their beginning.
+    /// Records that wait for portions, by their number, which counts records in the order of their beginning.
     open: BTreeMap<u64, Open>,
     /// Numbers of records that wait, by key.
     numbers: HashMap<u64, u64>,
     next_number: u64,
-    /// Complete, and not taken.
+    /// Complete records that were not taken yet.
     complete: VecDeque<BytesMut>,
-    /// Bytes of what waits.
+    /// Bytes of waiting portions.
     pub(crate) bytes: usize,
-    /// Portions that wait.
+    /// Number of waiting portions.
     portions: usize,
     pub(crate) counts: JoinCounts,
-    /// Bytes of portions that were dropped.
+    /// Bytes of dropped portions.
     pub(crate) lost_bytes: u64,
 }
 
-/// A place for portions, and the input that has it.
+/// A place for portions, and the input that occupies it.
 #[derive(Debug)]
 struct Member {
-    /// The first input that had the place.
+    /// The first input at this place; the port identifies the place.
     place: Port,
-    /// None once the input has ended.
+    /// None after the input has ended.
     input: Option<Port>,
-    /// By position: number of the record of its next portion. By key: it takes part in records from this
+    /// By position: record number of the next portion. By key: the input takes part in records from this
     /// number on.
     next: u64,
 }
@@ -73,20 +75,20 @@ struct Member {
 #[derive(Debug, Default)]
 struct Open {
     key: u64,
-    /// The portions as they came.
+    /// The portions in the order of arrival.
     bytes: BytesMut,
     portions: Vec<(Port, Range<usize>)>,
-    /// Inputs that may still bring a portion.
+    /// Number of inputs that may still bring a portion.
     awaited: usize,
-    /// A portion cannot come any more.
+    /// A missing portion cannot come any more.
     is_hopeless: bool,
     /// The record was too long, and its portions were dropped.
     is_too_long: bool,
 }
 
 impl Join {
-    /// At most `window` records (at least 1) wait for portions, of about `max_bytes` (at least 1) in all. By
-    /// position without `key`.
+    /// A join with at most `window` waiting records (at least 1) of about `max_bytes` (at least 1) in total.
+    /// By position if `key` is None.
     pub(crate) fn new(key: Option<Box<Tag>>, window: usize, max_bytes: usize) -> Join {
         Join {
             key,
@@ -104,8 +106,8 @@ impl Join {
         }
     }
 
-    /// Adds an input, which takes part in records that begin from now on: in the place of the first that has
-    /// ended, or in one of its own.
+    /// Adds an input, which takes part in records that begin from now on: at the place of the first ended
+    /// input, or at a new place.
     pub(crate) fn add(&mut self, input: Port) {
         let next = self.next_number;
         match self.members.iter_mut().find(|member| member.input.is_none()) {
@@ -117,8 +119,8 @@ impl Join {
         }
     }
 
-    /// Handles an input that is gone. The place of one that has ended stays, and no record is complete
-    /// without it until another input has it; one that was `detached` is not missed.
+    /// Handles the removal of an input. The place of an ended input stays, and no record is complete without
+    /// it until another input takes it; a `detached` input is not waited for.
     pub(crate) fn remove(&mut self, input: Port, detached: bool) {
         let Some(at) = self.member(input) else { return };
         let (place, next) = (self.members[at].place, self.members[at].next);
@@ -140,7 +142,7 @@ impl Join {
         over.into_iter().for_each(|number| self.conclude(number));
     }
 
-    /// Returns whether another portion of an input may wait, or is what others wait for.
+    /// Returns whether another portion of an input may wait, or is one that waiting records need.
     pub(crate) fn wants(&self, input: Port, is_datagrams: bool) -> bool {
         let has_room = self.has_room();
         let Some((first, open)) = self.open.first_key_value().filter(|_| !has_room) else { return true };
@@ -151,8 +153,8 @@ impl Join {
         }
     }
 
-    /// Adds a portion of an input. Records have at most `longest` bytes. By key, the oldest records are
-    /// given up while more than may waits.
+    /// Adds a portion of an input. Records have at most `longest` bytes. By key, the oldest records are given
+    /// up while the bounds are exceeded.
     pub(crate) fn offer(&mut self, input: Port, portion: &[u8], longest: usize) {
         let Some(at) = self.member(input) else { return self.drop_portion(portion) };
         let Some(number) = self.number(at, portion) else { return };
@@ -180,7 +182,7 @@ impl Join {
         }
     }
 
-    /// The next record that is complete.
+    /// Takes the next complete record.
     pub(crate) fn take(&mut self) -> Option<BytesMut> {
         let record = self.complete.pop_front()?;
         self.bytes -= record.len();
@@ -191,7 +193,7 @@ impl Join {
         self.open.is_empty() && self.complete.is_empty()
     }
 
-    /// The number of the record of a portion, which is begun if it is new; None if the portion was dropped.
+    /// Number of the record of a portion, which begins if it is new; None if the portion was dropped.
     fn number(&mut self, at: usize, portion: &[u8]) -> Option<u64> {
         let Some(key) = &mut self.key else {
             let number = self.members[at].next;
@@ -216,7 +218,7 @@ impl Join {
     }
 
     /// Begins a record that waits for a portion of each input. By key, the oldest records are given up until
-    /// there is room for it; by position inputs that are ahead are not read, and there is.
+    /// there is room; by position there is room, because inputs that are ahead are not read.
     fn begin(&mut self, key: u64) -> u64 {
         while self.key.is_some() && !self.has_room() && !self.open.is_empty() {
             self.give_up_oldest();
@@ -232,7 +234,7 @@ impl Join {
         number
     }
 
-    /// Ends the wait of a record: it is complete, or given up.
+    /// Ends the wait of a record: the record is complete or given up.
     fn conclude(&mut self, number: u64) {
         let Some(open) = self.open.remove(&number) else { return };
         if self.key.is_some() {
@@ -267,7 +269,7 @@ impl Join {
         self.open.len() < self.window && self.memory() < self.max_bytes
     }
 
-    /// Memory of what waits.
+    /// Memory of waiting portions.
     fn memory(&self) -> usize {
         self.bytes + self.portions * PORTION_MEMORY
     }
@@ -282,17 +284,17 @@ impl Open {
         self.portions.iter().any(|(of, _)| *of == place)
     }
 
-    /// Adds a portion. Of a record that is too long, the bytes are dropped.
+    /// Adds a portion. If the record is too long, the bytes are dropped.
     fn add(&mut self, place: Port, portion: &[u8]) {
         let begin = self.bytes.len();
-        self.bytes.extend_from_slice(portion); // a slice would keep all that was read with it
+        self.bytes.extend_from_slice(portion); // a slice would keep the whole block alive
         self.portions.push((place, begin..self.bytes.len()));
         if self.is_too_long {
             self.bytes = BytesMut::new();
         }
     }
 
-    /// The portions in the order of places.
+    /// Concatenates the portions in the order of places.
     fn into_record(mut self) -> BytesMut {
         if self.portions.is_sorted_by_key(|(place, _)| *place) {
             return self.bytes;

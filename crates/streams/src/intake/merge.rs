@@ -1,10 +1,11 @@
-//! Merging by tag: records of several inputs in the order of a number that each carries, such as a timestamp
-//! or a position (KStreams, section 5.1: "self-contained global position tags like timestamps").
+//! Merging by tag: records of several inputs in the order of a number in each record, such as a timestamp or
+//! a position (KStreams, section 5.1: "self-contained global position tags like timestamps").
 //!
-//! The rule: the record with the smallest tag goes next as soon as every input has one waiting or has ended.
-//! If an input keeps silent, records wait for it until the window is full, in records or in bytes; then the
-//! smallest goes all the same. A record that comes after one with a greater tag has gone is late. A record
-//! without a tag has that of the record before it in its input, so it stays behind it.
+//! Rule: the record with the smallest tag leaves as soon as every input has a waiting record or has ended. If
+//! an input stays silent, records wait for it until the window is full, in records or in bytes; then the
+//! record with the smallest tag leaves anyway. A record is late if a record with a greater tag has left
+//! before. A record without a tag takes the tag of the previous record of its input, so it stays behind that
+//! record.
 
 use std::collections::VecDeque;
 
@@ -12,12 +13,12 @@ use bytes::BytesMut;
 
 use crate::record::Run;
 
-/// Handling of late records, which are counted either way.
+/// Handling of late records. They are counted either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// They are dropped: the output stays in order.
+    /// Late records are dropped: the output stays in order.
     Drop,
-    /// They are passed on at once: nothing is missing.
+    /// Late records are passed on at once: nothing is missing.
     Pass,
 }
 
@@ -34,16 +35,16 @@ impl Length for Run<BytesMut> {
 
 #[derive(Debug)]
 pub(crate) struct Merge<T> {
-    /// Most records that wait, of all inputs together.
+    /// Most waiting records, of all inputs together.
     window: usize,
-    /// Most bytes that wait, but for those of the record that exceeds it.
+    /// Most waiting bytes, except for the record that exceeds it.
     most_bytes: usize,
     late: Late,
     inputs: Vec<Waiting<T>>,
     waiting: usize,
-    /// Bytes of what waits.
+    /// Bytes of waiting records.
     pub(crate) bytes: usize,
-    /// The greatest tag that has gone.
+    /// Greatest tag that has left.
     gone: Option<u64>,
     pub(crate) counts: MergeCounts,
 }
@@ -51,12 +52,12 @@ pub(crate) struct Merge<T> {
 /// Counts of a merge by tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeCounts {
-    /// Records that came after one with a greater tag had gone.
+    /// Records that came after a record with a greater tag had left.
     pub late: u64,
     /// Records without a tag.
     pub untagged: u64,
-    /// Records that went although an input without a record might have had a smaller tag, because the window
-    /// was full, of records or of bytes.
+    /// Records that left because the window was full, of records or of bytes, although an input without a
+    /// waiting record might have had a smaller tag.
     pub unawaited: u64,
 }
 
@@ -68,7 +69,8 @@ struct Waiting<T> {
 }
 
 impl<T: Length> Merge<T> {
-    /// At most `window` records (at least 1) of about `most_bytes` (at least 1) in all wait.
+    /// A merge with at most `window` waiting records (at least 1) of about `most_bytes` (at least 1) in
+    /// total.
     pub(crate) fn new(window: usize, most_bytes: usize, late: Late) -> Merge<T> {
         Merge {
             window: window.max(1),
@@ -82,12 +84,12 @@ impl<T: Length> Merge<T> {
         }
     }
 
-    /// Adds an input at `place`: those from there on move up.
+    /// Adds an input at `place`; the places of later inputs increase by one.
     pub(crate) fn add_input(&mut self, place: usize) {
         self.inputs.insert(place, Waiting { records: VecDeque::new(), last_tag: 0, has_ended: false });
     }
 
-    /// Notes the end of an input. What waits still goes, and then the place is to be
+    /// Marks the end of an input. Its waiting records still leave; then the place has to be
     /// [removed](Merge::remove_input).
     pub(crate) fn end_input(&mut self, place: usize) {
         self.inputs[place].has_ended = true;
@@ -101,12 +103,13 @@ impl<T: Length> Merge<T> {
         self.waiting == 0
     }
 
-    /// Returns whether nothing of the input at `place` waits.
+    /// Returns whether no record of the input at `place` waits.
     pub(crate) fn is_empty(&self, place: usize) -> bool {
         self.inputs[place].records.is_empty()
     }
 
-    /// Removes an input; those behind it move up. Returns its records that wait: none unless it is cut short.
+    /// Removes an input; the places of later inputs decrease by one. Returns its waiting records: none,
+    /// unless the input is cut short.
     pub(crate) fn remove_input(&mut self, place: usize) -> impl Iterator<Item = T> + use<T> {
         let removed = self.inputs.remove(place);
         self.waiting -= removed.records.len();
@@ -118,7 +121,7 @@ impl<T: Length> Merge<T> {
         self.waiting < self.window && self.bytes < self.most_bytes
     }
 
-    /// Adds a record. Whether it is late is found in its turn.
+    /// Adds a record. Its lateness is decided when it is next to leave.
     pub(crate) fn offer(&mut self, place: usize, tag: Option<u64>, record: T) {
         let input = &mut self.inputs[place];
         self.counts.untagged += u64::from(tag.is_none());
@@ -129,7 +132,8 @@ impl<T: Length> Merge<T> {
         self.waiting += 1;
     }
 
-    /// The record that goes next, if one may go now. Late ones that are dropped are given to `drop_late`.
+    /// Takes the record that leaves next, if one may leave now. Calls `drop_late` with late records that are
+    /// dropped.
     pub(crate) fn take(&mut self, mut drop_late: impl FnMut(T)) -> Option<T> {
         loop {
             let front = |input: &Waiting<T>| input.records.front().map(|(tag, _)| *tag);
@@ -155,7 +159,7 @@ impl<T: Length> Merge<T> {
         }
     }
 
-    /// Returns whether an input that has not ended has nothing waiting.
+    /// Returns whether any input that has not ended has no waiting record.
     fn is_awaiting(&self) -> bool {
         self.inputs.iter().any(|input| input.records.is_empty() && !input.has_ended)
     }
@@ -233,8 +237,8 @@ mod tests {
     proptest! {
         /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
         ///
-        /// Inputs that are in order, come as they may, and wait while there is no room: all records go, in
-        /// order, once.
+        /// Ordered inputs that arrive in any interleaving and wait while there is no room: all records leave
+        /// once, in order.
         #[test]
         fn ordered_inputs_make_an_ordered_output(
             tags in proptest::collection::vec(proptest::collection::vec(0u64..1000, 0..30), 1..5),
@@ -268,8 +272,8 @@ mod tests {
 
         /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
         ///
-        /// Whatever comes, in whatever order: with late ones dropped the output is in order, nothing else is
-        /// lost, and no more wait than the window allows.
+        /// Any records in any order: if late records are dropped, the output is in order, no other record is
+        /// lost, and the window bounds the number of waiting records.
         #[test]
         fn any_input_makes_an_ordered_output(
             records in proptest::collection::vec((0usize..3, 0u64..50), 0..200),

@@ -1,10 +1,10 @@
-//! The next input, by turns or by arrival: for the route that copies and the zero-copy route alike.
+//! The next input, by turns or by arrival: for the copying route and for the zero-copy route.
 
 use super::{Intake, Order};
 use crate::shared::Shared;
 
 impl Intake {
-    /// Queues an input that may have something.
+    /// Queues an input that may have data.
     pub(super) fn wake(&mut self, place: usize) {
         let Order::Arrival(arrivals) = &mut self.order else { return };
         let input = &mut self.inputs[place];
@@ -18,7 +18,7 @@ impl Intake {
         (0..self.inputs.len()).for_each(|place| self.wake(place));
     }
 
-    /// The place of the next input, by turns or by arrival.
+    /// Place of the next input, by turns or by arrival.
     pub(super) fn next(&mut self) -> Option<usize> {
         let count = self.inputs.len();
         match &mut self.order {
@@ -34,7 +34,7 @@ impl Intake {
         }
     }
 
-    /// Notes that a record, or a piece that `ends` says is its last, was taken from an input.
+    /// Notes that a record was taken from an input, or a piece of a record that is its last if `ends`.
     pub(crate) fn took(&mut self, place: usize, ends: bool) {
         match &mut self.order {
             Order::Turns(turns) if ends => turns.taken(),
@@ -43,8 +43,8 @@ impl Intake {
         }
     }
 
-    /// Notes that the next input has nothing now. Returns whether another may be read in its place: by turns,
-    /// never.
+    /// Notes that the next input has nothing now. Returns whether another input may be read instead: never by
+    /// turns.
     pub(super) fn set_idle(&mut self, place: usize) -> bool {
         let Order::Arrival(arrivals) = &mut self.order else { return false };
         let input = &mut self.inputs[place];
@@ -54,7 +54,7 @@ impl Intake {
         arrivals.within.is_none()
     }
 
-    /// The place of the next input, if it may have something.
+    /// Place of the next input, if it may have data.
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         loop {
             let place = self.next()?;
@@ -68,7 +68,7 @@ impl Intake {
         }
     }
 
-    /// The input of the current record, by turns or by arrival: no other's begins before its end.
+    /// Input of the current record, by turns or by arrival: no record of another input begins before its end.
     pub(super) fn going_by(&self) -> Option<usize> {
         let place = match &self.order {
             Order::Turns(turns) => turns.drawn(),
@@ -78,7 +78,7 @@ impl Intake {
         place.filter(|place| !self.inputs[*place].splitter.at_boundary())
     }
 
-    /// Ends the stream with the error of a custom order, if it has failed. Returns whether it has.
+    /// Ends the stream with the error of a failed custom order. Returns whether it has failed.
     pub(crate) fn report_order(&mut self, shared: &mut Shared) -> bool {
         let Order::Arrival(arrivals) = &mut self.order else { return false };
         let Some(error) = arrivals.failure.take() else { return false };

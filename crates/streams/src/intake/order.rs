@@ -14,20 +14,20 @@ use crate::turns::Turns;
 /// Order in which inputs give records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputOrder {
-    /// One record from each in turn.
+    /// One record from each input in turn.
     RoundRobin,
-    /// One record from one at random, each equally likely; the same seed gives the same order.
+    /// One record from a random input, each equally likely; the same seed gives the same order.
     Random {
         /// The seed.
         seed: u64,
     },
-    /// A record from any input that has one, which then goes behind the others.
+    /// A record from any input that has one; the input then moves behind the others.
     Arrival,
 }
 
 pub(crate) enum Order {
     Turns(Turns),
-    /// Or by a custom order, of inputs that are ready.
+    /// By arrival, or by a custom order of ready inputs.
     Arrival(Arrivals),
     Tags {
         tag: Box<Tag>,
@@ -58,12 +58,12 @@ impl Order {
         Order::Shares(Collector::new(threshold, window, waiting_bytes))
     }
 
-    /// By position without a key.
+    /// Joins by position if `key` is None.
     pub(crate) fn joined(key: Option<Box<Tag>>, window: usize, waiting_bytes: usize) -> Order {
         Order::Join(Join::new(key, window, waiting_bytes))
     }
 
-    /// Returns whether parts of records are of no use.
+    /// Returns whether the order can use only whole records.
     pub(crate) fn needs_whole_records(&self) -> bool {
         matches!(self, Order::Tags { .. } | Order::Shares(_) | Order::Join(_))
     }

@@ -12,9 +12,9 @@ use crate::shared::Shared;
 
 /// Result of peeking.
 pub(crate) enum Peeked {
-    /// At most so many bytes may move.
+    /// At most this many bytes may move.
     Passes(usize),
-    /// So many bytes of a record that goes no further were read.
+    /// This many bytes of a dropped record were read.
     Dropped(usize),
     /// The input has nothing now.
     Nothing,
@@ -26,7 +26,7 @@ pub(crate) enum Peeked {
 }
 
 impl Intake {
-    /// Sets what a handler peeks at from now on.
+    /// Sets the part of records that a handler peeks at from now on.
     pub(crate) fn set_peek_scope(&mut self, scope: PeekScope) {
         if scope != self.peek_scope {
             self.peek_scope = scope;
@@ -34,8 +34,8 @@ impl Intake {
         }
     }
 
-    /// Has handlers see the next bytes of the input at `place`, of which at most `bytes` are to move: of one
-    /// record.
+    /// Shows handlers the next bytes of the input at `place`. At most `bytes` bytes, all of one record, are
+    /// to move.
     pub(crate) fn peek(
         &mut self,
         place: usize,
@@ -63,7 +63,7 @@ impl Intake {
         shown
     }
 
-    /// Has handlers see up to `wanted` bytes, which `block` gets, before at most `bytes` move.
+    /// Shows handlers up to `wanted` bytes, which are read into `block`, before at most `bytes` bytes move.
     fn show(
         &mut self,
         place: usize,
@@ -100,12 +100,12 @@ impl Intake {
         Ok(Peeked::Passes(self.may_move(there, bytes)))
     }
 
-    /// Bytes of `bytes` that may move when so many were seen.
+    /// Number of `bytes` that may move after handlers have seen `seen` bytes.
     fn may_move(&self, seen: usize, bytes: usize) -> usize {
         if self.peek_scope == PeekScope::All { seen.min(bytes) } else { bytes }
     }
 
-    /// Notes that the record without end has begun, of which handlers will see the end.
+    /// Marks the beginning of the endless record; handlers will see its end.
     fn begin_unframed(&mut self, place: usize) {
         let input = &mut self.inputs[place];
         input.splitter.begin_unframed();
@@ -115,7 +115,7 @@ impl Intake {
         self.took(place, false);
     }
 
-    /// Reads up to `bytes` bytes of a record that goes no further.
+    /// Reads up to `bytes` bytes of a dropped record.
     fn drop_next(&mut self, place: usize, bytes: usize) -> Result<Peeked, ObjectError> {
         let input = &mut self.inputs[place];
         let room = bytes.min(hot_blocks::piece());
@@ -135,7 +135,7 @@ impl Intake {
         Ok(Peeked::Dropped(read))
     }
 
-    /// Notes that bytes that were seen have moved.
+    /// Counts bytes that moved after handlers had seen them.
     pub(super) fn note_seen_moved(&mut self, place: usize, bytes: usize) {
         let port = self.inputs[place].port;
         if let Some((of, seen)) = &mut self.seen
@@ -151,11 +151,11 @@ impl Intake {
         self.seen.is_some()
     }
 
-    /// Reads the bytes that a handler has seen and that have not moved, as they are to be handed on behind
-    /// the handler: part of a record, or of a stream of bytes. None if there are none.
+    /// Reads the bytes that a handler has seen and that have not moved, to be handed on after the handler:
+    /// part of a record, or of a byte stream. None if there are no such bytes.
     ///
-    /// Whatever changes records, handlers or inputs comes after this: else these bytes would be seen again,
-    /// or their rest would be taken for a record.
+    /// Must be called before any change of records, handlers or inputs: otherwise handlers would see these
+    /// bytes again, or their rest would be taken for a record.
     pub(crate) fn take_seen(&mut self, shared: &mut Shared) -> Option<Run<BytesMut>> {
         let (port, seen) = self.seen.take()?;
         let place = self.place_of(port).filter(|place| self.inputs[*place].is_open())?;
@@ -164,7 +164,8 @@ impl Intake {
         while missing > 0 {
             match input.object.read_into(&mut bytes, missing) {
                 Ok(ReadOutcome::Bytes(read)) => missing -= read,
-                // Somebody else cut the file, or read from the connection; an error comes again.
+                // Another process truncated the file or read from the connection; an error is reported by the
+                // next call.
                 Ok(_) | Err(_) => break,
             }
         }

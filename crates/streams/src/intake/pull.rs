@@ -1,4 +1,4 @@
-//! Reading records from inputs, in their order.
+//! Reading records from inputs, in the configured order.
 
 use bytes::BytesMut;
 
@@ -10,7 +10,7 @@ use crate::record::Run;
 use crate::shared::Shared;
 
 impl Intake {
-    /// Reads from inputs and hands on. Returns whether anything was done.
+    /// Reads from inputs and hands records on. Returns whether anything was done.
     pub(crate) fn pull(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
         match &self.order {
             Order::Turns(_) | Order::Arrival(_) => self.pull_next(shared, hand_on),
@@ -19,7 +19,7 @@ impl Intake {
         }
     }
 
-    /// By turns and by a custom order one record, by arrival a run.
+    /// Takes one record by turns or by a custom order, or a run by arrival.
     fn pull_next(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
         let by_turns = matches!(self.order, Order::Turns(_));
         while let Some(place) = self.next() {
@@ -30,7 +30,8 @@ impl Intake {
                     self.took(place, taken.ends);
                     self.counts.records += taken.begun();
                     hand_on(taken, shared);
-                    // Now, and not in its next turn: until then it would keep others off the zero-copy route.
+                    // Now, and not in the input's next turn: until then the input would keep the others off
+                    // the zero-copy route.
                     if by_turns && self.inputs[place].is_used_up() {
                         self.remove(place, shared);
                     }
@@ -53,7 +54,7 @@ impl Intake {
         self.report_order(shared)
     }
 
-    /// Returns whether the order is asked for runs and not for records.
+    /// Returns whether the order is asked once per run and not once per record.
     fn takes_runs(&self) -> bool {
         matches!(&self.order, Order::Arrival(arrivals) if !arrivals.is_custom())
     }
@@ -93,14 +94,14 @@ impl Intake {
         progressed | self.remove_merged(shared)
     }
 
-    /// Returns whether the merge takes more from the input at `place`: one record that waits is enough while
-    /// others have none.
+    /// Returns whether the merge takes more from the input at `place`: one waiting record is enough while
+    /// other inputs have none.
     fn merge_wants(&self, place: usize) -> bool {
         let Order::Tags { merge, .. } = &self.order else { return false };
         !merge.has_ended(place) && (merge.is_empty(place) || merge.has_room())
     }
 
-    /// Removes inputs that have ended and of which nothing waits.
+    /// Removes inputs that have ended and have no waiting record.
     fn remove_merged(&mut self, shared: &mut Shared) -> bool {
         let done = |intake: &Intake| {
             let Order::Tags { merge, .. } = &intake.order else { return None };
@@ -114,8 +115,8 @@ impl Intake {
         removed
     }
 
-    /// The next run of an input. One that fails gives what was read before it is gone, whole records at
-    /// least.
+    /// The next run of an input. A failing input still gives the bytes that were read before, as whole
+    /// records at least, and is then removed.
     pub(crate) fn read(&mut self, place: usize, shared: &mut Shared) -> Pulled {
         self.cut_if_failing(shared);
         self.zero_copy.note_change();
@@ -131,7 +132,7 @@ impl Intake {
             match pulled {
                 Err(StreamError::Framing { error: FramingError::Cut { .. }, .. })
                     if self.cut_share(place) => {}
-                Err(error) => self.fail_input(place, error, shared), // and asked again, for what is divided
+                Err(error) => self.fail_input(place, error, shared), // called again for the divided records
                 Ok(pulled) => {
                     if matches!(pulled, Pulled::Run(_)) {
                         self.last_is_unframed = self.inputs[place].is_unframed();

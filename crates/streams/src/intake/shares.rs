@@ -1,9 +1,10 @@
-//! Collecting shares: the inputs that are read, and the records that are handed on.
+//! Collecting shares: chooses the inputs to read and the records to hand on.
 //!
-//! A stream of bytes brings its shares in the order of their records, so what it may still bring is known,
-//! and it can wait. When the window is full, only inputs are read that have not passed the next record, until
-//! they have: nothing is lost because one connection is ahead of another. Datagrams come in any order and
-//! cannot wait: a record that only they could complete is lost when more waits than may.
+//! A byte stream brings its shares in the order of their records, so the shares that it may still bring are
+//! known, and it can be made to wait. When the window is full, only inputs that have not passed the next
+//! record are read, until they pass it: no record is lost because one connection is ahead of another.
+//! Datagrams come in any order and cannot wait: a record that only datagrams could complete is lost when the
+//! bounds are exceeded.
 
 use bytes::BytesMut;
 
@@ -13,7 +14,7 @@ use crate::secret::ShareError;
 use crate::shared::Shared;
 
 impl Intake {
-    /// Returns whether another share of the input at `place` may wait, or is what others wait for.
+    /// Returns whether another share of the input at `place` may wait, or is one that waiting records need.
     pub(super) fn wants_share_of(&self, place: usize) -> bool {
         let Order::Shares(collector) = &self.order else { return false };
         let input = &self.inputs[place];
@@ -23,21 +24,21 @@ impl Intake {
         collector.has_room() || collector.first().is_none_or(|first| input.next_share <= first)
     }
 
-    /// Adds a share. An invalid one, or one of another threshold, ends its input, or is dropped if it came as
-    /// a datagram. One that its input ends within counts for nothing.
+    /// Adds a share. An invalid share, or a share with another threshold, ends its input; as a datagram it is
+    /// dropped. An incomplete share at the end of an input is only counted.
     pub(super) fn collect_share(&mut self, place: usize, share: &Run<BytesMut>, shared: &mut Shared) {
         let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];
         let is_datagram = input.object.has_records();
-        // A stream of bytes brings one share of each record, in order.
+        // A byte stream brings one share of each record, in order.
         let least = if is_datagram { 0 } else { input.next_share };
         match collector.offer(&share.bytes, least) {
             Ok(number) => input.next_share = input.next_share.max(number + 1),
             Err(error) if is_datagram => input.note_malformed(share.bytes.len(), &error),
-            // Its sender died: the shares that came before are whole.
+            // The sender died; the shares received before are whole.
             Err(ShareError::Cut { .. }) if input.is_used_up() => collector.note_cut(share.bytes.len()),
             Err(error) => {
-                // The bytes behind an invalid share are invalid, too.
+                // The bytes after an invalid share are invalid, too.
                 let rest: usize = input.ready.drain(..).map(|run| run.bytes.len()).sum();
                 self.counts.dropped_bytes += (share.bytes.len() + rest) as u64;
                 self.fail_input(place, error.into(), shared);
@@ -46,7 +47,8 @@ impl Intake {
         self.tell_malformed(place, shared);
     }
 
-    /// Drops and counts a share that an input ended within, by its framing. Returns false if it has none.
+    /// Drops and counts the incomplete share at the end of an input, by its framing. Returns false if there
+    /// is none.
     pub(super) fn cut_share(&mut self, place: usize) -> bool {
         let Order::Shares(collector) = &mut self.order else { return false };
         let input = &mut self.inputs[place];
@@ -55,7 +57,7 @@ impl Intake {
         true
     }
 
-    /// The next record that is complete and whose turn it is.
+    /// Takes the next record, if it is complete.
     pub(super) fn take_recovered(&mut self) -> Option<Run<BytesMut>> {
         let has_datagrams = self.inputs.iter().any(|input| input.object.has_records());
         let streams = self.inputs.iter().filter(|input| !input.object.has_records());

@@ -1,23 +1,23 @@
-//! Inputs that allow the zero-copy route.
+//! Conditions for the zero-copy route on the side of inputs.
 
 use super::{Input, Intake, Order};
 use crate::chain::PeekScope;
 use crate::object::Kind;
 
-/// Records of fixed size, and parts of stripes, that are smaller than this are copied: many leave in one call
-/// then, which costs less than two calls for each.
+/// Records of fixed size, and parts of stripes, that are smaller than this are copied: many then leave in one
+/// call, which costs less than two calls for each.
 pub(crate) const LARGE: usize = 32 * 1024;
 
-/// The last answer to whether all inputs may move without copies. Thousands of inputs are not checked for
-/// each record: not again while nothing has changed since all of them could, and no other while the one that
-/// could not still cannot.
+/// Cached answer to whether all inputs may move without copies, so that thousands of inputs are not checked
+/// for each record. If all inputs could, they are not checked again before a change; if one could not, no
+/// other input is checked as long as that one still cannot.
 #[derive(Debug, Default)]
 pub(super) struct ZeroCopyCheck {
-    /// All inputs could, and none has changed since.
+    /// All inputs could, and no input has changed since.
     all_can: bool,
-    /// The place of an input that could not.
+    /// Place of an input that could not.
     obstacle: usize,
-    /// Inputs that were checked.
+    /// Number of inputs that were checked.
     #[cfg(test)]
     looked_at: usize,
 }
@@ -28,17 +28,17 @@ impl ZeroCopyCheck {
     }
 }
 
-/// Records on the zero-copy route, for the parts behind the intake.
+/// Current records on the zero-copy route, for the parts after the intake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GoingBy {
-    /// There is one stream of bytes without framing. Beside other inputs such a stream is copied.
+    /// The only input is a byte stream without framing. Beside other inputs such a stream is copied.
     pub(crate) is_unframed: bool,
-    /// Outputs have the beginning of a record and not its end.
+    /// Outputs have the beginning of a record but not its end.
     pub(crate) is_within: bool,
 }
 
 impl Intake {
-    /// The current records, if bytes of all inputs may move without copies.
+    /// State of the current records, if bytes of all inputs may move without copies.
     pub(crate) fn zero_copy(&mut self) -> Option<GoingBy> {
         let has_order = matches!(self.order, Order::Turns(_) | Order::Arrival(_));
         if !has_order || self.inputs.is_empty() || !self.all_can_zero_copy() {
@@ -87,7 +87,7 @@ impl Intake {
         self.pass(place, bytes)
     }
 
-    /// Counts records that bytes begin and end which are not divided. Returns whether one ended; None if the
+    /// Counts the records that undivided bytes begin and end. Returns whether a record ended; None if the
     /// input has no records.
     pub(super) fn pass(&mut self, place: usize, bytes: usize) -> Option<bool> {
         let input = &mut self.inputs[place];
@@ -98,7 +98,7 @@ impl Intake {
         Some(passed.ends)
     }
 
-    /// From now on the input at `place` is copied, or is at its end.
+    /// Ends the zero-copy route for the input at `place`: its bytes are copied from now on, or it has ended.
     pub(crate) fn note_zero_copy_over(&mut self, place: usize, has_ended: bool) {
         if has_ended {
             self.inputs[place].supply = super::Supply::Ended;
@@ -109,8 +109,8 @@ impl Intake {
 }
 
 impl Input {
-    /// Returns whether its bytes may move without copies. Without framing they go where those before went:
-    /// there must be no other input then.
+    /// Returns whether bytes of the input may move without copies. Bytes without framing follow the bytes
+    /// before them, so there must be no other input.
     fn can_zero_copy(&self, is_alone: bool, scope: PeekScope) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(connection) => !connection.has_urgent,

@@ -7,14 +7,14 @@ use rustix::io::Errno;
 use crate::outbox::Outbox;
 use crate::record::Run;
 
-/// Bytes and records that an [object in memory](crate::Object::collect) has taken.
+/// Handle to the bytes and records that an [object in memory](crate::Object::collect) has taken.
 #[derive(Clone, Debug)]
 pub struct Collected {
     kept: Arc<Mutex<Kept>>,
     limit: usize,
 }
 
-/// Runs, and the sum of their bytes.
+/// Collected runs, and the sum of their bytes.
 #[derive(Debug, Default)]
 struct Kept {
     runs: Vec<Run>,
@@ -26,7 +26,7 @@ impl Collected {
         Collected { kept: Arc::default(), limit }
     }
 
-    /// Takes all that waits; returns how many bytes.
+    /// Takes all waiting runs of the outbox; returns the number of bytes.
     pub(super) fn take(&self, outbox: &mut Outbox) -> Result<usize, Errno> {
         let mut kept = self.lock();
         if kept.bytes + outbox.bytes > self.limit {
@@ -38,7 +38,7 @@ impl Collected {
         Ok(bytes)
     }
 
-    /// The records so far; the last may be incomplete.
+    /// Copies the records so far; the last record may be incomplete.
     pub fn records(&self) -> Vec<Vec<u8>> {
         let mut records: Vec<Vec<u8>> = Vec::new();
         for run in &self.lock().runs {
@@ -52,13 +52,13 @@ impl Collected {
         records
     }
 
-    /// Takes the bytes so far, as they came, without copying them.
+    /// Takes the bytes so far, in the slices in which they arrived, without a copy.
     pub fn take_slices(&self) -> Vec<Bytes> {
         let kept = std::mem::take(&mut *self.lock());
         kept.runs.into_iter().map(|run| run.bytes).collect()
     }
 
-    /// The bytes so far.
+    /// Copies the bytes so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.lock().runs.iter().flat_map(|run| run.bytes.iter().copied()).collect()
     }

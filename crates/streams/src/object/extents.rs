@@ -1,4 +1,4 @@
-//! Many extents of one file, one behind the other.
+//! A sequence of extents of one file.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,38 +16,39 @@ use wirepath_datapath::{MAXIMUM_RANGES, Mapping, PageCache, SendError, errno_of,
 use super::parts::{SendOutcome, TRUNCATED};
 use super::read::{Awaited, Cold, ReadOutcome, ReadResult, TRUST, Unread};
 
-/// Extents of at least so many bytes leave by reference, one call each. Of shorter ones the copy costs less than
-/// the call, so up to 1024 of them leave by one call that copies them.
+/// Extents of at least this length leave by reference, one call each. For shorter extents the copy costs less
+/// than the call, so up to 1024 of them leave by one call that copies them.
 const LONG: u64 = 16 * 1024;
 
-/// Bytes of extents that are looked up in the page cache, or read ahead, at a time.
+/// Bytes of extents that are checked in the page cache, or read ahead, at a time.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Gap between two extents that is read with them.
+/// Largest gap between two extents that is read together with them.
 const GAP: u64 = 16 * 1024;
 
-/// Extents of one file that are read one behind the other: rows of a part of a picture, columns of a table. They
-/// are made as they are needed, so any number of them takes little memory.
+/// Extents of one file that are read in sequence: rows of a part of a picture, columns of a table. The
+/// extents are generated when needed, so any number of them takes little memory.
 ///
-/// To a connection, extents of at least 16 KiB leave by `sendfile`. Runs of shorter ones leave by one call each,
-/// which copies them once, from the page cache to the socket. A handler is given them without gaps.
+/// To a connection, extents of at least 16 KiB leave by `sendfile`. Runs of shorter extents leave by one call
+/// each, which copies them once, from the page cache to the socket. A handler gets the extents without gaps.
 pub struct Extents {
     file: Arc<File>,
-    /// The whole file, for short extents.
+    /// Mapping of the whole file, for short extents.
     mapping: Option<Mapping>,
     ranges: Box<dyn Iterator<Item = Range<u64>> + Send>,
-    /// Rest of an extent that is longer than a window.
+    /// Rest of an extent that is longer than the window.
     rest: Range<u64>,
-    /// The next extents, none of them empty. Empty only at the end.
+    /// The next extents, none of them empty. The window is empty only at the end.
     window: VecDeque<Range<u64>>,
-    /// Bytes that are left.
+    /// Bytes that remain.
     bytes: u64,
-    /// When the page cache had all of the window.
+    /// Time at which the page cache had the whole window.
     warm_at: Option<Instant>,
 }
 
 impl Extents {
-    /// Extents of a file that have `bytes` bytes together. With another number, they are sent as they are.
+    /// Extents of a file whose total length is `bytes`. If their total differs, the extents are sent as they
+    /// are.
     pub fn new<I>(file: Arc<File>, bytes: u64, ranges: I) -> Extents
     where
         I: IntoIterator<Item = Range<u64>, IntoIter: Send + 'static>,
@@ -59,7 +60,7 @@ impl Extents {
         extents
     }
 
-    /// Bytes that are left.
+    /// Bytes that remain.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -72,7 +73,7 @@ impl Extents {
         self.window.is_empty()
     }
 
-    /// Takes the next extents into the window; neighbours become one.
+    /// Moves the next extents into the window and merges adjacent ones.
     fn fill(&mut self) {
         let mut bytes = 0;
         while bytes < WINDOW_BYTES && self.window.len() < MAXIMUM_RANGES {
@@ -92,12 +93,12 @@ impl Extents {
         }
         self.warm_at = None;
         if self.window.is_empty() {
-            // However many were announced, there are no more.
+            // There are no more extents, whatever total was announced.
             self.bytes = 0;
         }
     }
 
-    /// Notes that so many bytes of the window are read.
+    /// Removes so many bytes from the front of the window after they were read.
     fn advance(&mut self, mut bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
         while let Some(front) = self.window.front_mut() {
@@ -112,7 +113,7 @@ impl Extents {
         self.fill();
     }
 
-    /// Ranges of the file that hold the window, with short gaps.
+    /// Ranges of the file that cover the window, including short gaps.
     fn spans(&self) -> Vec<Range<u64>> {
         let mut extents: Vec<Range<u64>> = self.window.iter().cloned().collect();
         extents.sort_unstable_by_key(|extent| extent.start);
@@ -128,28 +129,28 @@ impl Extents {
         spans
     }
 
-    /// Returns whether there are extents behind the window.
+    /// Returns whether there are extents after the window.
     pub(crate) fn has_more(&self) -> bool {
         let in_window: u64 = self.window.iter().map(|extent| extent.end - extent.start).sum();
         in_window < self.bytes
     }
 
-    /// Returns whether the window was found in memory a moment ago. No system call.
+    /// Returns whether the window was found in memory a moment ago. Makes no system call.
     pub(crate) fn is_trusted(&self) -> bool {
         self.warm_at.is_some_and(|found| found.elapsed() < TRUST)
     }
 
-    /// Returns whether the page cache has the window now.
+    /// Returns whether the whole window is in the page cache now.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.spans().into_iter().all(|span| PageCache::of(&self.file, span) == PageCache::Warm)
     }
 
-    /// Notes that the page cache has the window.
+    /// Marks the window as in the page cache.
     pub(crate) fn note_warm(&mut self) {
         self.warm_at = Some(Instant::now());
     }
 
-    /// The pages that have to be read first, if any have.
+    /// Pages that have to be read first; None if the window is in memory.
     fn cold(&mut self) -> Option<Cold> {
         if !self.is_trusted() {
             let mut spans = self.spans();
@@ -162,7 +163,7 @@ impl Extents {
         None
     }
 
-    /// As [`Extents::send`], of what is in memory.
+    /// Same as [`Extents::send`], for the part that is in memory.
     pub(crate) fn send_warm(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -176,7 +177,7 @@ impl Extents {
         }
     }
 
-    /// Sends the front, of a long extent at most `most` bytes.
+    /// Sends the front: of a long extent at most `most` bytes.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -194,11 +195,11 @@ impl Extents {
             self.send_short(socket, is_followed)?
         };
         self.advance(sent as u64);
-        // Fewer bytes may be due to a truncated file, too: only the next call tells.
+        // Fewer bytes may also be due to a truncated file: only the next call can tell.
         Ok(SendOutcome { bytes: sent, fills_socket: false })
     }
 
-    /// Sends the short extents in front by one call; returns how many bytes.
+    /// Sends the short extents in front by one call; returns the number of bytes.
     fn send_short(&mut self, socket: BorrowedFd<'_>, is_followed: bool) -> Result<usize, SendError> {
         let is_short = |extent: &&Range<u64>| extent.end - extent.start < LONG;
         let short = self.window.iter().take_while(is_short);
@@ -213,7 +214,7 @@ impl Extents {
         let sent = mapping.copy_all(socket, ranges, is_followed);
         self.mapping = Some(mapping);
         let sent = sent.map_err(|error| send_error("sendmsg", errno_of(&error)))?;
-        // Behind the end of a file that became shorter, its last page has zeros, and copying them is no error.
+        // If the file was truncated, its last page has zeros after the end, and copying them is not an error.
         let length = self.file.metadata().map_err(|error| send_error("fstat", errno_of(&error)))?.len();
         let end = self.window.iter().take(count).map(|extent| extent.end).max();
         if end.is_some_and(|end| end > length) {
@@ -222,7 +223,7 @@ impl Extents {
         Ok(sent)
     }
 
-    /// Puts the bytes of the next extents behind what is in `buffer`.
+    /// Appends the bytes of the next extents to `buffer`.
     pub(super) fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {
         if let Some(cold) = self.cold() {
             return Err(Unread::Blocked(Awaited::Pages(cold)));
@@ -249,7 +250,7 @@ impl Extents {
     }
 }
 
-/// Maps a file as long as it is now.
+/// Maps a file in its current length.
 fn map(file: &File) -> Result<Mapping, SendError> {
     let length = file.metadata().map(|metadata| metadata.len());
     let mapped = length.and_then(|length| Mapping::new(file, usize::try_from(length).unwrap_or(usize::MAX)));
@@ -259,7 +260,8 @@ fn map(file: &File) -> Result<Mapping, SendError> {
     })
 }
 
-/// Error of a call that sends from a mapping: outside of it, or behind the end, the file was truncated.
+/// Converts the error of a call that sends from a mapping: outside of the mapping, or after the end of the
+/// file, the file was truncated.
 fn send_error(call: &'static str, errno: Errno) -> SendError {
     match errno {
         Errno::AGAIN => SendError::Full { call },

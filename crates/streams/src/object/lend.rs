@@ -1,4 +1,4 @@
-//! Sockets of datagrams that are sent long trains from memory which others are sent from, too.
+//! Lends long trains to datagram sockets, from memory that is shared with other sockets.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,7 +10,7 @@ use super::write::may_be_of_earlier;
 use super::{Datagrams, Kind, Object};
 use crate::record::Run;
 
-/// A train in front of an outbox. While it waits there, its address says which it is.
+/// A train at the front of an outbox, identified by its address while it waits there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LongTrain {
     address: usize,
@@ -20,7 +20,7 @@ pub(crate) struct LongTrain {
 }
 
 impl Datagrams {
-    /// The train in front of a run, if it is long enough to be lent.
+    /// The train at the front of a run, if it is long enough to be lent.
     pub(crate) fn long_train(&self, run: &Run) -> Option<LongTrain> {
         if self.to.is_some() || self.is_losing || !(run.begins && run.ends) || run.bytes.len() < LEAST_LENT {
             return None;
@@ -36,7 +36,7 @@ impl Datagrams {
         (bytes >= LEAST_LENT && bytes > datagram_bytes).then_some(train)
     }
 
-    /// Has the socket cut what it sends. Returns whether a train may be lent to it.
+    /// Configures the socket to cut the bytes it sends. Returns whether a train may be lent to it.
     pub(crate) fn prepare_to_lend(&mut self, train: LongTrain) -> bool {
         to_many::may_lend(self.id) && self.cut_all(train.datagram_bytes).is_ok()
     }
@@ -46,14 +46,15 @@ impl Datagrams {
         Some((self.socket.as_fd(), self.id))
     }
 
-    /// Notes why a train was not sent, which waits to be sent by a copy. Returns whether the socket is full.
+    /// Keeps the error of a train that was not sent and is to be sent by a copy. Returns whether the socket
+    /// is full.
     pub(crate) fn note_not_lent(&mut self, errno: Errno) -> bool {
         self.reported = Some(errno).filter(|errno| may_be_of_earlier(*errno));
         errno == Errno::AGAIN
     }
 
-    /// Has the socket cut all that it sends into datagrams of this length, or with 0 nothing that does not ask
-    /// for it.
+    /// Configures the socket to cut all sent bytes into datagrams of this length; with 0, only those that
+    /// request segmentation.
     pub(super) fn cut_all(&mut self, datagram_bytes: u16) -> Result<(), Errno> {
         if self.cut_bytes != datagram_bytes {
             socket::set_segment(self.socket.as_fd(), datagram_bytes).map_err(|error| errno_of(&error))?;
@@ -64,7 +65,7 @@ impl Datagrams {
 }
 
 impl Object {
-    /// Leaves a socket as its next owner expects it.
+    /// Restores the socket's configuration for its next owner.
     pub(crate) fn restore(&mut self) {
         if let Kind::Datagrams(datagrams) = &mut self.kind
             && let Err(errno) = datagrams.cut_all(0)

@@ -1,9 +1,9 @@
-//! A range of a mapping, of a file or of memory.
+//! A range of a mapping of a file or of memory.
 //!
-//! The program never reads or writes the pages itself: another process may truncate the file, and an access
-//! behind its end is `SIGBUS`. The kernel moves the bytes, by reference to a pipe or by a copy, and returns
-//! an error there. It may wait for storage, so storage threads bring pages in before they are read, and
-//! write.
+//! The program itself never reads or writes the pages: another process may truncate the file, and an access
+//! after its end raises `SIGBUS`. The kernel moves the bytes, by reference to a pipe or by a copy, and
+//! returns an error instead. The kernel may wait for storage, so storage threads bring pages in before they
+//! are read, and do the writes.
 
 use std::io;
 use std::ops::Range;
@@ -20,21 +20,21 @@ pub(crate) struct Mapped {
     pub(crate) mapping: Arc<Mapping>,
     pub(crate) offset: usize,
     pub(crate) end: usize,
-    /// Offset up to which it was brought into memory.
+    /// Offset up to which the range was brought into memory.
     pub(crate) warm_until: usize,
 }
 
 impl Object {
     /// A range of a mapping, of a file or of shared memory: read from its beginning to its end, or written.
     ///
-    /// On the zero-copy route bytes leave it as references to its pages, so they must not be changed until
-    /// the last reader has read them, which neither the end of the stream nor an acknowledgement by a peer on
-    /// this machine says. Where a handler sees them, or with records other than of a fixed size from 32 KiB
-    /// on, they are copied, and may be changed when they have been read. More bytes than fit are an error
-    /// (`ENOSPC`), and so are those behind the end of a file that was truncated (`EFAULT`). To write, the
-    /// mapping has to be [writable](Mapping::writable).
+    /// On the zero-copy route bytes leave as references to the pages, so the pages must not be changed until
+    /// the last reader has read them; neither the end of the stream nor an acknowledgement by a peer on this
+    /// machine indicates this. If a handler sees the bytes, or if records are not of a fixed size of at least
+    /// 32 KiB, the bytes are copied, and the pages may be changed after they have been read. More bytes than
+    /// fit are an error (`ENOSPC`), and so are bytes after the end of a file that was truncated (`EFAULT`).
+    /// For writing, the mapping has to be [writable](Mapping::writable).
     ///
-    /// A file that nobody else has mapped is better an [object of its own](Object::file): it goes to a
+    /// For a file that no other process has mapped, a [file object](Object::file) is better: it goes to a
     /// connection in one call, and may grow.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Mapped {
     }
 
     /// Number of `room` bytes that can be read without blocking, 0 at the end. Pages are brought in first,
-    /// for each window, because nothing tells which pages of a mapping are in memory.
+    /// for each window, because no call reports which pages of a mapping are in memory.
     pub(crate) fn available(&mut self, room: usize) -> Result<usize, Unread> {
         if self.warm_until <= self.offset && self.offset < self.end {
             let until = self.end.min((self.offset / WINDOW as usize + 1) * WINDOW as usize);

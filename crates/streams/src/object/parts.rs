@@ -1,4 +1,4 @@
-//! Parts of files and bytes in memory, one after the other: the bodies of responses.
+//! A sequence of file extents and bytes in memory: the body of a response.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,7 +16,7 @@ use super::read::{ReadOutcome, ReadResult, Unread};
 use super::{Connection, Extents, Kind, Object, StoredFile};
 use crate::write_progress::WriteProgress;
 
-/// Failure of a file that ends before its part does.
+/// Name of the failed call, for a file that ends before its part does.
 pub(crate) const TRUNCATED: &str = "reading a truncated file";
 
 /// A part of an [`Object::parts`].
@@ -28,16 +28,16 @@ pub enum ObjectPart {
     Extent {
         /// The file.
         file: Arc<File>,
-        /// First byte and the one after the last.
+        /// First byte and the byte after the last.
         range: Range<u64>,
     },
     /// Many extents of a file.
     Extents(Extents),
-    /// An extent of a file that is still being written, read as far as it is written.
+    /// An extent of a file that is still being written, read up to the write progress.
     Following {
         /// The file.
         file: Arc<File>,
-        /// First byte and the one after the last.
+        /// First byte and the byte after the last.
         range: Range<u64>,
         /// Progress of the writer.
         progress: Arc<WriteProgress>,
@@ -47,14 +47,14 @@ pub enum ObjectPart {
 /// Result of [`ObjectPart::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendOutcome {
-    /// Number of bytes.
+    /// Number of bytes sent.
     pub bytes: usize,
-    /// True if the connection is known to take no more now.
+    /// True if the connection is known to be full now.
     pub fills_socket: bool,
 }
 
 impl ObjectPart {
-    /// Number of bytes.
+    /// Length in bytes.
     pub fn length(&self) -> u64 {
         match self {
             ObjectPart::Bytes(bytes) => bytes.len() as u64,
@@ -63,7 +63,7 @@ impl ObjectPart {
         }
     }
 
-    /// The file that it is of.
+    /// File of the part; None for bytes in memory.
     pub fn file(&self) -> Option<&Arc<File>> {
         match self {
             ObjectPart::Bytes(_) => None,
@@ -72,9 +72,9 @@ impl ObjectPart {
         }
     }
 
-    /// Returns whether all of it is in memory now; of many extents, those that the next call can send. Pages that
-    /// are being read count, so [`ObjectPart::send`] may wait for a read that is under way, but begins none. What
-    /// a writer has yet to write does not count.
+    /// Returns whether the whole part is in memory now; for many extents, those that the next call can send.
+    /// Pages that are being read count as in memory, so [`ObjectPart::send`] may wait for a read that is
+    /// under way, but starts none. Bytes that a writer has yet to write do not count.
     pub fn is_in_memory(&self) -> bool {
         match self {
             ObjectPart::Bytes(_) => true,
@@ -84,25 +84,25 @@ impl ObjectPart {
         }
     }
 
-    /// As [`ObjectPart::is_in_memory`], of all extents. Those of more than a mebibyte, or more than 1024 of them,
-    /// count as not in memory.
+    /// Same as [`ObjectPart::is_in_memory`], for all extents. More than a mebibyte of extents, or more than
+    /// 1024 extents, count as not in memory.
     pub fn is_all_in_memory(&self) -> bool {
         let has_more = matches!(self, ObjectPart::Extents(extents) if extents.has_more());
         !has_more && self.is_in_memory()
     }
 
-    /// Returns whether [`ObjectPart::is_in_memory`] has to be asked before each call that sends, because it was
-    /// said of other extents.
+    /// Returns whether [`ObjectPart::is_in_memory`] has to be called before each send, because its answer was
+    /// for other extents.
     pub fn goes_in_windows(&self) -> bool {
         matches!(self, ObjectPart::Extents(_))
     }
 
-    /// Sends the front of the part, of a file at most `most` bytes, to a TCP connection that does not block,
-    /// and leaves the rest. Holds back a segment that is not full if more follows at once.
+    /// Sends the front of the part, of a file at most `most` bytes, to a non-blocking TCP connection, and
+    /// keeps the rest. Holds back a segment that is not full if `is_followed`: more follows at once.
     ///
     /// # Errors
-    /// `WouldBlock` if the connection takes nothing now; `Unsupported` for what a writer has yet to write; else
-    /// the file is truncated or cannot be read, or the connection is gone.
+    /// `WouldBlock` if the connection is full; `Unsupported` for bytes that a writer has yet to write;
+    /// otherwise the file is truncated or cannot be read, or the connection has failed.
     pub fn send(&mut self, socket: impl AsFd, most: u64, is_followed: bool) -> io::Result<SendOutcome> {
         match self {
             ObjectPart::Bytes(bytes) => {
@@ -114,11 +114,11 @@ impl ObjectPart {
                 let length = most.min(range.end - range.start) as usize;
                 let sent = sendfile::to_stream(socket, file, range.start, length).map_err(io_error)?;
                 range.start += sent as u64;
-                // A short one may be due to a truncated file, too: only the next call tells.
+                // A short send may also be due to a truncated file: only the next call can tell.
                 Ok(SendOutcome { bytes: sent, fills_socket: false })
             }
             ObjectPart::Extents(extents) => {
-                // What was found in memory is trusted for a time from then on, and no longer.
+                // Pages found in memory are trusted from then on, for a limited time.
                 if !extents.is_trusted() {
                     extents.note_warm();
                 }
@@ -144,7 +144,7 @@ fn flags(is_followed: bool) -> SendFlags {
 
 pub(crate) struct ObjectParts {
     waiting: VecDeque<Source>,
-    /// Kept until the stream is dropped: closing a file may block.
+    /// Parts that were read; kept until the stream is dropped, because closing a file may block.
     done: Vec<Source>,
 }
 
@@ -155,8 +155,8 @@ pub(crate) enum Source {
 }
 
 impl Object {
-    /// Parts of files and bytes in memory, read one after the other. They go to a connection by `sendfile`,
-    /// without being copied to the program.
+    /// A sequence of file extents and bytes in memory. To a connection they leave by `sendfile`, without a
+    /// copy to the program.
     pub fn parts(name: &str, parts: Vec<ObjectPart>) -> Object {
         let waiting = parts.into_iter().map(Source::from).collect();
         Object::new(name, Kind::Parts(ObjectParts { waiting, done: Vec::new() }))
@@ -193,7 +193,7 @@ impl Source {
 }
 
 impl ObjectParts {
-    /// The next part, and whether bytes follow it that need not be waited for.
+    /// The next part, and whether bytes follow it that can be sent at once.
     pub(crate) fn next(&mut self) -> Option<(&mut Source, bool)> {
         while self.waiting.front().is_some_and(Source::is_read) {
             self.done.extend(self.waiting.pop_front());

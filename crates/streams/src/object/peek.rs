@@ -1,4 +1,4 @@
-//! Peeking at the next bytes of an object, which stay where they are.
+//! Peeking at the next bytes of an object without consuming them.
 
 use std::os::fd::AsFd;
 
@@ -12,9 +12,9 @@ use super::{Kind, Object, ObjectError};
 use crate::chain::PeekScope;
 
 impl Object {
-    /// Returns whether peeking at its next bytes costs less than reading them. All bytes of a file may be
-    /// peeked at: they are sent from the page cache, without the copy that sending from memory takes. Those
-    /// of a connection are copied once either way.
+    /// Returns whether peeking at the next bytes costs less than reading them. All bytes of a file may be
+    /// peeked at: they are then sent from the page cache, without the copy that sending from memory needs.
+    /// Bytes of a connection are copied once either way.
     pub(crate) fn can_peek(&self, scope: PeekScope) -> bool {
         match &self.kind {
             Kind::File(file) => !file.shares_place,
@@ -23,7 +23,7 @@ impl Object {
         }
     }
 
-    /// Appends up to `room` of the next bytes to `buffer`.
+    /// Appends up to `room` of the next bytes to `buffer`, without consuming them.
     pub(crate) fn peek(&mut self, buffer: &mut BytesMut, room: usize) -> Result<ReadOutcome, ObjectError> {
         let (read, call) = match &mut self.kind {
             Kind::File(file) => match file.available(room) {

@@ -1,4 +1,4 @@
-//! A file that was created for a stream, and is removed with it if nothing was written.
+//! A file that was created for a stream and is removed with the stream if nothing was written.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,21 +10,22 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Kind, Object};
 
-/// Removes a file when this is dropped, if it is still empty and was not kept. Dropping it may block. Jobs
-/// that may yet write to the file have this as well.
+/// Removes a file on drop, if the file is still empty and was not kept. Dropping may block. Jobs that may
+/// still write to the file hold a reference.
 #[derive(Debug)]
 pub(crate) struct Provisional {
     path: PathBuf,
-    /// Open as long as this exists, so that no other file has its inode.
+    /// Keeps the file open, so that no other file can have its inode.
     file: Arc<File>,
     stays: AtomicBool,
 }
 
 impl Object {
-    /// Removes a file with the object if it is empty then: for a file that was created for the stream.
-    /// Otherwise a stream that fails before anything comes would leave a file that is in the way of the next.
-    /// An empty file stays if its stream [ends well](crate::StreamBuilder::finish_outputs), for then there
-    /// was nothing to write; and so does another file of this name. No effect on other objects.
+    /// Removes the file together with the object if the file is then empty: for a file that was created for
+    /// the stream. Otherwise a stream that fails before any byte comes would leave a file that is in the way
+    /// of the next stream. An empty file stays if its stream
+    /// [ends well](crate::StreamBuilder::finish_outputs), because there was nothing to write; another file of
+    /// this name stays, too. No effect on other objects.
     #[must_use]
     pub fn provisional(mut self, path: PathBuf) -> Object {
         if let Kind::File(stored) = &mut self.kind {
@@ -50,7 +51,7 @@ impl Provisional {
 impl Drop for Provisional {
     fn drop(&mut self) {
         if !self.stays.load(Relaxed) && self.is_there_and_empty().unwrap_or(false) {
-            // If it cannot be removed, the next stream to create it reports that.
+            // If removing fails, the next stream that creates the file reports it.
             drop(fs::remove_file(&self.path));
         }
     }

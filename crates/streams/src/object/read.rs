@@ -19,19 +19,19 @@ use crate::write_progress::WriteProgress;
 /// Result of a read.
 #[derive(Debug)]
 pub(crate) enum ReadOutcome {
-    /// Bytes of a stream, behind those in the buffer.
+    /// Bytes of a byte stream, appended to the buffer.
     Bytes(usize),
-    /// Datagrams, behind those in the buffer.
+    /// Datagrams, appended to the buffer.
     Datagrams {
         bytes: usize,
-        /// Bytes of each but the last, which may be shorter.
+        /// Length of each datagram except the last, which may be shorter.
         datagram_bytes: usize,
     },
     /// Datagrams that cannot be used.
     Unusable { bytes: usize, why: &'static str },
-    /// Nothing now.
+    /// No bytes now.
     Nothing,
-    /// Nothing before this.
+    /// Nothing can be read before this event.
     Blocked(Awaited),
     /// The end.
     End,
@@ -49,7 +49,7 @@ pub(crate) enum Awaited {
 /// Reason why nothing was read.
 pub(crate) enum Unread {
     Blocked(Awaited),
-    /// The call that failed.
+    /// A failed call and its error.
     Failed(&'static str, Errno),
 }
 
@@ -63,13 +63,13 @@ impl From<(&'static str, Errno)> for Unread {
 #[derive(Debug)]
 pub(crate) enum Cold {
     File(Arc<File>, Range<u64>),
-    /// Parts of a file that are read one after the other.
+    /// Ranges of a file that are read in sequence.
     Spans(Arc<File>, Vec<Range<u64>>),
     Mapping(Arc<Mapping>, Range<usize>),
 }
 
 impl Cold {
-    /// Brings the pages into memory; returns up to where. May block.
+    /// Brings the pages into memory; returns the offset reached. May block.
     pub(crate) fn bring_in(self) -> (u64, std::io::Result<()>) {
         match self {
             Cold::File(file, range) => (range.end, warm(&file, range)),
@@ -79,7 +79,7 @@ impl Cold {
     }
 }
 
-/// Reads a range of a file into the page cache; ends early where the file does. May block.
+/// Reads a range of a file into the page cache; stops at the end of the file. May block.
 fn warm(file: &File, range: Range<u64>) -> std::io::Result<()> {
     let mut buffer = vec![0; 256 * 1024];
     let mut offset = range.start;
@@ -93,15 +93,15 @@ fn warm(file: &File, range: Range<u64>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes of a file that are looked up in the page cache, or read ahead, at a time.
+/// Bytes of a file that are checked in the page cache, or read ahead, at a time.
 pub(super) const WINDOW: u64 = 2 * 1024 * 1024;
 
-/// Time for which pages that were in memory are taken to be there still, unless they were read. Other programs
-/// may need the memory while a slow peer takes a window.
+/// Time for which pages found in memory are assumed to stay there, unless they were read. Other programs may
+/// need the memory while a slow peer takes a window.
 pub(super) const TRUST: Duration = Duration::from_secs(1);
 
 impl Object {
-    /// Appends up to `room` bytes (of datagrams: those that came together) to `buffer`.
+    /// Appends up to `room` bytes to `buffer`; of datagrams, those that came together.
     pub(crate) fn read_into(
         &mut self,
         buffer: &mut BytesMut,
@@ -133,7 +133,7 @@ impl Object {
         }
     }
 
-    /// Notes that a cold range is in memory, up to this byte.
+    /// Marks a cold range as in memory, up to this byte.
     pub(crate) fn warmed(&mut self, until: u64) {
         match &mut self.kind {
             Kind::File(file) => file.note_warm(until),
@@ -193,19 +193,20 @@ impl StoredFile {
         Ok(room.min(usize::try_from(there).unwrap_or(room)))
     }
 
-    /// Notes that the page cache has the file up to this byte.
+    /// Marks the file as in the page cache, up to this byte.
     fn note_warm(&mut self, until: u64) {
         (self.warm_until, self.warm_at) = (until, Instant::now());
     }
 
-    /// Returns whether the page cache had the next byte a moment ago. No system call: the clock is in the vDSO.
+    /// Returns whether the page cache had the next byte a moment ago. Makes no system call: the clock is in
+    /// the vDSO.
     fn is_warm(&self) -> bool {
         self.offset < self.warm_until && self.warm_at.elapsed() < TRUST
     }
 }
 
 impl Connection {
-    /// Number of `room` bytes that are still to be read.
+    /// Number of `room` bytes that remain to be read.
     pub(crate) fn room(&self, room: usize) -> usize {
         room.min(usize::try_from(self.left).unwrap_or(room))
     }
@@ -247,7 +248,7 @@ impl Datagrams {
                     return Ok(ReadOutcome::Datagrams { bytes: received.bytes, datagram_bytes });
                 }
                 Err(Errno::AGAIN) => return Ok(ReadOutcome::Nothing),
-                // An ICMP error for datagrams that were sent before, reported once.
+                // An ICMP error for datagrams that were sent before; the socket reports it once.
                 Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
                 Err(errno) => return Err(Unread::Failed("recvmsg", errno)),
             }

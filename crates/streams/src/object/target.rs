@@ -1,4 +1,4 @@
-//! Writes that may block, for storage threads: files and mappings.
+//! Writes that may block, to files and mappings; they run on storage threads.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -17,14 +17,14 @@ pub(crate) struct Batch {
     runs: Vec<Run>,
 }
 
-/// A file or mapping to write.
+/// File or mapping to write.
 #[derive(Debug)]
 pub(crate) enum WriteTarget {
-    /// At this offset, or at that of the descriptor.
+    /// File, written at this offset, or at that of the descriptor.
     File {
         file: Arc<File>,
         offset: Option<u64>,
-        /// Keeps the file from being removed before the write is done.
+        /// Prevents the file from being removed before the write is done.
         _provisional: Option<Arc<Provisional>>,
     },
     /// The rest of a mapping's range.
@@ -32,7 +32,7 @@ pub(crate) enum WriteTarget {
 }
 
 impl Object {
-    /// The target of writes that may block; None for others.
+    /// Target of writes that may block; None for other objects.
     pub(crate) fn target(&self) -> Option<WriteTarget> {
         match &self.kind {
             Kind::File(file) => {
@@ -66,7 +66,7 @@ impl Batch {
         self.runs.iter().map(|run| run.bytes.len()).sum()
     }
 
-    /// Writes all; returns the bytes written, and the error if that is not all. May block.
+    /// Writes all runs; returns the bytes written, and the error if not all were written. May block.
     pub(crate) fn write(self) -> (u64, io::Result<()>) {
         let mut slices: Vec<IoSlice<'_>> = self.runs.iter().map(|run| IoSlice::new(&run.bytes)).collect();
         self.target.write(&mut slices)
@@ -74,11 +74,11 @@ impl Batch {
 }
 
 impl WriteTarget {
-    /// Writes all, to a file in append mode at its end; returns the bytes written, and the error if that is
-    /// not all. May block.
+    /// Writes all slices, to a file in append mode at its end; returns the bytes written, and the error if
+    /// not all were written. May block.
     fn write(&self, mut slices: &mut [IoSlice<'_>]) -> (u64, io::Result<()>) {
         let mut total = 0;
-        IoSlice::advance_slices(&mut slices, 0); // what is empty would look like a file that takes nothing
+        IoSlice::advance_slices(&mut slices, 0); // empty slices would look like a file that takes nothing
         while !slices.is_empty() {
             match self.write_some(total, &slices[..slices.len().min(MOST_SLICES)]) {
                 Ok(0) => return (total, Err(io::ErrorKind::WriteZero.into())),
@@ -93,7 +93,7 @@ impl WriteTarget {
         (total, Ok(()))
     }
 
-    /// Writes by one call, `behind` bytes after the beginning.
+    /// Writes by one call, at `behind` bytes after the beginning.
     fn write_some(&self, behind: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(match self {
             WriteTarget::File { file, offset: Some(offset), .. } => {
@@ -104,7 +104,8 @@ impl WriteTarget {
         })
     }
 
-    /// Writes all of a pipe; returns the bytes written, and the error if that is not all. May block.
+    /// Writes all bytes of a pipe; returns the bytes written, and the error if not all were written. May
+    /// block.
     pub(crate) fn drain(&self, pipe: &mut Pipe) -> (u64, io::Result<()>) {
         let mut total = 0;
         while pipe.held() > 0 {
@@ -129,7 +130,7 @@ impl WriteTarget {
         (total, Ok(()))
     }
 
-    /// Writes by one call, `behind` bytes after the beginning.
+    /// Writes by one call, at `behind` bytes after the beginning.
     fn drain_some(&self, behind: u64, pipe: &mut Pipe) -> io::Result<usize> {
         Ok(match self {
             WriteTarget::File { file, offset, .. } => {

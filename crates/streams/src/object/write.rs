@@ -13,7 +13,7 @@ use super::{Batch, Connection, Datagrams, Kind, Object, ObjectError};
 use crate::outbox::Outbox;
 use crate::record::Run;
 
-/// Most pieces of memory in one call.
+/// Most slices in one call.
 pub(crate) const MOST_SLICES: usize = 64;
 
 /// Most slices of a datagram (`UIO_MAXIOV`).
@@ -25,20 +25,20 @@ const BATCH: usize = 1024 * 1024;
 /// Result of a write.
 #[derive(Debug)]
 pub(crate) enum WriteOutcome {
-    /// Bytes taken: at least one record or one byte.
+    /// Bytes written: at least one record or one byte.
     Written(usize),
     /// Bytes of datagrams that are lost: no route, or too long.
     Lost(usize),
     /// No room now.
     Full,
-    /// No whole datagram waits yet.
+    /// The outbox has no whole datagram yet.
     Incomplete,
-    /// To be written by a storage job.
+    /// A batch to be written by a storage job.
     Write(Batch),
 }
 
 impl Object {
-    /// Writes from the front of `outbox`, which is not empty, as much as one call does.
+    /// Writes from the front of `outbox`, which is not empty, as much as one call takes.
     pub(crate) fn write_from(&mut self, outbox: &mut Outbox) -> Result<WriteOutcome, ObjectError> {
         if let Some(target) = self.target() {
             return Ok(WriteOutcome::Write(Batch::new(target, outbox.take(BATCH))));
@@ -98,9 +98,9 @@ impl Datagrams {
         self.write_train(run, outbox)
     }
 
-    /// Sends one record that is in pieces as one datagram.
+    /// Sends one record in pieces as one datagram.
     fn write_record(&mut self, first: Run, outbox: &mut Outbox, is_full: bool) -> WriteResult {
-        // If it is full, the rest would wait for room for ever.
+        // If the outbox is full, the rest of the record would wait for room for ever.
         if !(first.ends || outbox.has_end() || is_full) {
             outbox.push_front(first);
             return Ok(WriteOutcome::Incomplete);
@@ -130,8 +130,9 @@ impl Datagrams {
         }
     }
 
-    /// Sends datagrams, segmented into such of `cut` bytes if given. An ICMP error for earlier ones, which
-    /// the socket reports once in place of sending, is counted, and these are sent.
+    /// Sends datagrams, segmented into datagrams of `cut` bytes if given. An ICMP error for earlier
+    /// datagrams, which the socket reports once in place of sending, is counted, and the datagrams are sent
+    /// again.
     fn send(&mut self, slices: &[IoSlice<'_>], cut: Option<u16>) -> Result<usize, Errno> {
         if cut.is_none() {
             self.cut_all(0)?;
@@ -177,7 +178,7 @@ impl Datagrams {
         }
     }
 
-    /// Bytes of each datagram of the next train of a run, and the most records of the train.
+    /// Length of each datagram of the next train of a run, and the largest number of records of the train.
     pub(super) fn next_train(&self, run: &Run) -> (usize, usize) {
         let per_datagram = if self.keeps_records { 1 } else { (self.packet_bytes / run.record_bytes).max(1) };
         let datagram_bytes = run.record_bytes * per_datagram;
@@ -189,8 +190,8 @@ impl Datagrams {
         (datagram_bytes, datagrams * per_datagram)
     }
 
-    /// Loses a datagram that is longer than the path or any datagram can be; the first is reported. The
-    /// output stays: its input may be anybody's.
+    /// Drops a datagram that is longer than the path or any datagram allows; the first is reported. The
+    /// output stays, because the input may come from anyone.
     fn too_long(&mut self, bytes: usize) -> WriteOutcome {
         if !std::mem::replace(&mut self.had_too_long, true) {
             self.first_error = Some(format!("a datagram of {bytes} bytes is longer than the path takes"));
@@ -203,14 +204,14 @@ impl Datagrams {
 fn not_sent(errno: Errno) -> WriteResult {
     match errno {
         Errno::AGAIN => Ok(WriteOutcome::Full),
-        // Never about these datagrams: another ICMP error for earlier ones.
+        // Never an error of these datagrams: another ICMP error for earlier ones.
         Errno::CONNREFUSED => Ok(WriteOutcome::Written(0)),
         errno => Err(("sendmsg", errno)),
     }
 }
 
-/// Returns whether a socket may report this for datagrams that were sent before: the ICMP errors of Linux
-/// (`icmp_err_convert`, and `icmpv6_err_convert`).
+/// Returns whether a socket may report this error for datagrams that were sent before: the ICMP errors of
+/// Linux (`icmp_err_convert`, and `icmpv6_err_convert`).
 pub(super) fn may_be_of_earlier(errno: Errno) -> bool {
     matches!(
         errno,
@@ -235,13 +236,13 @@ fn joined(parts: &[Run], length: usize) -> Run {
     Run::single(bytes.freeze(), begins, parts.last().is_some_and(|part| part.ends))
 }
 
-/// Most bytes of datagrams that a route may still segment after it failed for `datagram_bytes`. Two errors
-/// may be about their length.
+/// Largest datagram that a route may still segment after segmentation failed for `datagram_bytes`. Two errors
+/// may be due to the length.
 fn longest_cut(errno: Errno, datagram_bytes: usize) -> usize {
     if matches!(errno, Errno::MSGSIZE | Errno::INVAL) { datagram_bytes - 1 } else { 0 }
 }
 
-/// Returns whether a route reports this if it does not segment trains; kernels differ.
+/// Returns whether this error may mean that a route does not segment trains; kernels differ.
 fn cannot_cut(errno: Errno) -> bool {
     matches!(errno, Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP)
 }

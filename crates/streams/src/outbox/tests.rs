@@ -49,7 +49,7 @@ fn what_left_in_part_is_not_dropped() {
     assert_eq!(waiting(&mut outbox), b"acc");
 }
 
-/// A record of two parts, as a handler makes one that puts a length in front.
+/// Offers a record in two parts, as from a handler that adds a length prefix.
 fn offer_in_parts(outbox: &mut Outbox, head: &'static [u8], body: &'static [u8]) {
     outbox.offer(Run::single(Bytes::from_static(head), true, false));
     outbox.offer(Run::single(Bytes::from_static(body), false, true));
@@ -69,7 +69,7 @@ fn records_in_parts_are_dropped_whole() {
 }
 
 proptest! {
-    /// Bytes leave in order whatever is taken at a time, and are counted right.
+    /// Bytes leave in order for any amounts taken at a time, and the counts are right.
     #[test]
     fn bytes_leave_in_order(
         lengths in proptest::collection::vec((0usize..30, 1usize..10), 0..20),
@@ -100,7 +100,7 @@ proptest! {
 }
 
 proptest! {
-    /// Returns whether the end of a record waits is known, whatever came, left or was dropped.
+    /// `has_end` is right after any sequence of offered, taken and dropped runs.
     #[test]
     fn it_is_known_whether_an_end_waits(
         parts in proptest::collection::vec((0usize..30, 1usize..10, any::<bool>(), 0usize..6), 0..100),
@@ -131,8 +131,8 @@ proptest! {
     }
 }
 
-/// An output that takes nothing of a record without end is let go of as well, but not for what one turn makes
-/// of a piece.
+/// An output that takes nothing of an endless record is disconnected, too, but not because of the runs that
+/// one turn makes of a piece.
 #[test]
 fn a_record_without_end_does_not_wait_without_end() {
     static PIECE: [u8; 64 * 1024] = [7; 64 * 1024];

@@ -1,4 +1,4 @@
-//! Outputs that leave: detached, disconnected, or failed; and the last status of those that are gone.
+//! Leaving outputs: detached, disconnected or failed; and the last statuses of removed outputs.
 
 use super::{Output, Outputs, Removed};
 use crate::error::StreamError;
@@ -7,12 +7,12 @@ use crate::object::ObjectError;
 use crate::port::Port;
 use crate::shared::{OnDetached, Shared};
 
-/// Most outputs that are gone and remembered; the first are forgotten first.
+/// Most removed outputs whose status is kept; the oldest are dropped first.
 const ENDED: usize = 64;
 
 impl Outputs {
-    /// Has an output leave after the current record; of a stream without framing, at once. Returns the
-    /// callback if there is no such output, or it leaves already.
+    /// Detaches an output after the current record; for a stream without framing, at once. Returns the
+    /// callback if there is no such output, or if it is leaving already.
     pub(crate) fn detach(
         &mut self,
         port: Port,
@@ -29,7 +29,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Has an output leave that never was current.
+    /// Detaches an output that never was current.
     pub(crate) fn detach_unused(&mut self, mut output: Output, on_detached: OnDetached) {
         output.detach = Some(on_detached);
         self.leaving.push(output);
@@ -42,12 +42,12 @@ impl Outputs {
         self.leaving.push(output);
     }
 
-    /// Disconnects an output that did not keep up: it is gone when nothing is being written for it.
+    /// Disconnects an output that did not keep up: it is removed when no storage job writes for it.
     pub(super) fn disconnect(&mut self, place: usize) {
         let mut output = self.current.remove(place);
         output.outbox.drop_all();
         output.outbox.note_lost(output.chain.drop_gathered());
-        // Bytes of the zero-copy route may still wait there.
+        // The pipe may still hold bytes of the zero-copy route.
         if let Some(pipe) = output.pipe.take() {
             output.outbox.note_lost(pipe.held());
             pipe.put_away();
@@ -66,8 +66,8 @@ impl Outputs {
         }
     }
 
-    /// Handles the error of an output: the stream goes on without it, or ends with the returned error. If the
-    /// stream is to end for another reason, other outputs still get what is theirs.
+    /// Handles the error of an output: the stream continues without it, or ends with the returned error. If
+    /// the stream is to end for another reason, other outputs still get their records.
     pub(crate) fn fail(
         &mut self,
         place: usize,
@@ -95,7 +95,7 @@ impl Outputs {
         self.end(output, error.to_string(), shared);
     }
 
-    /// Removes outputs that have sent what they had when they left.
+    /// Removes leaving outputs that have sent everything.
     pub(crate) fn end_idle(&mut self, shared: &mut Shared) {
         while let Some(place) = self.leaving.iter().position(Output::is_idle) {
             let output = self.leaving.remove(place);
@@ -112,10 +112,11 @@ impl Outputs {
         }
     }
 
-    /// Remembers an output that is gone, and gives its object to who detached it, or closes it.
+    /// Keeps the last status of an output, and returns its object by the callback of the detach, or closes
+    /// it.
     fn end(&mut self, output: Output, why: String, shared: &mut Shared) {
         shared.unwatch(&output.object);
-        shared.may_zero_copy = true; // what kept others from it may be gone
+        shared.may_zero_copy = true; // the obstacle to zero-copy may be removed
         if self.ended.len() == ENDED {
             self.ended.pop_front();
         }
@@ -137,7 +138,7 @@ impl Outputs {
         };
         output.drop_waiting();
         if output.busy {
-            // A running job may still write: the next writer of the file begins behind it.
+            // A running job may still write: the next writer of the file starts after its bytes.
             output.object.note_written(output.storing);
         }
         self.gone.detached += 1;

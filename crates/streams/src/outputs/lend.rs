@@ -1,4 +1,4 @@
-//! Long trains of datagrams that wait for many outputs: one copy for all of them instead of one for each.
+//! Long trains of datagrams that wait for many outputs: one copy for all outputs instead of one for each.
 
 use rustix::io::Errno;
 use wirepath_datapath::to_many::{self, FEWEST_LENT};
@@ -7,12 +7,12 @@ use super::{Output, Outputs};
 use crate::object::{Datagrams, Kind, LongTrain};
 use crate::shared::Shared;
 
-/// Trains that are looked for in one pass: outputs that are behind have others in front.
+/// Most trains that are searched in one pass: outputs that are behind have other trains in front.
 const TRIES: usize = 4;
 
 impl Outputs {
-    /// Sends long trains that wait for many outputs from shared memory, until the turn is over. What could not be
-    /// sent so waits for [`Output::send`]. Returns whether anything was sent.
+    /// Sends long trains that wait for many outputs from shared memory, until the turn is over. Trains that
+    /// could not be sent this way wait for [`Output::send`]. Returns whether anything was sent.
     pub(crate) fn lend(&mut self, shared: &mut Shared, now_us: u64) -> bool {
         self.borrowers.clear();
         let mut progressed = false;
@@ -22,7 +22,7 @@ impl Outputs {
         progressed
     }
 
-    /// Sends one train to all outputs that have it in front. Returns whether any took it.
+    /// Sends one train to all outputs that have it in front. Returns whether any output took it.
     fn lend_one(&mut self, shared: &mut Shared, now_us: u64) -> bool {
         let Some(train) = self.common_train() else { return false };
         let Outputs { current, borrowers, taken, .. } = self;
@@ -70,7 +70,7 @@ impl Output {
         if let Kind::Datagrams(datagrams) = &self.object.kind { Some(datagrams) } else { None }
     }
 
-    /// The train in front, if that is long and may be sent now.
+    /// The train in front, if it is long and may be sent now.
     fn long_train(&self) -> Option<LongTrain> {
         let datagrams = self.datagrams().filter(|_| self.writable && !self.busy)?;
         datagrams.long_train(self.outbox.front()?)
@@ -81,7 +81,7 @@ impl Output {
         datagrams.prepare_to_lend(train)
     }
 
-    /// Notes what became of a train that was lent; returns how many bytes the socket took.
+    /// Handles the result of a lent train; returns the number of bytes that the socket took.
     fn note_lent(&mut self, train: LongTrain, result: Result<usize, Errno>, now_us: u64) -> usize {
         let Kind::Datagrams(datagrams) = &mut self.object.kind else { return 0 };
         if let Err(errno) = result {

@@ -22,7 +22,7 @@ const WAITING: usize = 256 * 1024;
 /// Options of an output.
 #[derive(Debug)]
 pub struct OutputOptions {
-    /// Handlers of records for this output, behind those of the stream.
+    /// Handlers of records for this output, after the handlers of the stream.
     pub handlers: Vec<Handler>,
     /// Handling of records when the outbox is full.
     pub when_full: WhenFull,
@@ -41,22 +41,22 @@ pub(crate) struct Output {
     pub(crate) object: Object,
     pub(crate) chain: Chain,
     pub(crate) outbox: Outbox,
-    /// For the zero-copy route.
+    /// Pipe for the zero-copy route.
     pub(crate) pipe: Option<Pipe>,
-    /// Its descriptor does not take `splice`.
+    /// The descriptor does not support `splice`.
     pub(super) copies: bool,
-    /// May take something: no call has said otherwise since.
+    /// A write may succeed: no write has found the output full since it became ready.
     pub(crate) writable: bool,
     pub(crate) is_watched: bool,
-    /// Waits for storage.
+    /// The output waits for storage.
     pub(crate) busy: bool,
-    /// Bytes that a storage job writes, or could not.
+    /// Bytes that a storage job is writing, or could not write.
     pub(crate) storing: usize,
     pub(super) is_disconnected: bool,
-    /// Got the beginning of a record and not yet its end.
+    /// The output got the beginning of a record but not yet its end.
     pub(crate) within_record: bool,
     pub(super) detach: Option<OnDetached>,
-    /// Of bytes that its peer acknowledged.
+    /// Samples the bytes that the peer has acknowledged.
     pub(super) stall_detector: StallDetector<u64>,
     pub(crate) throughput: Throughput,
     pub(crate) bytes: u64,
@@ -66,29 +66,30 @@ pub(crate) struct Output {
 /// Status of an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputStatus {
-    /// Its port.
+    /// Port of the output.
     pub port: Port,
-    /// Its name.
+    /// Name of the output.
     pub name: String,
-    /// Bytes that it took.
+    /// Bytes that the output took.
     pub bytes: u64,
-    /// Bytes in its outbox and pipe, gathered for its handlers, being written, or not written because writing
-    /// failed.
+    /// Bytes that wait for the output: in its outbox and pipe, gathered for its handlers, being written, or
+    /// not written because writing failed.
     pub waiting_bytes: u64,
-    /// Dropped because it was full.
+    /// Records dropped because the outbox was full.
     pub dropped: Dropped,
     /// Bytes of datagrams that did not leave: no route, a filter, or too long.
     pub lost_bytes: u64,
-    /// ICMP errors for datagrams that the output had taken, mostly because nobody listens. The datagrams are
-    /// among [`OutputStatus::bytes`], since nothing says which they were, and one error may be for several.
+    /// ICMP errors for datagrams that the output had taken, mostly because no process listens at the
+    /// destination. The datagrams are included in [`OutputStatus::bytes`], because the errors do not identify
+    /// them, and one error may stand for several.
     pub icmp_errors: u64,
-    /// Reports of its own handlers: the handler's name, and the name and value.
+    /// Reports of the output's own handlers: the handler's name, and the name and value.
     pub reports: Vec<(&'static str, &'static str, u64)>,
-    /// Its own handlers.
+    /// Handlers of the output.
     pub handlers: Vec<HandlerStatus>,
-    /// Trust in its peer.
+    /// Trust in the peer of the output.
     pub trust: Trust,
-    /// Reason why it is gone; None while it is not. What waited for it then was dropped.
+    /// Reason why the output was removed; None while it exists. Its waiting records were then dropped.
     pub why_gone: Option<String>,
 }
 
@@ -110,14 +111,14 @@ impl OutputStatus {
     }
 }
 
-/// Returns whether an output is watched from the beginning. One of datagrams is watched only while it is
+/// Returns whether an output is watched from the beginning. A datagram output is watched only while it is
 /// full: epoll would report every datagram that leaves, because each makes room (`sock_wfree`).
 pub(super) fn is_always_watched(object: &Object) -> bool {
     !object.has_records()
 }
 
 impl Output {
-    /// An output with these options but their handlers, which are those of `chain`.
+    /// An output with these options, except their handlers, which are in `chain`.
     pub(crate) fn new(port: Port, object: Object, options: &OutputOptions, chain: Chain) -> Output {
         let is_watched = is_always_watched(&object);
         Output {
@@ -154,7 +155,7 @@ impl Output {
         }
     }
 
-    /// Status of an output that is gone: what waited for it was dropped.
+    /// Status of a removed output, whose waiting records were dropped.
     pub(super) fn last_status(&self, why_gone: String) -> OutputStatus {
         OutputStatus {
             bytes: self.bytes,
@@ -170,25 +171,26 @@ impl Output {
         self.outbox.is_empty() && !self.busy && self.held() == 0
     }
 
-    /// Bytes that wait for it outside its outbox: in its pipe, being written, or gathered for a handler.
+    /// Bytes that wait for the output outside its outbox: in its pipe, being written, or gathered for a
+    /// handler.
     pub(crate) fn bytes_beyond(&self) -> usize {
         self.held() + self.storing + self.chain.gathered()
     }
 
-    /// Dropped, and to be dropped if the output went now.
+    /// Records dropped so far, plus those that would be dropped if the output were removed now.
     fn undelivered(&self) -> Dropped {
         let Dropped { records, bytes } = self.outbox.dropped;
         Dropped { records, bytes: bytes + self.bytes_beyond() as u64 }
     }
 
-    /// Drops all that waits for it; returns what it did not get, now and before.
+    /// Drops all waiting records; returns the records that the output did not get, now and before.
     pub(super) fn drop_waiting(&mut self) -> Dropped {
         self.outbox.drop_all();
         self.outbox.note_lost(self.chain.drop_gathered());
         self.undelivered()
     }
 
-    /// Gives it a run through its own handlers.
+    /// Gives a run to the output through its own handlers.
     pub(super) fn offer(&mut self, run: Run, made: &mut Vec<Run>, shared: &mut Shared) -> Offered {
         self.within_record = !run.ends;
         if self.chain.is_empty() {
@@ -208,7 +210,7 @@ impl Output {
         offered
     }
 
-    /// Sends what waits; returns how many bytes, or None if nothing could be done.
+    /// Sends waiting bytes; returns their number, or None if nothing could be done.
     pub(super) fn send(&mut self, shared: &mut Shared, now_us: u64) -> Result<Option<usize>, ObjectError> {
         if self.held() > 0 {
             return self.drain_pipe(shared, now_us);
@@ -251,7 +253,7 @@ impl Output {
         if self.is_watched { shared.watch(self.port, &self.object, WRITING) } else { Ok(()) }
     }
 
-    /// Watches it while it is full, if it is not watched anyway.
+    /// Watches the output while it is full, if it is not always watched.
     pub(super) fn watch_full(&mut self, shared: &Shared) -> Result<(), ObjectError> {
         if shared.watcher.is_none() || self.writable || self.is_watched {
             return Ok(());
@@ -268,22 +270,22 @@ impl Output {
         }
     }
 
-    /// Forgets readiness and stalls, for the next engine or caller.
+    /// Resets readiness and stall detection, for the next engine or caller.
     pub(super) fn forget_readiness(&mut self) {
         self.writable = true;
         self.stall_detector = StallDetector::default();
     }
 
-    /// Returns whether it has taken nothing, or its peer acknowledged nothing, for longer than `stall_us`. A
-    /// storage job does not stall.
+    /// Returns whether the output has taken nothing, or its peer has acknowledged nothing, for longer than
+    /// `stall_us`. A storage job does not count as a stall.
     pub(super) fn has_stalled(&mut self, stall_us: u64, now_us: u64) -> bool {
-        // A connection may take long to send to a peer that reads slowly.
+        // A connection may need long to send to a peer that reads slowly.
         let unacknowledged = self.object.unacknowledged();
         let delivered = (self.bytes + self.lost_bytes).wrapping_sub(unacknowledged.into());
         !self.busy && !self.writable && self.stall_detector.sample(delivered, now_us) > stall_us
     }
 
-    /// Returns whether the peer has acknowledged all; an error after `stall_us` without progress.
+    /// Returns whether the peer has acknowledged everything; an error after `stall_us` without progress.
     pub(crate) fn has_delivered(&mut self, stall_us: u64, now_us: u64) -> Result<bool, ObjectError> {
         let unacknowledged = self.object.undelivered()?;
         if self.stall_detector.sample(unacknowledged.into(), now_us) > stall_us && unacknowledged > 0 {

@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::storage::{Job, StorageJob};
 
 impl Output {
-    /// Returns whether it allows the zero-copy route, as one of `outputs`.
+    /// Returns whether this output, one of `outputs`, supports the zero-copy route.
     pub(super) fn can_zero_copy(&self, outputs: usize) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(_) => true,
@@ -34,7 +34,7 @@ impl Output {
         self.pipe.as_mut().ok_or_else(|| self.object.error("pipe2", Errno::MFILE))
     }
 
-    /// Drains its pipe; returns how many bytes, or None if nothing could be done.
+    /// Drains the pipe; returns the number of bytes, or None if nothing could be done.
     pub(super) fn drain_pipe(
         &mut self,
         shared: &mut Shared,
@@ -64,7 +64,7 @@ impl Output {
                 self.writable = false;
                 Ok(None)
             }
-            // No `splice`: what is in the pipe is copied.
+            // `splice` is not supported: the bytes in the pipe are copied.
             Err(Errno::INVAL) => {
                 let bytes = pipe.take().map_err(|errno| self.object.error("read", errno))?;
                 self.outbox.push_front(Run::single(bytes, false, false));

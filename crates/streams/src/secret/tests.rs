@@ -1,13 +1,13 @@
 use super::*;
 use proptest::prelude::*;
 
-/// All that can be told of datagrams.
+/// Takes all records that can be recovered from datagrams.
 fn take_all(collector: &mut Collector, is_end: bool) -> Vec<Bytes> {
     std::iter::from_fn(|| collector.take(!is_end, |_| 0)).collect()
 }
 
 proptest! {
-    /// Any `threshold` of the shares give the records back in order, in whatever order they come.
+    /// Any `threshold` shares recover the records in order, for any order of arrival.
     #[test]
     fn enough_shares_give_the_records_back(
         records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 1..8),
@@ -19,7 +19,7 @@ proptest! {
         for record in &records {
             let dealt = splitter.split(record, count);
             prop_assert_eq!(dealt.len(), count);
-            // Without these, whatever they are, the others are enough.
+            // Without these shares, whichever they are, the others suffice.
             let missing = order as usize % count;
             shares.extend((0..threshold).map(|index| dealt[(missing + index) % count].clone()));
         }
@@ -57,7 +57,7 @@ fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
 /// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
-/// The bound is of bytes as well, whatever the window: hostile datagrams could fill memory otherwise.
+/// Bytes are bounded, too, for any window: otherwise hostile datagrams could fill memory.
 #[test]
 fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
     let mut splitter = SecretSplitter::new(2);
@@ -74,8 +74,8 @@ fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
 /// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
-/// Shares that a stream of bytes may still bring are waited for, and no others: not late ones, nor what would
-/// not suffice.
+/// The collector waits only for shares that a byte stream may still bring: not for late shares, and not for
+/// shares that would not suffice.
 #[test]
 fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
     let mut splitter = SecretSplitter::new(2);
@@ -83,7 +83,7 @@ fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
     let mut collector = Collector::new(2, 1, 1);
     collector.offer(&records[1][0], 0).unwrap();
     collector.offer(&records[1][1], 0).unwrap();
-    // Two that may bring the first record, then one.
+    // Two inputs that may bring the first record, then one.
     assert_eq!(collector.take(false, |_| 2), None);
     assert_eq!(collector.counts.lost, 0);
     assert_eq!(collector.take(false, |_| 1).as_deref(), Some(&b"two"[..]));
@@ -97,8 +97,8 @@ fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
 
 /// Promise: A single share reveals nothing of the bytes.
 ///
-/// With one share less than it takes, every record of the length is as likely as before: for each value of a
-/// byte there is as much chance that it makes the share that was seen.
+/// With one share less than the threshold, every record of the length is as likely as before: for each value
+/// of a byte, the probability of the share that was seen is the same.
 #[test]
 fn a_share_alone_tells_nothing_of_the_bytes() {
     let mut seen = [[0u32; 4]; 2];
@@ -123,7 +123,7 @@ fn what_is_no_share_is_an_error() {
     }
     let longer = [&share[..], b"x"].concat();
     let (mut of_none, mut of_another) = (share.clone(), share.clone());
-    of_none[1] = 0; // a threshold of none
+    of_none[1] = 0; // a threshold of 0
     of_another[0] = 1;
     for wrong in [longer, of_none, of_another] {
         assert!(matches!(collector.offer(&wrong, 0), Err(ShareError::NoShare(_))), "{wrong:?}");
@@ -134,7 +134,8 @@ fn what_is_no_share_is_an_error() {
 /// Promise: An input that fails within a share, or brings shares of another stream, does not affect the
 /// others.
 ///
-/// The sets that agree are told apart, whichever comes first, and the one that is enough is the record.
+/// Sets of consistent shares are kept apart in any order of arrival, and the set that reaches the threshold
+/// is the record.
 #[test]
 fn shares_that_do_not_agree_do_not_keep_others_from_agreeing() {
     let of = |threshold, record| SecretSplitter::new(threshold).split(record, 3);
@@ -160,8 +161,8 @@ fn shares_that_do_not_agree_do_not_keep_others_from_agreeing() {
 
 /// Promise: Shares with a different threshold than the stream's are refused and counted.
 ///
-/// A forged share with threshold 1 would be a record, and one with a higher threshold would have its record
-/// given up.
+/// A forged share with threshold 1 would be taken for a record, and a share with a higher threshold would
+/// cause its record to be given up.
 #[test]
 fn shares_of_another_threshold_are_refused_whatever_comes_first() {
     let mut collector = Collector::new(2, 4, 1 << 20);
@@ -178,7 +179,7 @@ fn shares_of_another_threshold_are_refused_whatever_comes_first() {
     assert_eq!(collector.take(false, |_| 0).as_deref(), Some(&b"one"[..]));
 }
 
-/// A share of a record that nobody sent, with a body of so many bytes.
+/// A forged share, with a body of so many bytes.
 fn forged(number: u64, share: u8, length: usize) -> Vec<u8> {
     let header = [&[VERSION, 2, share][..], &(length as u32).to_be_bytes()[1..], &number.to_be_bytes()[2..]];
     [&header.concat()[..], &vec![0; length]].concat()
@@ -187,7 +188,8 @@ fn forged(number: u64, share: u8, length: usize) -> Vec<u8> {
 /// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
-/// Small hostile shares are bounded by the memory that they take: of many records, or of one in many lengths.
+/// Small hostile shares are bounded by the memory that they take: of many records, or of one record in many
+/// lengths.
 #[test]
 fn many_small_shares_are_bounded_by_their_memory_and_cost_no_more_each() {
     const BOUND: usize = 1 << 20;

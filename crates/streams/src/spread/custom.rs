@@ -1,4 +1,4 @@
-//! Custom patterns of outputs: their answers, and the outputs that get records by them.
+//! Custom patterns of outputs: their answers, and the outputs that get records by these answers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,18 +12,18 @@ use crate::port::Port;
 use crate::record::Run;
 use crate::shared::Shared;
 
-/// A custom pattern, and its answer for the current record.
+/// A custom pattern and its answer for the current record.
 pub(super) struct Custom {
     order: Box<dyn PushingOrder>,
     head_bytes: usize,
     answer: Option<Push>,
     /// Outputs of [`Push::Chosen`].
     chosen: Vec<Port>,
-    /// The outputs have the beginning of the record.
+    /// The outputs have the beginning of the current record.
     is_within: bool,
     /// The last answer does not allow the zero-copy route.
     must_copy: bool,
-    /// The beginning of a record that is in parts.
+    /// Beginning of a record that is in parts.
     head: Vec<u8>,
 }
 
@@ -34,7 +34,8 @@ impl Custom {
         Custom { order, head_bytes, answer: None, chosen, is_within: false, must_copy: false, head }
     }
 
-    /// Asks for the outputs of a record, unless they are known. Returns whether they are.
+    /// Asks the pattern for the outputs of a record, unless they are known. Returns whether they are known
+    /// now.
     fn ask(&mut self, head: Option<&[u8]>, outputs: &Outputs, now_us: u64) -> Result<bool, StreamError> {
         if self.answer.is_some() {
             return Ok(true);
@@ -65,7 +66,7 @@ impl Custom {
         true
     }
 
-    /// Places of the outputs of the current record, if they lie one behind the other.
+    /// Places of the outputs of the current record, if they are contiguous.
     fn range(&self, outputs: &Outputs) -> Option<Range<usize>> {
         match self.answer? {
             Push::To(port) => outputs.place_of(port).map(super::one),
@@ -81,8 +82,8 @@ impl Custom {
         }
     }
 
-    /// Returns whether an output gets a part of the current record. One that came within the record waits for
-    /// the next.
+    /// Returns whether an output gets a part of the current record. An output that was added within the
+    /// record waits for the next record.
     fn gives_to(&self, output: &Output, begins: bool) -> bool {
         match self.answer {
             Some(Push::To(port)) => port == output.port,
@@ -100,7 +101,7 @@ impl Custom {
         }
     }
 
-    /// Handles an output that is gone. Returns whether the record was for it alone.
+    /// Handles a removed output. Returns whether the current record was for this output alone.
     pub(super) fn removed(&mut self, port: Port) -> bool {
         self.chosen.retain(|chosen| *chosen != port);
         let was_alone = self.answer == Some(Push::To(port));
@@ -110,8 +111,8 @@ impl Custom {
         was_alone
     }
 
-    /// Returns whether the next bytes may move without copies: before a record, as far as the last answer
-    /// tells.
+    /// Returns whether the next bytes may move without copies. Before a record, the last answer is used as a
+    /// prediction.
     pub(super) fn can_zero_copy(&self, outputs: &Outputs, going_by: GoingBy) -> bool {
         let GoingBy { is_unframed, is_within } = going_by;
         let blind = self.head_bytes == 0 && (!is_unframed || outputs.len() == 1);
@@ -131,8 +132,8 @@ fn choice_has_room(outputs: &Outputs, now_us: u64) -> bool {
 }
 
 impl Spread {
-    /// The outputs of the next record on the zero-copy route; None if they are not known or it is to be
-    /// copied.
+    /// The outputs of the next record on the zero-copy route; None if they are not known or the record has to
+    /// be copied.
     pub(super) fn custom_recipients(&mut self, outputs: &Outputs, now_us: u64) -> Option<Range<usize>> {
         let super::State::Custom(custom) = &mut self.state else { return None };
         match custom.ask(Some(&[]), outputs, now_us) {
@@ -149,8 +150,8 @@ impl Spread {
         }
     }
 
-    /// Ends the stream with the error of a custom pattern, if it has failed: nothing follows. Returns whether
-    /// the next record is to be copied, or the stream fails.
+    /// Ends the stream with the error of a failed custom pattern: no record follows. Returns whether the next
+    /// record has to be copied, or the stream fails.
     pub(crate) fn report_pattern(&mut self, shared: &mut Shared) -> bool {
         if let Some(error) = self.failure.take() {
             self.has_failed = true;
@@ -159,7 +160,7 @@ impl Spread {
         self.has_failed || matches!(&self.state, super::State::Custom(custom) if custom.must_copy)
     }
 
-    /// Gives a run to the outputs of a custom pattern, by record; returns the rest that has to wait.
+    /// Gives a run to the outputs of a custom pattern, record by record; returns the rest that has to wait.
     pub(super) fn distribute_by_choice(
         &mut self,
         mut run: Run,
@@ -202,8 +203,8 @@ impl Spread {
 }
 
 impl Custom {
-    /// Reads the beginning of the record in front, if an answer is needed: None if it is in parts and was
-    /// copied together.
+    /// Reads the beginning of the record in front, if the pattern needs it. None if the record is in parts
+    /// and its beginning was copied together.
     fn read_head<'a>(&mut self, run: &'a Run, behind: &VecDeque<Run>) -> Option<&'a [u8]> {
         let first = run.piece(0).1;
         let wanted = if self.answer.is_some() { 0 } else { self.head_bytes };
@@ -222,7 +223,8 @@ impl Custom {
         None
     }
 
-    /// Gives a record, or a part of one, to its outputs. Returns how many bytes no output gets.
+    /// Gives a record, or a part of a record, to its outputs. Returns the number of bytes that no output
+    /// gets.
     fn give(&mut self, part: Run, outputs: &mut Outputs, shared: &mut Shared) -> u64 {
         let (begins, ends, bytes) = (part.begins, part.ends, part.bytes.len() as u64);
         let mut dropped = bytes;
@@ -234,7 +236,7 @@ impl Custom {
             outputs.offer(place, part, shared);
             dropped = 0;
         } else {
-            // From behind: an output may go, and those behind it move up.
+            // Backwards: an output may be removed, and later outputs then move up.
             for place in (0..outputs.len()).rev() {
                 if self.gives_to(&outputs.current[place], begins) {
                     outputs.offer(place, part.clone(), shared);

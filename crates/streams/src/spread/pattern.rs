@@ -7,28 +7,29 @@ use crate::secret::LONGEST_SHARED;
 /// Distribution of records over outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputPattern {
-    /// A record to each in turn.
+    /// One record to each output in turn.
     Stripe,
-    /// This many bytes (at least 1) to each in turn, whatever their records; each such part is a record from
-    /// then on.
+    /// This many bytes (at least 1) to each output in turn, independent of records; each such part is a
+    /// record from then on.
     StripeBytes(usize),
-    /// A record to one at random, each equally likely; the same seed gives the same order.
+    /// One record to a random output, each equally likely; the same seed gives the same order.
     Random {
         /// The seed.
         seed: u64,
     },
-    /// Every record to all.
+    /// Every record to all outputs.
     Mirror,
-    /// A record to the one with the shortest wait, by its outbox and recent throughput.
+    /// One record to the output with the shortest wait, by its outbox and recent throughput.
     Capacity,
-    /// A share of every record to each. Any `threshold` outputs together recover the records, fewer nothing.
+    /// One share of every record to each output. Any `threshold` outputs together recover the records, fewer
+    /// nothing.
     Shares {
         /// Shares needed to recover a record, at least 1.
         threshold: u8,
     },
 }
 
-/// One of the service's own patterns, or one of another's type.
+/// A built-in pattern, or a custom one.
 pub(crate) enum Pattern {
     Shipped(OutputPattern),
     Custom(Box<dyn PushingOrder>),
@@ -41,7 +42,7 @@ impl From<OutputPattern> for Pattern {
 }
 
 impl Pattern {
-    /// Returns whether the stream goes on without an output that failed.
+    /// Returns whether the stream continues without an output that failed.
     pub(crate) fn survives_outputs(&self) -> bool {
         match self {
             Pattern::Shipped(pattern) => matches!(pattern, OutputPattern::Mirror),
@@ -49,7 +50,7 @@ impl Pattern {
         }
     }
 
-    /// Most bytes of a record, if only whole records are of use.
+    /// Most bytes of a record, if the pattern can use only whole records.
     pub(crate) fn whole_records(&self) -> Option<usize> {
         match self {
             Pattern::Shipped(OutputPattern::Shares { .. }) => Some(LONGEST_SHARED),

@@ -1,4 +1,4 @@
-//! Adding inputs and outputs, to a stream that is being built or runs.
+//! Adding inputs and outputs to a stream that is being built or is running.
 
 use super::Stream;
 use super::listening::Role;
@@ -10,17 +10,17 @@ use crate::port::Port;
 use crate::secret::MOST_SHARES;
 use crate::shared::{READING, WRITING};
 
-/// The stream has come to its end, or failed, and takes no more inputs. The object is given back.
+/// Error of attaching an input to a stream that has ended or failed. Returns the object.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: the stream has ended and takes no more inputs", .0.name())]
 pub struct TooLate(pub Box<Object>);
 
 impl Stream {
-    /// Attaches an input, behind the others.
+    /// Attaches an input after the others.
     ///
     /// # Errors
-    /// If all inputs have come to their end and outputs were told, whether or not their peers have everything
-    /// yet; or if the stream has failed and only sends what it has.
+    /// All inputs have ended and outputs were told about the end, even if their peers have not acknowledged
+    /// everything yet; or the stream has failed and only sends the records it has.
     pub fn attach_input(&mut self, object: Object, framing: Framing) -> Result<Port, TooLate> {
         if self.is_finishing || self.shared.is_failing() {
             return Err(TooLate(Box::new(object)));
@@ -39,7 +39,7 @@ impl Stream {
         port
     }
 
-    /// Inserts an input that is watched already.
+    /// Inserts an input that is already watched.
     pub(super) fn insert_input(&mut self, port: Port, object: Object, framing: Framing) {
         self.settle_seen();
         let has_records = object.has_records();
@@ -51,10 +51,11 @@ impl Stream {
         }
     }
 
-    /// Attaches an output, behind the others. It gets records that come from now on; of a stream of bytes
-    /// without framing, bytes. If it needs whole records or datagrams and others did not, inputs are divided
-    /// so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than
-    /// [`MOST_SHARES`] outputs end the stream.
+    /// Attaches an output after the others. The output gets records that come from now on; of a byte stream
+    /// without framing, bytes from now on. If it is the first output that needs whole records or datagrams,
+    /// inputs are divided accordingly from their next record on. With
+    /// [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
+    /// stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
         self.add_output(object, options, false)
     }
@@ -80,10 +81,11 @@ impl Stream {
         port
     }
 
-    /// Inserts an output that is watched already if it is to be: in the order of ports, or behind the others.
+    /// Inserts an output that is already watched if it needs to be: in the order of ports, or after the
+    /// others.
     pub(super) fn insert_output(&mut self, mut output: Output, in_order: bool) {
         self.meet_needs(&output);
-        // A record without end has no other place to begin.
+        // An endless record has no later beginning at which the output could join.
         let is_awaited = self.outputs.is_empty()
             && self.intake.last_is_unframed
             && self.spread.pending.front().is_some_and(|run| !run.begins);
@@ -99,7 +101,7 @@ impl Stream {
         self.keep_datagrams();
     }
 
-    /// Has outputs of datagrams leave records as they are, if inputs have datagrams.
+    /// Makes datagram outputs keep record boundaries, if inputs have datagrams.
     fn keep_datagrams(&mut self) {
         for output in &mut self.outputs.current {
             if let Kind::Datagrams(datagrams) = &mut output.object.kind {
@@ -108,7 +110,7 @@ impl Stream {
         }
     }
 
-    /// Has handlers drop the records that they refuse, if inputs have datagrams.
+    /// Makes handlers drop the records that they refuse, if inputs have datagrams.
     pub(super) fn drop_refused_records(&mut self) {
         if self.takes_datagrams {
             self.chain.drop_refused();
@@ -116,7 +118,7 @@ impl Stream {
         }
     }
 
-    /// Divides inputs as an output needs it.
+    /// Divides inputs as required by an output.
     fn meet_needs(&mut self, output: &Output) {
         self.settle_seen();
         let packet_bytes = match &output.object.kind {

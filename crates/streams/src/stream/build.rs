@@ -1,4 +1,4 @@
-//! Building a stream.
+//! Builder of streams.
 
 use std::time::Duration;
 
@@ -53,15 +53,16 @@ impl StreamBuilder {
         self
     }
 
-    /// Has inputs read in an order of the caller's type.
+    /// Sets a custom order of inputs.
     pub fn order_by(mut self, order: impl PollingOrder + 'static) -> StreamBuilder {
         self.order = Order::custom(Box::new(order));
         self
     }
 
-    /// Orders records by the tag that each has. At most `window` records of about `waiting_bytes` wait for
-    /// others; one for each input may exceed it. When the window is full, the record with the smallest tag
-    /// goes, whatever may still come, and is [counted](crate::MergeCounts::unawaited). See [`Late`].
+    /// Orders records by their tags. At most `window` records of about `waiting_bytes` wait for others; one
+    /// record for each input may exceed the bounds. When the window is full, the record with the smallest tag
+    /// leaves, even if smaller tags may still come, and is [counted](crate::MergeCounts::unawaited). For late
+    /// records see [`Late`].
     pub fn order_by_tag(
         mut self,
         window: usize,
@@ -73,30 +74,31 @@ impl StreamBuilder {
         self
     }
 
-    /// Joins the n-th records of all inputs, in the order of inputs, to one: their portions (KStreams: "a single
-    /// record is constructed from portions arriving on multiple links"). For inputs that lose nothing.
+    /// Joins the n-th records (portions) of all inputs to one record, in the order of inputs (KStreams: "a
+    /// single record is constructed from portions arriving on multiple links"). For inputs that lose nothing.
     ///
-    /// At most `window` records wait for portions, and portions of about `waiting_bytes` of memory, which is
-    /// 256 bytes for each beside its own; one for each input may exceed it. When the window is full, inputs
-    /// that are ahead are not read until the others have come as far.
+    /// At most `window` records wait for portions, with portions of about `waiting_bytes` of memory: their
+    /// lengths plus 256 bytes each. One portion for each input may exceed the bounds. When the window is
+    /// full, inputs that are ahead are not read until the others have caught up.
     ///
-    /// A record is given up, and counted ([`JoinCounts`](crate::JoinCounts)), when one of its portions is of
-    /// an input that has ended, and the other inputs have brought theirs. An input that is attached takes the
-    /// place of one that has ended, or the last, from the next record on. An input that is detached is not
-    /// missed. A record longer than handlers allow, or than 16 MiB, is dropped and counted.
+    /// A record is given up, and counted ([`JoinCounts`](crate::JoinCounts)), when one of its portions would
+    /// come from an ended input, and the other inputs have brought theirs. An attached input takes the place
+    /// of an ended input, or the last place, from the next record on. Records do not wait for a detached
+    /// input. A record longer than handlers allow, or longer than 16 MiB, is dropped and counted.
     pub fn join(mut self, window: usize, waiting_bytes: usize) -> StreamBuilder {
         self.order = Order::joined(None, window, waiting_bytes);
         self
     }
 
-    /// Joins records with one key, one of each input, to one, in the order of inputs. `key` reads the key of
-    /// a portion; portions without one are dropped and counted. Records leave in the order in which they are
-    /// complete.
+    /// Joins records (portions) with the same key, one of each input, to one record, in the order of inputs.
+    /// `key` reads the key of a portion; portions without a key are dropped and counted. Records leave in the
+    /// order in which they become complete.
     ///
-    /// The bounds are those of [`StreamBuilder::join`], and so are the rules for records that are given up and
-    /// for inputs that come and go. If the window is full, streams of bytes that have brought their portion of
-    /// the record that waits longest are not read; when another brings a further key, that record is given up,
-    /// and counted. For datagrams, the same, but for the wait.
+    /// The bounds are those of [`StreamBuilder::join`], and so are the rules for records that are given up
+    /// and for inputs that are attached and detached. When the window is full, byte streams that have brought
+    /// their portion of the oldest waiting record are not read; when another input brings a new key, the
+    /// oldest record is given up and counted. The same holds for datagrams, except that they cannot be made
+    /// to wait.
     pub fn join_by_key(
         mut self,
         window: usize,
@@ -107,18 +109,20 @@ impl StreamBuilder {
         self
     }
 
-    /// Combines shares that [`OutputPattern::Shares`] made with this threshold, in order. A share of another
-    /// threshold is refused and counted: it is an error of a stream of bytes, and dropped of datagrams.
+    /// Combines shares that [`OutputPattern::Shares`] made with this threshold, in order. A share with
+    /// another threshold is refused and counted: in a byte stream it is an error, as a datagram it is
+    /// dropped.
     ///
-    /// At most `window` records wait for shares, and shares of about `waiting_bytes` of memory, which is 256
-    /// bytes for each beside its own; one for each input may exceed it. When the window is full, inputs of
-    /// streams of bytes that are ahead are not read until the others have come as far, so that no record is
-    /// given up whose shares can still come by them.
+    /// At most `window` records wait for shares, with shares of about `waiting_bytes` of memory: their
+    /// lengths plus 256 bytes each. One share for each input may exceed the bounds. When the window is full,
+    /// byte streams that are ahead are not read until the others have caught up, so that no record is given
+    /// up whose shares can still come from them.
     ///
-    /// A record is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when all streams of bytes
-    /// that have not brought a share of it are past it or at their end and are needed; or, if it takes
-    /// datagrams, when more waits than may. A share that its input ends within counts for nothing, as if the
-    /// input had ended before it, and so do shares that do not agree with enough others of their record.
+    /// A record is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when fewer byte streams can
+    /// still bring a share of it than shares are missing, because the others are past the record or have
+    /// ended; if the stream also takes datagrams, only when the bounds are exceeded. An incomplete share at
+    /// the end of an input is ignored, as if the input had ended before it, and so are shares that are
+    /// inconsistent with enough others of their record.
     pub fn collect_shares(mut self, threshold: u8, window: usize, waiting_bytes: usize) -> StreamBuilder {
         self.order = Order::of_shares(threshold, window, waiting_bytes);
         self
@@ -130,84 +134,84 @@ impl StreamBuilder {
         self
     }
 
-    /// Has records distributed by a pattern of the caller's type.
+    /// Sets a custom pattern of outputs.
     pub fn pattern_by(mut self, pattern: impl PushingOrder + 'static) -> StreamBuilder {
         self.pattern = Pattern::Custom(Box::new(pattern));
         self
     }
 
-    /// Adds a handler, behind the others.
+    /// Adds a handler after the others.
     pub fn handler(mut self, handler: Handler) -> StreamBuilder {
         self.handlers.push(handler);
         self
     }
 
-    /// Adds an input, behind the others.
+    /// Adds an input after the others.
     pub fn input(mut self, object: Object, framing: Framing) -> StreamBuilder {
         self.inputs.push((object, framing));
         self
     }
 
-    /// Adds an output, behind the others.
+    /// Adds an output after the others.
     pub fn output(self, object: Object) -> StreamBuilder {
         self.output_with(object, OutputOptions::default())
     }
 
-    /// Adds an output with options, behind the others.
+    /// Adds an output with options after the others.
     pub fn output_with(mut self, object: Object, options: OutputOptions) -> StreamBuilder {
         self.outputs.push((object, options));
         self
     }
 
-    /// Tells connections the end (`shutdown`) when the stream has ended well.
+    /// Shuts connections down (`shutdown`) when the stream has ended well.
     pub fn finish_outputs(mut self) -> StreamBuilder {
         self.settings.finishes_outputs = true;
         self
     }
 
-    /// Survives inputs that fail. If all do, the stream has failed.
+    /// Continues without inputs that fail. If all inputs fail, the stream has failed.
     pub fn survive_inputs(mut self) -> StreamBuilder {
         self.settings.survives_inputs = true;
         self
     }
 
-    /// Ends the stream as soon as a connection fails, on either side and whatever it waits for, when all that
-    /// could be moved has been. Bytes without room are lost. Only on an engine.
+    /// Ends the stream as soon as a connection fails, on either side and whatever the stream waits for, after
+    /// moving everything that can be moved. Bytes for which there is no room are lost. Only on an engine.
     pub fn end_with_connections(mut self) -> StreamBuilder {
         self.settings.ends_with_connections = true;
         self
     }
 
-    /// Time limit of an output that takes nothing when the stream has nothing else to do; a minute by
-    /// default. It holds for connections that were [told the end](StreamBuilder::finish_outputs) and whose
-    /// peer acknowledges nothing; for detached ones that have something to send, after the last of the others
-    /// has failed or has everything; and, of a stream that fails, for any with something to send. Then the
-    /// output has failed as well.
+    /// Time limit of an output that takes nothing while the stream has nothing else to do; a minute by
+    /// default. An output that exceeds the limit has failed. The limit applies to connections that were
+    /// [shut down](StreamBuilder::finish_outputs) and whose peer acknowledges nothing; to detached outputs
+    /// that have something to send, after the last other output has failed or has sent everything; and, if
+    /// the stream fails, to every output that has something to send.
     pub fn stall(mut self, limit: Duration) -> StreamBuilder {
         self.settings.stall_us = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
         self
     }
 
-    /// Fails outputs that take nothing for this time, whatever else the stream has to do: for answers to
+    /// Fails outputs that take nothing for this time, whatever else the stream has to do: for responses to
     /// clients. Only on an engine.
     pub fn output_timeout(mut self, limit: Duration) -> StreamBuilder {
         self.settings.limits_stalls = true;
         self.stall(limit)
     }
 
-    /// Sets the switch of the rule by which pages are lent that somebody else may write.
+    /// Sets the switch of the rule for lending pages that another process may write.
     pub fn lending(mut self, switch: LendingSwitch) -> StreamBuilder {
         self.lending = switch;
         self
     }
 
-    /// Sets the receiver of events, called on the thread that runs the stream; must not block.
+    /// Sets the receiver of events, called on the thread that runs the stream. The receiver must not block.
     pub fn on_event(mut self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> StreamBuilder {
         self.on_event = Some(Box::new(on_event));
         self
     }
 
-    /// The stream.
+    /// Builds the stream.
     pub fn build(self) -> Stream {
         let whole = self.whole_records();
         let survives_outputs = self.pattern.survives_outputs();
@@ -245,11 +249,11 @@ impl StreamBuilder {
         stream
     }
 
-    /// Most bytes of a record, if not only outputs need whole records.
+    /// Most bytes of a record, if order, handlers or settings need whole records.
     fn whole_records(&self) -> Option<usize> {
         let of_order = self.order.needs_whole_records();
         let of_pattern = self.pattern.whole_records();
-        // If an input fails, others must not get a part of a record to join theirs to.
+        // If an input fails, a part of its record must not be joined with the records of other inputs.
         let of_stream = (of_order || self.settings.survives_inputs).then_some(LONGEST);
         let of_handlers = self.handlers.iter().filter_map(|handler| match handler.reach() {
             Reach::Records { limit } => Some(limit),

@@ -1,7 +1,7 @@
 //! Changes of a running stream: other options of an output.
 //!
-//! Order, pattern and other settings of the builder are fixed: records that wait for a turn, for other shares
-//! or for the rest of a stripe would have no place under others.
+//! Order, pattern and other settings of the builder are fixed: records that wait for their turn, for other
+//! shares or for the rest of a stripe would have no place under other settings.
 
 use super::Stream;
 use crate::framing::LONGEST;
@@ -10,10 +10,10 @@ use crate::port::Port;
 
 impl Stream {
     /// Changes the rule and limit of an output's outbox (`setstreamoption`; see
-    /// [`OutputOptions`](crate::OutputOptions)), from the next record on. What waits already is dropped only
-    /// by the new rule, when more comes. If records are to be dropped, inputs are divided into whole ones
-    /// from their next on; until then the rest of a current one in pieces is waited for as before, for
-    /// nothing would bound it. Returns false if there is no such output.
+    /// [`OutputOptions`](crate::OutputOptions)), from the next record on. The new rule applies to waiting
+    /// records, too, but only when more records come. If the new rule drops records, inputs are divided into
+    /// whole records from their next record on. Until then the stream waits for the rest of a current record
+    /// in pieces as before, because nothing would bound its size. Returns false if there is no such output.
     pub fn set_output_options(&mut self, port: Port, when_full: WhenFull, waiting_bytes: usize) -> bool {
         if let Some((options, _)) = self.listening.output(port) {
             (options.when_full, options.waiting_bytes) = (when_full, waiting_bytes);

@@ -1,13 +1,13 @@
-//! The end of a stream that ends well: handlers and outputs are told, and connections must have delivered
-//! what they took.
+//! The end of a stream that ends well: handlers and outputs are told, and connections must deliver the bytes
+//! they took.
 
 use wirepath_engine::STALL_SAMPLES;
 
 use super::{Acted, Stream};
 use crate::error::StreamError;
 
-/// Most time between two samples of an output that may have stalled, in microseconds: a stall is noticed at
-/// most that much late.
+/// Longest time between two samples of an output that may have stalled, in microseconds. A stall is noticed
+/// late by at most this time.
 const LONGEST_SAMPLE_US: u64 = 5_000_000;
 
 impl Stream {
@@ -16,8 +16,8 @@ impl Stream {
         (self.shared.settings.stall_us / u64::from(STALL_SAMPLES)).clamp(1000, LONGEST_SAMPLE_US)
     }
 
-    /// Tells handlers and outputs the end, once, and waits until outputs have delivered: what a connection
-    /// took is lost if it is reset then.
+    /// Tells handlers and outputs the end, once, and waits until outputs have delivered: bytes that a
+    /// connection took are lost if the connection is reset before.
     pub(super) fn finish(&mut self, now_us: u64) -> Result<Acted, StreamError> {
         self.check_outputs()?;
         let finishes_outputs = self.shared.settings.finishes_outputs;

@@ -1,4 +1,4 @@
-//! Handlers of a running stream: more of them, control messages, removal and replacement.
+//! Handlers of a running stream: adding, control messages, removal and replacement.
 
 use bytes::Bytes;
 
@@ -12,13 +12,13 @@ use crate::trust::Trust;
 /// Most bytes of a control message.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 
-/// Error of a change of a handler.
+/// Error of a change of handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandlerChangeError {
     /// There is no such handler.
     #[error("no handler {0}: it was removed, or never was; the status of the stream has the numbers")]
     Missing(HandlerId),
-    /// Too many changes wait for the end of a record.
+    /// Too many changes are deferred to the end of a record.
     #[error("handler {0}: {MAX_WAITING_CHANGES} changes wait for the end of a record; try again later")]
     Busy(HandlerId),
     /// The message is too long.
@@ -27,11 +27,12 @@ pub enum HandlerChangeError {
 }
 
 impl Stream {
-    /// Adds a handler, behind the others (`addstreamhandler`). It sees records that reach it from now on,
-    /// from their beginning, and nothing of what has passed the others already and waits for outputs. If it
-    /// takes only whole records, inputs are divided so from their next record on. A stream of bytes without
-    /// framing has no other record: there it sees what is read from now on, by pieces or as one record. Bytes
-    /// of the zero-copy route leave first, and are not seen.
+    /// Adds a handler after the others (`addstreamhandler`). The handler sees records that reach it from now
+    /// on, from their beginning, and no records that have already passed the other handlers and wait for
+    /// outputs. If it takes only whole records, inputs are divided accordingly from their next record on. A
+    /// byte stream without framing has no other record: there the handler sees the bytes that are read from
+    /// now on, in pieces or as one record. Bytes on the zero-copy route leave first, and the handler does not
+    /// see them.
     pub fn add_handler(&mut self, handler: Handler) -> HandlerId {
         self.meet_handler(&handler);
         let id = self.next_handler();
@@ -44,8 +45,8 @@ impl Stream {
         id
     }
 
-    /// Adds a handler of an output, behind its others, under the rules of [`Stream::add_handler`]: it sees
-    /// nothing of what waits for the output. None if there is no such output.
+    /// Adds a handler of an output after its other handlers, under the rules of [`Stream::add_handler`]: the
+    /// handler sees no records that already wait for the output. None if there is no such output.
     pub fn add_output_handler(&mut self, port: Port, handler: Handler) -> Option<HandlerId> {
         if let Some((_, chain)) = self.listening.output(port) {
             let id = HandlerId(self.next_handler);
@@ -68,7 +69,8 @@ impl Stream {
     }
 
     /// Adds a handler of an output as [`Stream::add_output_handler`] does, in force only while the trust in
-    /// the output's peer is below a value. While it is not, records pass it, also without a copy.
+    /// the output's peer is below a value. While the handler is not in force, records pass without it, also
+    /// without a copy.
     pub fn add_output_handler_below(
         &mut self,
         port: Port,
@@ -80,11 +82,12 @@ impl Stream {
         Some(id)
     }
 
-    /// Sets the trust in the peer of an output, which other outputs do not notice. Handlers that
-    /// [depend on it](Stream::add_output_handler_below) come into force with the next record, all at once:
-    /// neither it nor any behind it passes them by. What waits for the output already leaves as it is. Handlers
-    /// that are not wanted any more are suspended when the current record has ended. A stream of bytes without
-    /// framing has no records: there both happen at once. Returns false if there is no such output.
+    /// Sets the trust in the peer of an output; other outputs are not affected. Handlers that
+    /// [depend on the trust](Stream::add_output_handler_below) come into force with the next record, all at
+    /// once: neither this record nor any later one passes without them. Records that already wait for the
+    /// output leave unchanged. Handlers that are no longer needed are suspended at the end of the current
+    /// record. A byte stream without framing has no records: there both happen at once. Returns false if
+    /// there is no such output.
     pub fn set_trust(&mut self, port: Port, trust: Trust) -> bool {
         if let Some((_, chain)) = self.listening.output(port) {
             chain.set_trust(trust, false);
@@ -103,17 +106,17 @@ impl Stream {
         true
     }
 
-    /// Returns whether outputs get records: not the rest of the one without end.
+    /// Returns whether outputs get records, and not the rest of an endless record.
     fn outputs_have_records(&self) -> bool {
         self.spread.divides_bytes() || !self.intake.is_within_unframed()
     }
 
-    /// Sends a control message to a handler (`handlercontrol`), which gets it between two records; of a
-    /// stream of bytes without framing, between two pieces. `on_answer` is called with the handler's answer, on the
-    /// thread that runs the stream; it must not block. It is dropped if the stream ends before.
+    /// Sends a control message to a handler (`handlercontrol`). The handler gets it between two records; in a
+    /// byte stream without framing, between two pieces. `on_answer` is called with the handler's answer, on
+    /// the thread that runs the stream; it must not block. It is dropped if the stream ends before.
     ///
     /// # Errors
-    /// If there is no such handler, too many messages and changes wait, or the message is too long.
+    /// There is no such handler, too many messages and changes wait, or the message is too long.
     pub fn control_handler(
         &mut self,
         id: HandlerId,
@@ -127,13 +130,13 @@ impl Stream {
         self.change_handler(id, What::Control(message, Box::new(on_answer)))
     }
 
-    /// Removes a handler between two records; of a stream of bytes without framing at once, unless the
-    /// handler drops it. `on_removed` gets the handler, which is not told an end, on the thread that runs the stream.
-    /// It must not block, and is dropped if the stream ends before. Inputs stay divided as the handler needed
-    /// them.
+    /// Removes a handler between two records; in a byte stream without framing at once, unless the handler is
+    /// dropping it. `on_removed` gets the handler, on the thread that runs the stream; the handler's `end` is
+    /// not called. `on_removed` must not block, and is dropped if the stream ends before. Inputs stay divided
+    /// as the handler needed.
     ///
     /// # Errors
-    /// If there is no such handler, or too many changes wait.
+    /// There is no such handler, or too many changes wait.
     pub fn remove_handler(
         &mut self,
         id: HandlerId,
@@ -142,11 +145,11 @@ impl Stream {
         self.change_handler(id, What::Remove(Box::new(on_removed)))
     }
 
-    /// Replaces a handler between two records, as [`Stream::remove_handler`] removes one. The new one takes
-    /// its place and number.
+    /// Replaces a handler between two records, as [`Stream::remove_handler`] removes a handler. The new
+    /// handler takes its place and number.
     ///
     /// # Errors
-    /// If there is no such handler, or too many changes wait.
+    /// There is no such handler, or too many changes wait.
     pub fn replace_handler(
         &mut self,
         id: HandlerId,
@@ -171,7 +174,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Makes the changes of handlers that need not wait any more.
+    /// Makes the changes of handlers that are possible now.
     pub(super) fn make_changes(&mut self) {
         if !self.has_changes {
             return;
@@ -204,7 +207,7 @@ impl Stream {
         id
     }
 
-    /// A chain of these handlers.
+    /// Makes a chain of these handlers.
     pub(super) fn new_chain(&mut self, handlers: Vec<Handler>) -> Chain {
         let mut chain = Chain::default();
         for handler in handlers {

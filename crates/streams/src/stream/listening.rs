@@ -1,7 +1,7 @@
-//! Inputs and outputs that listen and become the accepted connection.
+//! Listening inputs and outputs, which become the accepted connection.
 //!
-//! Until they are connected they have no turn and no record. A stream begins when all are connected that it
-//! was built with; nothing waits for those that were attached later.
+//! Before they are connected they have no turn and no record. A stream begins when all listening objects that
+//! it was built with are connected; nothing waits for objects that were attached later.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -18,24 +18,23 @@ use crate::outputs::{Output, OutputOptions, OutputStatus};
 use crate::port::Port;
 use crate::shared::{OnDetached, READING, Shared, WRITING};
 
-/// Time until the next attempt to accept a connection for which there was no descriptor or memory, in
-/// microseconds.
+/// Time until accepting is retried after descriptors or memory were missing, in microseconds.
 const ACCEPT_AGAIN_US: u64 = 1_000_000;
 
 #[derive(Default)]
 pub(super) struct Listening {
     expected: Vec<Expected>,
-    /// Time of the next attempt after there was no descriptor.
+    /// Time of the next attempt after descriptors were missing.
     again_us: Option<u64>,
 }
 
-/// An input or output that listens.
+/// A listening input or output.
 struct Expected {
     port: Port,
     object: Object,
-    /// A connection may have come: no call has said otherwise since.
+    /// A connection may have come: no call has found the queue empty since.
     readable: bool,
-    /// The stream was built with it, and begins when it is connected.
+    /// The stream was built with the object, and begins only after it is connected.
     delays_begin: bool,
     role: Role,
 }
@@ -46,12 +45,12 @@ pub(super) enum Role {
 }
 
 impl Listening {
-    /// Returns whether all are connected that the stream was built with.
+    /// Returns whether all listening objects that the stream was built with are connected.
     pub(super) fn has_begun(&self) -> bool {
         !self.expected.iter().any(|expected| expected.delays_begin)
     }
 
-    /// Time until the next attempt, if one is due.
+    /// Time until the next attempt to accept, if one is due.
     pub(super) fn accept_again_us(&self) -> Option<u64> {
         self.again_us.map(|_| ACCEPT_AGAIN_US)
     }
@@ -68,7 +67,7 @@ impl Listening {
         !self.expected.iter().all(Expected::is_input)
     }
 
-    /// Options of an output that is expected, and its handlers.
+    /// Options and handlers of an expected output.
     pub(super) fn output(&mut self, port: Port) -> Option<(&mut OutputOptions, &mut Chain)> {
         let expected = self.expected.iter_mut().find(|expected| expected.port == port)?;
         match &mut expected.role {
@@ -77,7 +76,7 @@ impl Listening {
         }
     }
 
-    /// Handlers of the outputs that are expected.
+    /// Handlers of the expected outputs.
     pub(super) fn chains(&mut self) -> impl Iterator<Item = &mut Chain> {
         self.expected.iter_mut().filter_map(|expected| match &mut expected.role {
             Role::Output(_, chain) => Some(chain.as_mut()),
@@ -85,7 +84,7 @@ impl Listening {
         })
     }
 
-    /// Notes that a connection may have come. Returns false if none is expected there.
+    /// Marks a listener as ready for accepting. Returns false if there is no listener with this port.
     pub(super) fn note_ready(&mut self, port: Port) -> bool {
         let expected = self.expected.iter_mut().find(|expected| expected.port == port);
         expected.map(|expected| expected.readable = true).is_some()
@@ -99,7 +98,7 @@ impl Listening {
         self.expected.iter().map(|expected| (expected.port, &expected.object))
     }
 
-    /// The objects that are to be watched for a connection.
+    /// Objects to watch for a connection.
     pub(super) fn awaited(&self) -> impl Iterator<Item = (Port, &Object)> {
         let awaited = self.expected.iter().filter(|expected| !expected.readable);
         awaited.map(|expected| (expected.port, &expected.object))
@@ -128,7 +127,7 @@ impl Expected {
 }
 
 impl Stream {
-    /// Accepts connections that have come. Returns whether there were any.
+    /// Accepts connections that have come. Returns whether there was one.
     pub(super) fn accept(&mut self, now_us: u64) -> Result<bool, StreamError> {
         if self.listening.again_us.is_some_and(|again_us| now_us < again_us) {
             return Ok(false);
@@ -179,9 +178,9 @@ impl Stream {
         }
     }
 
-    /// Has an input or output take part that was expected.
+    /// Inserts an expected input or output into the stream after it was connected.
     fn insert_expected(&mut self, place: usize) -> Port {
-        // Before the stream begins outputs keep the order that it was built with.
+        // Before the stream begins, outputs keep the order of the builder.
         let in_order = !self.listening.has_begun();
         let Expected { port, object, role, .. } = self.listening.expected.remove(place);
         match role {
@@ -193,8 +192,8 @@ impl Stream {
         port
     }
 
-    /// Gives one back that is not connected: an input now, an output in the next turn, as any that has
-    /// nothing to send. Returns false if none of this port and kind is expected.
+    /// Detaches an object that is not connected: an input at once, an output in the next turn, like any
+    /// output that has nothing to send. Returns false if no object with this port and kind is expected.
     pub(super) fn detach_expected(&mut self, port: Port, is_input: bool, on_detached: OnDetached) -> bool {
         let is_it = |expected: &Expected| expected.port == port && expected.is_input() == is_input;
         let Some(place) = self.listening.expected.iter().position(is_it) else { return false };
@@ -215,14 +214,14 @@ impl Stream {
 }
 
 struct Accepted {
-    /// Set if a connection was accepted.
+    /// The listener, if a connection was accepted.
     listener: Option<Listener>,
     event: Option<StreamEvent>,
-    /// Descriptors or memory are missing now.
+    /// Descriptors or memory are missing.
     is_short: bool,
 }
 
-/// Has an object become the accepted connection, which is watched in place of its listener.
+/// Turns an object into the accepted connection, and watches it in place of its listener.
 fn accept(
     port: Port,
     object: &mut Object,
@@ -243,7 +242,8 @@ fn accept(
     Ok(Accepted { listener: Some(listener), event, is_short: false })
 }
 
-/// Result without a connection: the first time with the listening event, later with that of a shortage.
+/// Result without a connection: with the listening event the first time, later with the event of the first
+/// shortage.
 fn still_waits(port: Port, object: &mut Object, shortage: Option<&ObjectError>) -> Accepted {
     let mut accepted = Accepted { listener: None, event: None, is_short: shortage.is_some() };
     let Kind::Listening(listener) = &mut object.kind else { return accepted };
@@ -256,7 +256,7 @@ fn still_waits(port: Port, object: &mut Object, shortage: Option<&ObjectError>) 
     accepted
 }
 
-/// Returns whether there is no descriptor or memory now; the connection waits in the socket's queue.
+/// Returns whether descriptors or memory are missing; the connection waits in the socket's queue.
 fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
 }

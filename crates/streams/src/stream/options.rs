@@ -1,4 +1,4 @@
-//! Options of a stream and of its outputs by key (`setstreamoption`): one table of each.
+//! Options of a stream and of its outputs by key (`setstreamoption`), in one table each.
 
 use wirepath_engine::Rate;
 
@@ -7,16 +7,16 @@ use crate::outbox::WhenFull;
 use crate::port::Port;
 use crate::trust::Trust;
 
-/// Option of a stream or of one of its outputs, as it is.
+/// Option of a stream or of an output, with its current value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamOption {
-    /// Its key.
+    /// Key of the option.
     pub key: &'static str,
-    /// Its value: a number, `none`, or a word.
+    /// Value: a number, `none`, or a word.
     pub value: String,
     /// Unit of a number.
     pub unit: &'static str,
-    /// True if it may change now; false if it is fixed when the stream is built.
+    /// True if the option can be changed now; false if it is fixed when the stream is built.
     pub may_change: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Pace {
     pub(crate) deadline_us: Option<u64>,
 }
 
-/// Options of an output that is connected or expected.
+/// Options of a connected or expected output.
 struct OfOutput {
     waiting_bytes: usize,
     when_full: WhenFull,
@@ -68,14 +68,14 @@ struct Row<T> {
     key: &'static str,
     unit: &'static str,
     value: fn(&T) -> String,
-    /// Valid values, and a change to one; None if the option is fixed.
+    /// Description of valid values, and the function that changes the option; None if the option is fixed.
     change: Option<(&'static str, Change<T>)>,
 }
 
 /// Changes an option; None if the value is invalid.
 type Change<T> = fn(&mut T, &str) -> Option<()>;
 
-/// Bursts in a second of a rate that had none before.
+/// Bursts per second of a rate that replaces no earlier rate.
 const BURSTS: u64 = 10;
 
 const OPTIONS: [Row<Stream>; 7] = [
@@ -200,15 +200,16 @@ fn shown(number: Option<u64>) -> String {
 }
 
 impl Stream {
-    /// Options of the stream: keys, values and units. Rate and deadline are those of the engine that runs it.
+    /// Options of the stream: keys, values and units. Rate and deadline are those on the engine that runs the
+    /// stream.
     pub fn options(&self) -> Vec<StreamOption> {
         OPTIONS.iter().map(|row| row.option(self)).collect()
     }
 
-    /// Sets an option (`setstreamoption`), at once.
+    /// Sets an option (`setstreamoption`), effective at once.
     ///
     /// # Errors
-    /// If there is no such key, which answers with all keys, the option is fixed, or the value is invalid.
+    /// There is no such key (the error lists all keys), the option is fixed, or the value is invalid.
     pub fn set_option(&mut self, key: &str, value: &str) -> Result<(), OptionError> {
         set(&OPTIONS, self, key, value)
     }
@@ -219,11 +220,11 @@ impl Stream {
         Some(OUTPUT_OPTIONS.iter().map(|row| row.option(&of_output)).collect())
     }
 
-    /// Sets an option of an output, from the next record on, as [`Stream::set_output_options`] and
+    /// Sets an option of an output, effective from the next record on, as [`Stream::set_output_options`] and
     /// [`Stream::set_trust`] do.
     ///
     /// # Errors
-    /// As for [`Stream::set_option`], or if there is no such output.
+    /// Those of [`Stream::set_option`], or there is no such output.
     pub fn set_output_option(&mut self, port: Port, key: &str, value: &str) -> Result<(), OptionError> {
         let mut of_output = self.of_output(port).ok_or(OptionError::NoOutput(port))?;
         set(&OUTPUT_OPTIONS, &mut of_output, key, value)?;

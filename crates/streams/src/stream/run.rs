@@ -18,13 +18,13 @@ use wirepath_engine::now_us;
 const ALLOWANCE: u64 = 4 * 1024 * 1024;
 
 impl Stream {
-    /// Moves everything, until inputs end or something fails. [`Stream::status`] tells how far it came.
+    /// Runs the stream until its inputs end or it fails. [`Stream::status`] reports the progress.
     ///
     /// # Errors
     /// The error that ended the stream.
     pub fn run(&mut self) -> Result<(), StreamError> {
         let ended = self.run_to_its_end();
-        // Writes that were begun are finished: otherwise their volume would be unknown.
+        // Pending writes are completed: otherwise the number of written bytes would be unknown.
         let ended = ended.and(self.do_storage());
         self.give_back();
         drop(self.take_deferred_drops());
@@ -47,7 +47,7 @@ impl Stream {
         }
     }
 
-    /// Runs all storage jobs, whatever fails first.
+    /// Runs all storage jobs, even after one fails.
     fn do_storage(&mut self) -> Result<(), StreamError> {
         let mut result = Ok(());
         for storage in self.take_storage().collect::<Vec<_>>() {
@@ -87,8 +87,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until a peer has acknowledged more, for a while. That is an edge, which only epoll reports:
-    /// after `shutdown`, `poll` reports room.
+    /// Waits for a limited time until a peer has acknowledged more. This is an edge, which only epoll
+    /// reports: after `shutdown`, `poll` reports room all the time.
     fn await_delivery(&self, epoll: &mut Option<OwnedFd>) -> Result<(), StreamError> {
         let failed = |call| move |errno| crate::ObjectError { name: "stream".to_owned(), call, errno };
         if epoll.is_none() {
@@ -114,7 +114,7 @@ impl Stream {
         let reading = self.spread.pending.is_empty() && !self.shared.is_failing();
         let inputs = self.intake.inputs.iter().filter(move |input| reading && !input.readable);
         let inputs = inputs.filter_map(|input| {
-            // Urgent data is reported again and again, also before it can be read.
+            // Urgent data is reported repeatedly, even before it can be read.
             let is_known = matches!(&input.object.kind, Kind::Stream(connection) if connection.has_urgent);
             let flags = if is_known { PollFlags::IN } else { PollFlags::IN | PollFlags::PRI };
             Some((input.port, flags, input.object.descriptor()?))

@@ -1,4 +1,4 @@
-//! Status of a stream: KStreams' poll.
+//! Status of a stream: the poll of KStreams.
 
 use std::time::Duration;
 
@@ -14,37 +14,39 @@ use crate::secret::ShareCounts;
 pub struct StreamStatus {
     /// Bytes that were read.
     pub bytes_in: u64,
-    /// Records that were begun. A stream of bytes without framing is one; none if all of it took the
-    /// zero-copy route.
+    /// Records that have begun. A byte stream without framing counts as one record; as none if all of it took
+    /// the zero-copy route.
     pub records_in: u64,
-    /// Bytes read that took the zero-copy route.
+    /// Bytes that were read on the zero-copy route.
     pub zero_copy_bytes: u64,
-    /// Bytes that outputs took.
+    /// Bytes that outputs have taken.
     pub bytes_out: u64,
-    /// Bytes that were lent to the kernel: long trains of datagrams for many outputs, copied once for all of them.
+    /// Bytes that were lent to the kernel: long trains of datagrams for many outputs, copied once for all
+    /// outputs.
     pub lent_bytes: u64,
-    /// Bytes that were read and not yet given to outputs: parts of records, records in a merge, and those
-    /// without room.
+    /// Bytes that were read and not yet given to outputs: parts of records, records waiting in a merge, and
+    /// records for which there is no room.
     pub bytes_pending: u64,
-    /// Bytes that were read and lost: late records, the rest of a record whose output is gone, the part that
-    /// an input had when it failed, malformed datagrams, shares and portions of records that were given up.
+    /// Bytes that were read and lost: late records, the rest of a record whose output was removed, the
+    /// incomplete record of a failed input, malformed datagrams, and shares and portions of records that were
+    /// given up.
     pub bytes_dropped: u64,
-    /// Bytes that went back with a detached input.
+    /// Bytes that were returned with a detached input.
     pub bytes_returned: u64,
-    /// Processor time of its turns on engine threads whose classes share that
-    /// ([`Round::ProcessorTime`](crate::engine::Round)); none if no turn was measured. Without that of
-    /// storage threads. With interrupts and soft interrupts during a turn, unless the kernel accounts for
-    /// them apart (`CONFIG_IRQ_TIME_ACCOUNTING`).
+    /// Processor time of the stream's turns on engine threads whose classes share processor time
+    /// ([`Round::ProcessorTime`](crate::engine::Round)); None if no turn was measured. Excludes time of
+    /// storage threads. Includes interrupts and soft interrupts during a turn, unless the kernel accounts for
+    /// them separately (`CONFIG_IRQ_TIME_ACCOUNTING`).
     pub processor_time: Option<Duration>,
-    /// Malformed datagrams that were dropped, of all inputs, those that are gone too.
+    /// Malformed datagrams that were dropped, of all inputs, including removed ones.
     pub malformed: Dropped,
-    /// Its inputs by port, without those that ended.
+    /// Inputs by port, without inputs that ended.
     pub inputs: Vec<InputStatus>,
-    /// Its outputs by port, without those that are gone.
+    /// Outputs by port, without removed outputs.
     pub outputs: Vec<OutputStatus>,
-    /// The last 64 outputs that are gone, in the order in which they went.
+    /// The last 64 removed outputs, in the order of removal.
     pub ended_outputs: Vec<OutputStatus>,
-    /// Number of all outputs that are gone, by reason.
+    /// Number of all removed outputs, by reason.
     pub gone_outputs: GoneOutputs,
     /// Reports of the stream's handlers: the handler's name, and the name and value.
     pub reports: Vec<(&'static str, &'static str, u64)>,
@@ -54,18 +56,18 @@ pub struct StreamStatus {
     pub merge: Option<MergeCounts>,
     /// Counts of a join, if there is one.
     pub join: Option<JoinCounts>,
-    /// Counts of combining shares, if that is done.
+    /// Counts of combining shares, if the stream combines shares.
     pub shares: Option<ShareCounts>,
 }
 
 impl Stream {
-    /// Bytes that TCP outputs took and their peers have not acknowledged.
+    /// Bytes that TCP outputs have taken and their peers have not acknowledged.
     pub fn unacknowledged(&self) -> u64 {
         self.outputs.all().map(|output| u64::from(output.object.unacknowledged())).sum()
     }
 
-    /// Returns whether all that has arrived is sent on: nothing waits in sockets of inputs, here, or for an
-    /// output.
+    /// Returns whether all bytes that have arrived were sent: none wait in sockets of inputs, in the stream,
+    /// or for an output.
     pub fn is_drained(&self) -> bool {
         let Stream { intake, chain, spread, outputs, .. } = self;
         intake.pending_bytes() + chain.gathered() + spread.pending_bytes() == 0
@@ -73,7 +75,7 @@ impl Stream {
             && !intake.inputs.iter().any(|input| input.object.has_arrived_bytes())
     }
 
-    /// Status so far.
+    /// Current status.
     pub fn status(&self) -> StreamStatus {
         let Stream { intake, chain, spread, outputs, listening, .. } = self;
         let counts = intake.counts;

@@ -1,4 +1,4 @@
-//! Streams by their turns, each by itself.
+//! Tests of single streams, turn by turn.
 
 mod attaching;
 mod changing;
@@ -40,10 +40,10 @@ use wirepath_engine::{Engine, EngineOptions};
 
 const LIMIT: usize = 1 << 30;
 
-/// Only a hang takes so long.
+/// Time limit that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// With one thread, and one for storage.
+/// An engine with one thread, and one storage thread.
 fn engine() -> Engine {
     Engine::start(EngineOptions::default()).unwrap()
 }
@@ -56,14 +56,14 @@ fn collects(count: usize) -> (Vec<Object>, Vec<Collected>) {
     (0..count).map(|number| Object::collect(&format!("out {number}"), LIMIT)).unzip()
 }
 
-/// A socket, and the input that has what it sends.
+/// A socket, and the input that receives its datagrams.
 fn datagrams() -> (UdpSocket, Object) {
     let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     near.connect(far.local_addr().unwrap()).unwrap();
     (near, Object::datagrams("udp", far.into(), None, None).unwrap())
 }
 
-/// A connection over TCP of which little is under way: its two ends.
+/// Both ends of a TCP connection with small buffers.
 fn narrow_connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();

@@ -1,4 +1,4 @@
-//! A turn: moving about as many bytes as are allowed.
+//! A turn: moves about as many bytes as allowed.
 
 use wirepath_engine::catch_panic;
 
@@ -8,18 +8,19 @@ use crate::intake::{HandOn, Intake};
 use crate::outputs::Output;
 use crate::shared::Shared;
 
-/// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
+/// Most steps of a turn. A step may move only empty datagrams, or only drop bytes.
 const STEPS: usize = 256;
 
 /// Most runs that are read before outputs send.
 const RUNS: usize = 64;
 
-/// An output sends this much before more is taken for it, to find it in the processor's caches.
+/// An output sends when this much waits, before more is taken for it, so that the bytes are still in the
+/// processor's caches.
 const ENOUGH: usize = 64 * 1024;
 
 impl Stream {
-    /// Moves about `allowance` bytes, in and out counted alike. Returns the result and the number of bytes
-    /// moved.
+    /// Moves about `allowance` bytes; bytes in and out count alike. Returns the result and the number of
+    /// bytes moved.
     pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
         self.shared.turn.begin(allowance);
         let acted = match catch_panic(|| self.take_turn(now_us)) {
@@ -30,7 +31,7 @@ impl Stream {
         (acted, self.shared.turn.charge())
     }
 
-    /// The first error, now that `error` ends the stream.
+    /// The first error of the stream, which `error` ends now.
     pub(super) fn first_cause(&mut self, error: StreamError) -> StreamError {
         self.shared.failing.take().unwrap_or(error)
     }
@@ -51,7 +52,7 @@ impl Stream {
             } else if !self.shared.turn.is_over() {
                 progressed |= self.take_in(now_us)?;
                 if self.shared.turn.is_over() {
-                    // Handled bytes are still in the processor's cache.
+                    // The bytes just handled are still in the processor's cache.
                     self.distribute(now_us);
                     self.outputs.send(&mut self.shared, now_us)?;
                 }
@@ -62,7 +63,7 @@ impl Stream {
                 return Err(error);
             }
             if self.is_used_up() {
-                // The last part of a stripe may be shorter. Datagrams wait until it ends.
+                // Ends the last part of a stripe, which may be shorter. Datagrams wait for that end.
                 progressed |= self.outputs.end_records();
             }
             if !progressed {
@@ -83,13 +84,13 @@ impl Stream {
         Ok(Acted::More)
     }
 
-    /// Takes what outputs have room for from inputs. Returns whether anything was done.
+    /// Takes bytes from inputs as long as outputs have room. Returns whether anything was done.
     fn take_in(&mut self, now_us: u64) -> Result<bool, StreamError> {
         if self.parts().can_zero_copy() {
             return self.parts().move_bytes(now_us);
         }
         if self.parts().allow_zero_copy() {
-            return Ok(self.distribute(now_us)); // what was read before leaves first, and no more is read
+            return Ok(self.distribute(now_us)); // bytes read before leave first; no more are read
         }
         let before = self.intake.counts.bytes;
         let by_rule = self.shared.copies_by_rule;
@@ -100,7 +101,7 @@ impl Stream {
         Ok(progressed)
     }
 
-    /// Takes some records, so that outputs get many small ones in one call.
+    /// Takes some records, so that outputs get many small records in one call.
     fn take_copied(&mut self, now_us: u64) -> bool {
         self.settle_seen();
         for taken in 0..RUNS {
@@ -123,7 +124,7 @@ impl Stream {
         distributed
     }
 
-    /// Reads from inputs, unless earlier runs still wait for room. Returns whether anything was done.
+    /// Reads from inputs, unless earlier runs wait for room. Returns whether anything was done.
     pub(super) fn pull(&mut self) -> bool {
         let may_pull = self.spread.pending.is_empty() && !self.outputs.is_empty();
         let pulled = may_pull && self.with_intake(|intake, shared, hand_on| intake.pull(shared, hand_on));
@@ -144,8 +145,8 @@ impl Stream {
         acted
     }
 
-    /// Time until the stream needs a turn without an event, in microseconds: for stalls, and for descriptors
-    /// that were missing.
+    /// Time until the stream needs a turn without an event, in microseconds: to sample stalls, and to retry
+    /// after descriptors were missing.
     pub(crate) fn look_again_us(&self) -> Option<u64> {
         let may_stall = || {
             self.shared.is_failing()
@@ -156,8 +157,8 @@ impl Stream {
         self.listening.accept_again_us().or_else(|| may_stall().then(|| self.stall_sample_us()))
     }
 
-    /// Fails outputs that have stalled: of a stream that fails, or limits stalls at any time, all; else those
-    /// that leave, when nothing else is waited for.
+    /// Fails stalled outputs: all of them if the stream fails or limits stalls at any time; otherwise leaving
+    /// outputs, if the stream waits for nothing else.
     fn fail_stalled(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let of_all = self.shared.is_failing() || self.shared.settings.limits_stalls;
         if !of_all && !self.waits_for_leaving() {
@@ -167,7 +168,7 @@ impl Stream {
         self.outputs.fail_stalled(of_all, sample_us, &mut self.shared, now_us)
     }
 
-    /// Returns whether nothing is left but outputs that leave and still send.
+    /// Returns whether the stream waits only for leaving outputs that still send.
     pub(super) fn waits_for_leaving(&self) -> bool {
         let has_nothing_else = || {
             let are_idle = self.outputs.current.iter().all(Output::is_idle);
@@ -177,8 +178,8 @@ impl Stream {
         !self.outputs.leaving.is_empty() && (has_no_output() || has_nothing_else())
     }
 
-    /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what
-    /// they had. An expected output is waited for as long as there is something to send.
+    /// Ends the stream if its last output failed or did not keep up, after leaving outputs have sent their
+    /// bytes. The stream waits for an expected output as long as there is something to send.
     pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
         self.outputs.end_idle(&mut self.shared);
         if self.outputs.last_gone.is_none() {
@@ -190,12 +191,12 @@ impl Stream {
         gone.map_or(Ok(()), |why| Err(StreamError::NoOutput(why)))
     }
 
-    /// Returns whether there is no input, and none that is expected will come in time.
+    /// Returns whether there is no input, and no expected input can come in time.
     pub(super) fn has_no_input(&self) -> bool {
         self.intake.is_empty() && (self.shared.is_failing() || !self.listening.expects_input())
     }
 
-    /// Returns whether nothing more comes, and outputs were given all that came.
+    /// Returns whether nothing more will come, and outputs were given everything that came.
     pub(super) fn is_used_up(&self) -> bool {
         self.has_no_input() && self.intake.nothing_waits() && self.spread.pending.is_empty()
     }

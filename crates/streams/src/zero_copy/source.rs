@@ -1,4 +1,4 @@
-//! The zero-copy route of one input: into a pipe, or straight to a connection.
+//! The zero-copy route from one input: into a pipe, or directly to a connection.
 
 use std::os::fd::AsFd;
 
@@ -15,18 +15,18 @@ use crate::object::{
 /// Result of moving bytes.
 pub(super) enum Moved {
     Bytes(usize),
-    /// Bytes of a record that goes no further.
+    /// Bytes of a dropped record.
     Dropped(usize),
     /// The input has nothing now.
     Nothing,
     /// The output has no room now.
     Full,
-    /// The output has to send first what it has.
+    /// The output has to send its earlier bytes first.
     Wait,
     /// The bytes have to be copied from now on.
     Copied,
     End,
-    /// The input has to wait for this.
+    /// The input has to wait for this event.
     Blocked(Awaited),
 }
 
@@ -52,7 +52,7 @@ impl Input {
         }
     }
 
-    /// Sends up to `room` bytes of a file straight to a connection, the output at `place`.
+    /// Sends up to `room` bytes of a file directly to a connection, which is the output at `place`.
     pub(super) fn send_file(&mut self, to: &Object, place: usize, room: usize) -> Result<Moved, Fault> {
         let Kind::Stream(connection) = &to.kind else { return Ok(Moved::Nothing) };
         let moved = match &mut self.object.kind {
@@ -83,7 +83,7 @@ impl Input {
     }
 }
 
-/// The side that failed, and its call.
+/// The side whose call failed.
 enum Side {
     Input(&'static str, Errno),
     Output(&'static str, Errno),
@@ -100,7 +100,7 @@ impl StoredFile {
         filled.map_err(|errno| Unread::Failed("splice", errno))
     }
 
-    /// Sends up to `room` bytes straight to a connection.
+    /// Sends up to `room` bytes directly to a connection.
     fn send_to(&mut self, connection: &Connection, room: usize) -> Result<Moved, Side> {
         let room = match self.available(room) {
             Ok(0) => return Ok(Moved::End),
@@ -120,7 +120,7 @@ impl StoredFile {
 }
 
 impl Extents {
-    /// Sends up to about `room` bytes straight to a connection.
+    /// Sends up to about `room` bytes directly to a connection.
     fn send_to(&mut self, connection: &Connection, room: usize, is_followed: bool) -> Result<Moved, Side> {
         let socket = connection.descriptor.as_fd();
         match self.send_warm(socket, connection.is_socket, room as u64, is_followed) {
@@ -169,8 +169,8 @@ impl Connection {
         Ok(filled)
     }
 
-    /// Returns whether the peer has ended when `splice` says so: it also says so before urgent data, when the
-    /// peer has ended behind it.
+    /// Returns whether the peer has ended when `splice` reports the end: it also reports the end before
+    /// urgent data, if the peer has ended after sending it.
     fn has_ended(&self) -> Result<bool, Errno> {
         if !self.is_socket {
             return Ok(true);

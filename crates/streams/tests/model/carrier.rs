@@ -1,4 +1,4 @@
-//! A stream, and who runs it: an engine, a thread of its own, or nobody for the moment.
+//! A stream and its runner: an engine, a thread of its own, or none at the moment.
 
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -13,21 +13,21 @@ pub(crate) enum Carrier {
     /// The asynchronous engine.
     Engine {
         running: RunningStream,
-        /// Classes share its processor time.
+        /// The engine's classes share processor time.
         shares: bool,
     },
-    /// The synchronous one: it cannot be stopped.
+    /// The synchronous engine; the stream cannot be stopped.
     Thread(JoinHandle<StreamEnd>),
-    /// Stopped, and to be started again.
+    /// The stream was stopped and is to be started again.
     Held(Box<Stream>),
-    /// It ended when it was to be stopped.
+    /// The stream ended before it could be stopped.
     Over(Box<StreamEnd>),
-    /// Between two of these.
+    /// Transitional state.
     Nowhere,
 }
 
 impl Carrier {
-    /// Stops it, if it can be, or starts it: on an engine, or if it `may_leave` them on a thread of its own.
+    /// Stops the stream, if possible, or starts it: on an engine, or if `may_leave`, on a thread of its own.
     pub(crate) fn stop_or_start(
         &mut self,
         engines: &Engines,
@@ -45,7 +45,7 @@ impl Carrier {
         }
     }
 
-    /// False if nobody can stop it.
+    /// Stops the stream; returns false if it cannot be stopped.
     fn stop(&mut self) -> bool {
         match std::mem::replace(self, Carrier::Nowhere) {
             Carrier::Engine { running, .. } => {
@@ -62,7 +62,7 @@ impl Carrier {
         }
     }
 
-    /// Starts it on an engine, if it is stopped; whatever its rate was, it has none.
+    /// Starts a stopped stream on an engine, without a rate.
     pub(crate) fn start(&mut self, engines: &Engines, dice: &mut Dice, tally: &mut Tally) {
         if let Carrier::Engine { running, .. } = self {
             running.set_rate(None);
@@ -93,7 +93,7 @@ impl Carrier {
         matches!(self, Carrier::Held(_))
     }
 
-    /// Has it read so much in a second from now on, or as much as it can.
+    /// Changes the rate of the stream, or removes it.
     pub(crate) fn change_rate(&self, dice: &mut Dice, tally: &mut Tally) {
         if let Carrier::Engine { running, .. } = self {
             let rate = dice.one_in(2).then(|| any_rate(dice));
@@ -102,12 +102,12 @@ impl Carrier {
         }
     }
 
-    /// Returns whether it can be asked, and changed.
+    /// Returns whether the stream can be queried and changed.
     pub(crate) fn listens(&self) -> bool {
         matches!(self, Carrier::Held(_) | Carrier::Engine { .. })
     }
 
-    /// Does something with the stream between two turns; None if it is over.
+    /// Calls a function with the stream between two turns; None if the stream has ended.
     pub(crate) fn ask<T: Send + 'static>(
         &mut self,
         act: impl FnOnce(&mut Stream) -> T + Send + 'static,
@@ -133,7 +133,7 @@ impl Carrier {
         self.ask(|stream| stream.status())
     }
 
-    /// Ends it where it is, with what it has; it must run on an engine.
+    /// Stops the stream in its current state; it must run on an engine.
     pub(crate) fn abandon(&self) {
         if let Carrier::Engine { running, .. } = self {
             running.stop();
@@ -149,7 +149,7 @@ impl Carrier {
         }
     }
 
-    /// The end of the stream; it must have ended.
+    /// End of the stream, which must have ended.
     pub(crate) fn end(self) -> StreamEnd {
         match self {
             Carrier::Engine { running, shares } => {

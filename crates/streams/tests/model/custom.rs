@@ -1,4 +1,4 @@
-//! Orders and patterns of others' types, as the service's own would be.
+//! Custom orders and patterns that behave like built-in ones.
 
 use wirepath_streams::{
     InputState, OutputChoice, OutputState, PollingOrder, Port, Push, PushingOrder, ReadyInputs,
@@ -6,7 +6,7 @@ use wirepath_streams::{
 
 use crate::dice::Dice;
 
-/// Round robin over the inputs that are there at first.
+/// Round robin over the inputs that exist at the first call.
 #[derive(Default)]
 pub(crate) struct InTurn {
     inputs: Vec<Port>,
@@ -44,7 +44,7 @@ impl PollingOrder for AnyReady {
     }
 }
 
-/// All outputs, by either answer that says so.
+/// All outputs, by either answer that means all.
 pub(crate) struct ToAll(pub(crate) Dice);
 
 impl PushingOrder for ToAll {
@@ -61,7 +61,7 @@ impl PushingOrder for ToAll {
     }
 }
 
-/// One output: each in turn, or any that has room. It may look at the beginning of records.
+/// One output: each in turn, or any that has room. May request the beginning of records.
 pub(crate) struct ToOne {
     pub(crate) dice: Dice,
     pub(crate) head_bytes: usize,

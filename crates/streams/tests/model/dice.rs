@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same for the same seed.
+//! Pseudo-random numbers, reproducible by their seed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ impl Dice {
     }
 }
 
-/// Operations, and how often each was done.
+/// Operations, and their counts.
 #[derive(Default)]
 pub(crate) struct Tally(BTreeMap<&'static str, u64>);
 

@@ -1,5 +1,5 @@
-//! The far ends of what a stream reads and writes: whose writers stop and reset, who come late or never,
-//! whose readers dawdle, stop, reset or run full.
+//! The far ends of a stream's inputs and outputs: writers that stop or reset, ends that connect late or
+//! never, readers that are slow, stop, reset or run out of space.
 
 mod line;
 mod listener;
@@ -20,10 +20,10 @@ use listener::Listener;
 pub(crate) use sink::Sink;
 pub(crate) use source::Source;
 
-/// One of so many ports listens first.
+/// One of this many ports is a listener at first.
 const COMES_LATER: usize = 6;
 
-/// Two ends of a connection or pipe, to write to and to read from; of some, one end waits for the other.
+/// Two ends of a connection or pipe, to write to and to read from; sometimes one end listens for the other.
 pub(crate) fn link(dice: &mut Dice, tally: &mut Tally) -> (Object, Object) {
     if dice.one_in(COMES_LATER) {
         let (mut listener, awaited) = Listener::any("link", dice, tally);

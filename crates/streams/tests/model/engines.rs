@@ -1,12 +1,11 @@
-//! The engines that streams run on: one where whoever comes first goes first, and one whose classes share
-//! processor time.
+//! The engines of the model: one with best effort scheduling, and one whose classes share processor time.
 
 use wirepath_engine::{Class, Engine, EngineOptions, Placement, Policy, Rate, Round, Sharing};
 use wirepath_streams::{RunningStream, Stream, StreamOptions};
 
 use crate::dice::{Dice, Tally};
 
-/// Classes of the second.
+/// Shares of the classes of the second engine.
 const SHARES: [u32; 3] = [1, 2, 5];
 
 pub(crate) struct Engines {
@@ -26,7 +25,7 @@ impl Engines {
         }
     }
 
-    /// Starts a stream on either; answers whether classes share its processor time.
+    /// Starts a stream on either engine; returns whether its classes share processor time.
     pub(crate) fn run(&self, stream: Stream, dice: &mut Dice, tally: &mut Tally) -> (RunningStream, bool) {
         if dice.one_in(2) {
             tally.note("operation: start on the engine");
@@ -47,7 +46,7 @@ impl Engines {
     }
 }
 
-/// Some let nearly nothing through.
+/// A rate; some rates are close to zero.
 pub(crate) fn any_rate(dice: &mut Dice) -> Rate {
     let per_second = if dice.one_in(4) { 1 } else { 1 << (20 + dice.below(6)) };
     Rate { per_second, burst: 1 << dice.below(18) }

@@ -1,5 +1,5 @@
-//! Kinds that come up in every longer run, or the model would not be looking: every object, operation, fault,
-//! handler and ending.
+//! Kinds of objects, operations, faults, handlers and endings that every longer run must cover, so that the
+//! model tests all of them.
 
 use crate::dice::Tally;
 
@@ -75,7 +75,7 @@ const KINDS: [&str; 69] = [
     "bytes in, that nobody looked at",
 ];
 
-/// Fails if one never came up, or if one came up that is not named here, so that none can be forgotten.
+/// Fails if a listed kind was never covered, or if an unlisted kind was, so that the list stays complete.
 pub(crate) fn check(tally: &Tally) {
     KINDS.iter().for_each(|kind| assert!(tally.of(kind) > 0, "it never came to this: {kind}"));
     let is_kind = |name: &&str| {

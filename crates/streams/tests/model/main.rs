@@ -1,10 +1,10 @@
-//! Random operations on streams, against a model that knows every byte: nothing is lost, doubled, cut, out of
-//! order or unaccounted for, whatever is attached, detached, stopped, started, changed, written in part, not
-//! read for a while, waited for, reset, killed or full.
+//! Random operations on streams, checked against a model that knows every byte: nothing is lost, repeated,
+//! truncated, reordered or unaccounted for, whatever is attached, detached, stopped, started, changed,
+//! written in part, not read for a while, waited for, reset, killed or full.
 //!
-//! `WIREPATH_MODEL_SECONDS=1800` runs for so long instead of a fixed number of rounds;
-//! `WIREPATH_MODEL_SEED=7` begins with that seed, and plays only that one unless seconds are given too. A
-//! round that fails says its seed. Several are played at a time.
+//! `WIREPATH_MODEL_SECONDS=1800` runs for this time instead of a fixed number of rounds;
+//! `WIREPATH_MODEL_SEED=7` begins with this seed, and runs only this seed unless seconds are given, too. A
+//! failed round reports its seed. Several rounds run at a time.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -28,13 +28,13 @@ use std::time::{Duration, Instant};
 use dice::Tally;
 use engines::Engines;
 
-/// Rounds where no time is asked for.
+/// Number of rounds if no time is given.
 const ROUNDS: u64 = 1000;
 
-/// Rounds that are played at a time, so that streams have others beside them.
+/// Rounds that run at a time, so that streams share the engines.
 const PLAYERS: usize = 4;
 
-/// Time limit of anything that must come: only a hang takes so long.
+/// Time limit for anything that must happen: only a hang exceeds it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Interval of progress reports of a long run.
@@ -66,7 +66,7 @@ fn nothing_is_lost_doubled_or_out_of_order_whatever_happens() {
     }
 }
 
-/// Rounds, one after the other and several at a time.
+/// A series of rounds, several at a time.
 struct Run {
     first: u64,
     until: Until,
@@ -83,7 +83,7 @@ struct State {
     next: u64,
     tally: Tally,
     failed: Option<u64>,
-    /// Progress reports so far.
+    /// Number of progress reports so far.
     told: u32,
 }
 
@@ -111,7 +111,7 @@ impl Run {
         }
     }
 
-    /// The seed of the next round, if there is to be one.
+    /// Seed of the next round, if there is one.
     fn next(&self) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = match self.until {

@@ -1,5 +1,5 @@
-//! A handler that changes nothing, and keeps what it saw: of records what follows from the first that it saw
-//! the beginning of.
+//! A handler that changes nothing and keeps the bytes that it saw, from the first record on whose beginning
+//! it saw.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use wirepath_streams::{
 
 use crate::dice::{Dice, Tally};
 
-/// Most bytes of a record, for who takes whole ones: all that is ever sent.
+/// Most bytes of a record for handlers of whole records: more than is ever sent.
 const LONGEST: usize = 16 << 20;
 
 /// Records that an observer saw.
@@ -19,23 +19,23 @@ pub(crate) struct Seen(Arc<Mutex<Pieces>>);
 #[derive(Debug, Default)]
 struct Pieces {
     bytes: Vec<u8>,
-    /// The beginning of a record was seen, and not yet its end; None before there was a piece.
+    /// True if the beginning of a record was seen but not yet its end; None before the first piece.
     within: Option<bool>,
     /// The first piece was the beginning of a record.
     from_beginning: bool,
-    /// A piece did not follow from the one before.
+    /// A piece did not continue the previous one.
     is_torn: bool,
 }
 
 impl Seen {
-    /// The records it saw.
+    /// Bytes of the records that the handler saw.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(!pieces.is_torn, "a handler was given parts of records that do not belong together");
         pieces.bytes.clone()
     }
 
-    /// Returns whether it was not shown the rest of a record that it had not seen the beginning of.
+    /// Returns whether the handler was not shown the rest of a record whose beginning it had not seen.
     pub(crate) fn is_from_beginning(&self) -> bool {
         let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pieces.from_beginning || pieces.within.is_none()
@@ -50,7 +50,7 @@ impl Seen {
     }
 }
 
-/// A handler of any kind, with what it will see.
+/// A handler of any kind, and a handle to what it sees.
 pub(crate) fn any(dice: &mut Dice, tally: &mut Tally) -> (Handler, Seen) {
     let reach = match dice.below(4) {
         0 | 1 => Reach::Pieces,
@@ -73,14 +73,14 @@ pub(crate) fn any(dice: &mut Dice, tally: &mut Tally) -> (Handler, Seen) {
     (handler, seen)
 }
 
-/// A handler that reads pieces as they come, with what it will see.
+/// A handler that reads pieces as they arrive, and a handle to what it sees.
 pub(crate) fn reader(tally: &mut Tally) -> (Handler, Seen) {
     let seen = Seen::default();
     tally.note("handler: one that was there from the beginning");
     (Handler::Read(Box::new(Observer { reach: Reach::Pieces, seen: seen.clone() })), seen)
 }
 
-/// A handler that peeks at so many bytes of each record, with what it will see.
+/// A handler that peeks at so many bytes of each record, and a handle to what it sees.
 pub(crate) fn peeker(length: usize, tally: &mut Tally) -> (Handler, Heads) {
     let heads = Heads { length, seen: Arc::default() };
     tally.note("handler: one that peeks");
@@ -95,7 +95,7 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// Checks that it saw the first bytes of each of these records once, in their order.
+    /// Checks that the handler saw the first bytes of each of these records once, in order.
     pub(crate) fn check<'a>(&self, records: impl Iterator<Item = &'a [u8]>) {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut count = 0;
@@ -107,7 +107,8 @@ impl Heads {
         assert_eq!(seen.len(), count, "it saw heads of what is no record");
     }
 
-    /// Checks that it saw the first bytes of a stream of bytes, which may have been cut into several.
+    /// Checks that the handler saw the first bytes of a byte stream, which may have been cut into several
+    /// records.
     pub(crate) fn check_first(&self, sent: &[u8], may_be_cut: bool) {
         if !may_be_cut {
             return self.check(Some(sent).filter(|sent| !sent.is_empty()).into_iter());

@@ -1,5 +1,5 @@
-//! A round of a mirror of bytes that nobody looks at: they go by `splice`, `tee` and `sendfile`, and are
-//! copied while something stands in the way.
+//! A round of a mirror of bytes that no handler sees: they move by `splice`, `tee` and `sendfile`, and are
+//! copied while the zero-copy route is not possible.
 
 mod verify;
 
@@ -35,25 +35,25 @@ pub(crate) struct Pour<'a> {
     engines: &'a Engines,
     carrier: Carrier,
     source: Source,
-    /// All of it was there from the beginning.
+    /// The whole input existed from the beginning.
     is_stored: bool,
-    /// All that will be sent: numbers in eight bytes each.
+    /// All bytes of the input: numbers of eight bytes each.
     sent: Vec<u8>,
     written: usize,
     outlets: Vec<Outlet>,
-    /// Outputs do not only wait, and handlers come.
+    /// Rules of outputs are changed, and handlers are added.
     is_changed: bool,
     watchers: Vec<Watcher>,
     /// A handler that peeks at the beginning.
     heads: Option<Heads>,
 }
 
-/// A handler that came while the stream went on.
+/// A handler that was added while the stream ran.
 struct Watcher {
-    /// Of the output at this place, or of the stream.
+    /// Place of the handler's output; None if it is a handler of the stream.
     place: Option<usize>,
     seen: Seen,
-    /// Bytes that had been written before.
+    /// Bytes that had been written before the handler was added.
     before: usize,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Pour<'a> {
         }
     }
 
-    /// Plays the round to its end, and checks what came.
+    /// Runs the round to its end, and checks the received bytes.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
             match self.dice.below(27) {
@@ -182,7 +182,7 @@ impl<'a> Pour<'a> {
         }
     }
 
-    /// Never the first, so that there is one.
+    /// Detaches an output, but never the first, so that one remains.
     fn detach_output(&mut self) {
         let place = 1 + self.dice.below(OUTLETS);
         let Some(outlet) = self.outlets.get_mut(place).filter(|_| self.carrier.listens()) else { return };
@@ -198,8 +198,8 @@ impl<'a> Pour<'a> {
         }
     }
 
-    /// Somebody connects where that is waited for, or where somebody has come. All of what is stored may have
-    /// gone: then nobody listens who came later.
+    /// Connects to a listener that waits, or to one that is connected already. If the whole stored input has
+    /// been sent, an output attached later may not listen any more.
     fn call_one(&mut self) {
         let place = self.dice.below(self.outlets.len() + 1);
         let Some(outlet) = self.outlets.get_mut(place) else {
@@ -211,7 +211,7 @@ impl<'a> Pour<'a> {
         }
     }
 
-    /// Everybody comes who the stream was built to wait for.
+    /// Connects to all listeners that the stream was built to wait for.
     fn call_who_is_left(&mut self) {
         let mut have_come = !self.source.is_awaited() || self.source.call(&mut self.tally);
         let is_left = |outlet: &&mut Outlet| outlet.was_first && !outlet.has_left && outlet.sink.is_awaited();
@@ -221,7 +221,8 @@ impl<'a> Pour<'a> {
         assert!(have_come, "somebody is not waited for any more");
     }
 
-    /// The first is always waited for: it has what the stream has to have given.
+    /// Changes the options of an output. The first output always blocks: it has all bytes that the stream
+    /// must have sent.
     fn change_options(&mut self) {
         let (place, waiting_bytes) = (self.dice.below(OUTLETS), 1 + self.dice.below(100_000));
         let disconnects = place > 0 && self.dice.one_in(2);
@@ -251,7 +252,7 @@ impl<'a> Pour<'a> {
         }
     }
 
-    /// Has an output more or less trust, or gives it a handler that depends on that.
+    /// Changes the trust in an output, or adds a handler that depends on it.
     fn set_trust(&mut self) {
         let (place, trust) = (self.dice.below(OUTLETS), any_trust(&mut self.dice));
         if self.dice.one_in(3) {

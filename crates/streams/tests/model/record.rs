@@ -1,22 +1,22 @@
-//! Records that say where they come from, and whether they are whole.
+//! Records that carry their origin and a checksum.
 //!
-//! Length in two bytes (RFC 4571); number of the feed, of the record in its feed, and of the record among
-//! all, in four bytes each; bytes that follow from these; a CRC-32C over all of that.
+//! Format: length in two bytes (RFC 4571); number of the feed, of the record in its feed, and of the record
+//! among all, in four bytes each; payload derived from these; a CRC-32C of everything before.
 
 use std::collections::BTreeMap;
 
 use crate::dice::Dice;
 
-/// Bytes of a record beside those that follow.
+/// Bytes of a record in addition to the payload.
 const FRAME: usize = 2 + 3 * 4 + 4;
 
-/// Least bytes of records of one size, which streams need not look at.
+/// Smallest size of fixed-size records that move without copies.
 const LARGE: usize = 32 * 1024;
 
-/// Offset of the tag, which is the number of the record among all.
+/// Offset of the tag, which is the number of the record among all records.
 const TAG: usize = 10;
 
-/// A record as it was found.
+/// A received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) feed: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Found {
     pub(crate) bytes: usize,
 }
 
-/// A record with so many bytes that follow.
+/// A record with a payload of this length.
 pub(crate) fn record(feed: u32, index: u32, tag: u32, length: usize) -> Vec<u8> {
     let mut record = ((FRAME - 2 + length) as u16).to_be_bytes().to_vec();
     [feed, index, tag].iter().for_each(|word| record.extend(word.to_be_bytes()));
@@ -34,12 +34,12 @@ pub(crate) fn record(feed: u32, index: u32, tag: u32, length: usize) -> Vec<u8> 
     record
 }
 
-/// Bytes of each record, where all have as many and nobody has to look at them.
+/// A size for records of fixed size that move without copies.
 pub(crate) fn any_large(dice: &mut Dice) -> usize {
     LARGE + dice.below(20_000)
 }
 
-/// Number of bytes that follow.
+/// Length of the payload of a record.
 pub(crate) fn that_follow(bytes: usize) -> usize {
     bytes - FRAME
 }
@@ -49,7 +49,7 @@ pub(crate) fn tag(record: &[u8]) -> Option<u64> {
     Some(word(record.get(TAG..TAG + 4)?).into())
 }
 
-/// All records in these bytes, and how many bytes of a record that is cut are behind them.
+/// All records in these bytes, and the number of bytes of a truncated record after them.
 pub(crate) fn records(who: &str, bytes: &[u8]) -> (Vec<Found>, usize) {
     let (mut found, mut rest) = (Vec::new(), bytes);
     while let Some(record) = whole_in_front(rest) {
@@ -62,7 +62,7 @@ pub(crate) fn records(who: &str, bytes: &[u8]) -> (Vec<Found>, usize) {
     (found, rest.len())
 }
 
-/// The records in these bytes, none of which is cut.
+/// The records in these bytes, none of which is truncated.
 pub(crate) fn in_front(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let record = whole_in_front(bytes)?;
@@ -71,7 +71,7 @@ pub(crate) fn in_front(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Checks that each feed's records follow one another; with `gaps` that none comes behind a later one.
+/// Checks that the records of each feed are consecutive; with `gaps`, only that they are in order.
 pub(crate) fn assert_in_order(who: &str, found: &[Found], gaps: bool) {
     let mut last: BTreeMap<u32, u32> = BTreeMap::new();
     for record in found {

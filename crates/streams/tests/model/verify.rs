@@ -1,4 +1,4 @@
-//! Invariants of a round: nothing lost, doubled, cut, out of order or unaccounted for.
+//! Invariants of a round: nothing is lost, repeated, truncated, reordered or unaccounted for.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ impl Web<'_> {
         let elsewhere = status.bytes_pending + status.bytes_dropped + status.bytes_returned;
         let kept = |output: &OutputStatus| output.waiting_bytes + output.dropped.bytes;
         if self.mirror {
-            // One that leaves, or did not keep up, gets nothing more while it is still there.
+            // An output that leaves, or did not keep up, gets nothing more although it is still listed.
             let stays = |outlet: &Outlet| outlet.was_first && !outlet.has_left && !outlet.sink.disconnects;
             let has_all = |port| self.outlets.iter().any(|outlet| outlet.port == port && stays(outlet));
             for output in status.outputs.iter().filter(|output| has_all(output.port)) {
@@ -74,8 +74,8 @@ impl Web<'_> {
         }
     }
 
-    /// All have the same records in the same order; those that came later, left, broke or were full have a
-    /// part of it.
+    /// Checks that all outputs have the same records in the same order; outputs that were attached later,
+    /// left, broke or were full have a part of them.
     fn verify_mirror(&mut self, lists: &[Vec<Found>], end: &StreamEnd) {
         let is_whole = |outlet: &Outlet| outlet.was_first && !outlet.has_left && !outlet.sink.drops;
         let whole = self.outlets.iter().zip(lists).filter(|(outlet, _)| is_whole(outlet));
@@ -103,7 +103,7 @@ impl Web<'_> {
         self.check_feeds(&reference.iter().collect::<Vec<_>>(), end, is_complete, 0);
     }
 
-    /// Every record is at one sink, or said to have been dropped.
+    /// Checks that every record is at one sink, or reported as dropped.
     fn verify_spread(&mut self, lists: &[Vec<Found>], end: &StreamEnd) {
         let all: Vec<&Found> = lists.iter().flatten().collect();
         let once: BTreeSet<(u32, u32)> = all.iter().map(|found| (found.feed, found.index)).collect();
@@ -119,7 +119,8 @@ impl Web<'_> {
         }
     }
 
-    /// Of each feed that was not reset all is there, but what was dropped; of one that was, the beginning.
+    /// Checks that feeds that were not reset are complete except for dropped records, and that of reset feeds
+    /// the beginning is there.
     fn check_feeds(&self, found: &[&Found], end: &StreamEnd, is_complete: bool, dropped: u64) {
         let late = end.status.merge.filter(|_| self.tags == Some(Late::Drop)).map_or(0, |counts| counts.late);
         let missing_is_said = dropped + late > 0;
@@ -147,14 +148,14 @@ impl Outlet {
     }
 }
 
-/// Of a mirror that ended well: what an output that is still there did not get is what was said, to the
-/// record and the byte.
+/// For a mirror that ended well: checks that the records missing at a remaining output match the reported
+/// number of records and bytes.
 fn check_what_is_missing(outlet: &Outlet, list: &[Found], reference: &[Found], end: &StreamEnd) {
     let name = &outlet.sink.name;
     let known = end.status.outputs.iter().find(|output| output.port == outlet.port);
     let Some(known) = known.filter(|_| !outlet.sink.is_lossy) else { return };
     let bytes = |list: &[Found]| list.iter().map(|found| found.bytes as u64).sum::<u64>();
-    // One that came later has nothing of before, and nothing of that was dropped for it.
+    // An output attached later has no earlier records, and none of those was counted as dropped for it.
     let missing = (reference.len() - list.len()).checked_sub(known.dropped.records as usize);
     let before = missing.unwrap_or_else(|| panic!("{name} lacks fewer records than were dropped: {known:?}"));
     assert!(

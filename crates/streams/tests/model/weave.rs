@@ -1,5 +1,5 @@
-//! A round of two streams: one spreads records over links, the other puts them together in the order that
-//! undoes it.
+//! A round of two streams: one spreads records over links, the other merges them in the order that reverses
+//! the spreading.
 
 use std::time::Instant;
 
@@ -23,31 +23,31 @@ const STEPS: usize = 300;
 /// Most links.
 const LINKS: usize = 6;
 
-/// Most bytes of a record, or of a part of a stripe: what goes by when a handler comes.
+/// Most bytes of a record, or of a part of a stripe, that may be in progress when a handler is added.
 const LONGEST: usize = 60_000;
 
 pub(crate) struct Weave<'a> {
     dice: Dice,
     tally: Tally,
     engines: &'a Engines,
-    /// The stream that spreads, and the one that collects.
+    /// The stream that spreads, and the stream that collects.
     carriers: [Carrier; 2],
     source: Source,
     sink: Sink,
     sent: Vec<u8>,
-    /// Bytes of it that were written.
+    /// Bytes of `sent` that were written.
     written: usize,
     records: u32,
-    /// Bytes of each, if all have as many.
+    /// Bytes of each record, if all have the same size.
     record_bytes: Option<usize>,
-    /// Number of the links, if their records are joined: so many make one.
+    /// Number of links, if the records of all links are joined to one.
     joined: Option<u32>,
     is_watched: bool,
-    /// Handlers that came while the streams went on, each with all that had been made before it.
+    /// Handlers that were added while the streams ran, each with an upper bound of the bytes made before.
     watchers: Vec<(Seen, usize)>,
-    /// Those handlers: the place of each one's stream, and its number.
+    /// Place of the stream, and number, of each added handler.
     added: Vec<(usize, HandlerId)>,
-    /// A handler of the stream that spreads, which peeks at its records.
+    /// A handler of the spreading stream that peeks at its records.
     heads: Option<Heads>,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Weave<'a> {
                 (OutputPattern::Random { seed }, None, StreamBuilder::default().order(order))
             }
             2 => {
-                // The window is never full, so nothing goes before its turn.
+                // The window is never full, so no record leaves before its turn.
                 let builder = StreamBuilder::default().order_by_tag(usize::MAX, usize::MAX, Late::Drop, tag);
                 (OutputPattern::Capacity, None, builder)
             }
@@ -125,7 +125,7 @@ impl<'a> Weave<'a> {
         }
     }
 
-    /// Plays the round to its end, and checks that all came in order.
+    /// Runs the round to its end, and checks that all records arrived in order.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
             match self.dice.below(25) {
@@ -142,7 +142,7 @@ impl<'a> Weave<'a> {
                 _ => {}
             }
         }
-        // The last portions make a whole record.
+        // The last portions must form a whole record.
         while self.joined.is_some_and(|links| !self.records.is_multiple_of(links)) {
             self.add_record();
         }
@@ -180,7 +180,7 @@ impl<'a> Weave<'a> {
         self.tally.note("operation: write");
     }
 
-    /// Bytes that may be written or read at once: more of larger records.
+    /// Number of bytes to write or read at once: more for larger records.
     fn some_bytes(&mut self, most: usize) -> usize {
         1 + self.dice.below(if self.record_bytes.is_some() { 10 * most } else { most })
     }
@@ -205,7 +205,7 @@ impl<'a> Weave<'a> {
         self.tally.note("fault: a reader of single bytes");
     }
 
-    /// Somebody connects where that is waited for, or where somebody has come.
+    /// Connects to a listener that waits, or to one that is connected already.
     fn call_one(&mut self) {
         let listens = match self.dice.below(2) {
             0 => self.source.call(&mut self.tally),
@@ -214,7 +214,7 @@ impl<'a> Weave<'a> {
         assert!(listens, "nobody is waited for, and nobody has come");
     }
 
-    /// Bytes that wait for one of the outputs.
+    /// Changes the number of bytes that may wait for one of the outputs.
     fn change_options(&mut self) {
         let (place, waiting_bytes) = (self.dice.below(LINKS), 1 + self.dice.below(5000));
         let set = self.carriers[0].ask(move |stream| {
@@ -239,7 +239,7 @@ impl<'a> Weave<'a> {
         }
     }
 
-    /// Controls a handler that came: it is to get the message between two records.
+    /// Controls an added handler, which must get the message between two records.
     fn control_handler(&mut self) {
         let Some((place, id)) = self.added.last().copied() else { return };
         let accepted = self.carriers[place].ask(move |stream| stream.control_handler(id, &b"?"[..], drop));

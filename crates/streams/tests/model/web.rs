@@ -1,5 +1,5 @@
-//! A round of one stream: inputs and outputs that come, go, fail and change, while the stream is stopped and
-//! started.
+//! A round of one stream: inputs and outputs are attached, detached, fail and change, while the stream is
+//! stopped and started.
 
 mod attach;
 mod build;
@@ -25,7 +25,7 @@ use ending::Ending;
 /// Operations of a round.
 const STEPS: usize = 300;
 
-/// Most inputs and outputs.
+/// Most inputs, and most outputs.
 const FEEDS: usize = 6;
 const OUTLETS: usize = 8;
 
@@ -33,14 +33,14 @@ const OUTLETS: usize = 8;
 pub(crate) struct Feed {
     number: u32,
     pub(crate) source: Source,
-    /// Its port; None while it is detached.
+    /// Port of the feed; None while it is detached.
     port: Option<Port>,
-    /// The stream was built with it, and has had it ever since.
+    /// The stream was built with the feed, which was never detached.
     was_first: bool,
     pub(crate) records: u32,
-    /// Not written yet.
+    /// Bytes that are not written yet.
     pending: Vec<u8>,
-    /// All of it was there from the beginning.
+    /// The whole feed existed from the beginning.
     is_stored: bool,
     pub(crate) was_reset: bool,
 }
@@ -50,11 +50,11 @@ pub(crate) struct Feed {
 pub(crate) struct Outlet {
     pub(crate) sink: Sink,
     pub(crate) port: Port,
-    /// Attached when the round began.
+    /// Attached at the beginning of the round.
     pub(crate) was_first: bool,
-    /// It was detached.
+    /// The outlet was detached.
     pub(crate) has_left: bool,
-    /// The stream said that it has no such output.
+    /// The stream reported that it has no such output.
     pub(crate) is_gone: bool,
 }
 
@@ -66,19 +66,19 @@ pub(crate) struct Web<'a> {
     pub(crate) mirror: bool,
     pub(crate) tags: Option<Late>,
     survives_inputs: bool,
-    /// Handlers come while it runs.
+    /// Handlers are added while the stream runs.
     is_watched: bool,
     pub(crate) watchers: Vec<Watcher>,
     /// Handlers that are in force while an output has little trust.
     pub(crate) guards: Vec<Seen>,
-    /// Bytes of each record, if all have as many.
+    /// Bytes of each record, if all have the same size.
     record_bytes: Option<usize>,
     pub(crate) feeds: Vec<Feed>,
     pub(crate) outlets: Vec<Outlet>,
-    /// Inputs that were detached, by the number of their feed.
+    /// Detached inputs, with the numbers of their feeds.
     parked: Receiver<(u32, Object)>,
     park: Sender<(u32, Object)>,
-    /// Records of all feeds.
+    /// Number of records of all feeds.
     next_tag: u32,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Web<'a> {
         web
     }
 
-    /// Plays the round to its end, and checks what came.
+    /// Runs the round to its end, and checks the received records.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
             match self.dice.below(40) {
@@ -150,7 +150,7 @@ impl<'a> Web<'a> {
         self.record_bytes.map_or_else(Framing::rtp, Framing::Fixed)
     }
 
-    /// Bytes that may be written or read at once: more of larger records.
+    /// Number of bytes to write or read at once: more for larger records.
     fn some_bytes(&mut self, most: usize) -> usize {
         1 + self.dice.below(if self.record_bytes.is_some() { 10 * most } else { most })
     }
@@ -183,7 +183,7 @@ impl<'a> Web<'a> {
         self.tally.note("operation: read");
     }
 
-    /// As little room as there can be, again and again.
+    /// Reads repeatedly with the smallest possible room.
     fn read_byte_by_byte(&mut self) {
         let (place, most) = (self.dice.below(self.outlets.len()), 1 + self.dice.below(500));
         self.read(place, most, 1);
@@ -198,7 +198,7 @@ impl<'a> Web<'a> {
     }
 
     fn stop_or_start(&mut self) {
-        // A thread cannot be told to attach what is detached.
+        // A stream on a thread of its own cannot attach detached inputs.
         let may_leave = self.feeds.iter().all(|feed| feed.port.is_some());
         self.carrier.stop_or_start(self.engines, may_leave, &mut self.dice, &mut self.tally);
     }
@@ -226,7 +226,7 @@ impl<'a> Web<'a> {
         was_reset
     }
 
-    /// Everything that was read must be accounted for, at any time.
+    /// Checks that all bytes read are accounted for; may be called at any time.
     fn audit(&mut self) {
         if let Some(status) = self.carrier.status() {
             self.check_account(&status);

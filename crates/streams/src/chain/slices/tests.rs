@@ -3,8 +3,8 @@ use super::*;
 use crate::handler::{Common, Handler, HandlerId, Reach};
 use proptest::prelude::*;
 
-/// Handler of three kinds that looks at all bytes of whole records. Records whose bytes have an even sum pass,
-/// are kept in parts, or are written with their second half behind them. Records of 13 bytes are refused.
+/// Handler of three kinds that reads all bytes of whole records. Records whose bytes have an even sum pass,
+/// are kept in parts, or are rewritten with their second half appended. Records of 13 bytes are refused.
 struct Sums(Reach);
 
 impl Sums {
@@ -68,7 +68,7 @@ fn handlers(reach: Reach) -> [Handler; 3] {
     ]
 }
 
-/// Records that a handler makes of these, which come in pieces, and its reports.
+/// Applies a handler to records that come in pieces; returns the resulting records and the reports.
 fn made(
     handler: Handler,
     records: &[(Vec<u8>, Vec<usize>, bool)],
@@ -84,7 +84,8 @@ fn made(
     (super::super::tests::records(&out), reports)
 }
 
-/// A record in pieces, in memory that is the stream's own, one behind the other, or that others have, too.
+/// Cuts a record into pieces, in memory that only the stream owns and that is contiguous, or in shared
+/// memory.
 fn pieces(record: &[u8], cuts: &[usize], is_own: bool) -> Vec<Run<Memory>> {
     let mut rest = BytesMut::from(record);
     let mut pieces: Vec<BytesMut> = cuts.iter().map(|cut| rest.split_to(cut % (rest.len() + 1))).collect();
@@ -98,7 +99,7 @@ fn pieces(record: &[u8], cuts: &[usize], is_own: bool) -> Vec<Run<Memory>> {
 proptest! {
     /// Promise: Handlers receive whole records as slices, without a copy.
     ///
-    /// Handlers of all kinds make the same of a record in slices as of one that was copied together.
+    /// Handlers of all kinds produce the same result from a record in slices as from a contiguous record.
     #[test]
     fn a_record_in_slices_becomes_what_a_gathered_one_does(
         records in proptest::collection::vec(
@@ -118,7 +119,7 @@ proptest! {
 
     /// Promise: Handlers receive whole records as slices, without a copy.
     ///
-    /// What goes on lies where it lay.
+    /// Records that pass stay in their memory.
     #[test]
     fn what_passes_a_handler_that_takes_slices_lies_where_it_lay(
         cuts in proptest::collection::vec(1usize..30_000, 1..FEW),
@@ -160,7 +161,7 @@ fn tiny_pieces_are_copied_together_when_there_are_many() {
 
 /// Promise: Handlers receive whole records as slices, without a copy.
 ///
-/// Of a longer record than the handler takes, no more is kept than it may have.
+/// If a record is longer than the handler takes, no more than the limit is kept.
 #[test]
 fn a_longer_record_than_a_handler_takes_in_slices_is_refused_and_the_next_passes() {
     for handler in handlers(Reach::Slices { limit: 4 }) {

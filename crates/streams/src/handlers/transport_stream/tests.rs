@@ -15,7 +15,7 @@ fn packets(bytes: &[u8]) -> Vec<Packet<'_>> {
     bytes.as_chunks::<PACKET_LENGTH>().0.iter().map(|packet| Packet::new(packet).unwrap()).collect()
 }
 
-/// Packets that a filter keeps of a stream in datagrams of seven packets.
+/// Packets that a filter keeps of a stream, in datagrams of seven packets.
 fn filtered(filter: TransportStreamFilter, input: &[u8]) -> Vec<u8> {
     let mut chain = Chain::default();
     chain.push(HandlerId(0), Handler::Select(Box::new(filter)));
@@ -64,7 +64,7 @@ fn a_programme_comes_out_as_a_stream_of_its_own() {
     for (index, table) in tables.iter().enumerate() {
         assert_eq!(usize::from(table.continuity()), index % 16);
     }
-    // From the first map on nothing of the programme is missing, and nothing else is there.
+    // From the first map on, no packet of the programme is missing, and no other packet is present.
     let of_programme = |packet: &Packet<'_>| {
         packet.pid() == programme.pmt_pid || programme.streams.iter().any(|(pid, _, _)| *pid == packet.pid())
     };

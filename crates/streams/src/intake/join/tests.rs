@@ -12,7 +12,7 @@ fn join(inputs: u64, key: Option<Box<Tag>>, window: usize, max_bytes: usize) -> 
     join
 }
 
-/// The first byte is the key.
+/// Key function: the first byte.
 fn first_byte() -> Option<Box<Tag>> {
     Some(Box::new(|portion: &[u8]| portion.first().map(|byte| u64::from(*byte))))
 }
@@ -79,7 +79,7 @@ fn a_record_that_would_be_too_long_is_dropped_and_counted() {
     assert_eq!((join.bytes, join.lost_bytes, join.is_empty()), (0, 8, true));
 }
 
-/// A portion: its key, its input, and bytes that say both.
+/// A portion: its key, its input, and bytes that encode both.
 fn portion(key: u8, input: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![key, input as u8];
     bytes.resize(2 + length, key ^ input as u8);
@@ -99,7 +99,7 @@ fn records_by_key_are_bounded_in_bytes() {
     for key in 0..50_u8 {
         join.offer(Port(0), &[key], LONGEST);
     }
-    // The third input is silent: no record is ever complete.
+    // The third input is silent, so no record is complete.
     for key in 0..50_u8 {
         join.offer(Port(1), &[key; 300], LONGEST);
         assert!(join.memory() <= MOST, "{} bytes", join.memory());
@@ -110,8 +110,8 @@ fn records_by_key_are_bounded_in_bytes() {
 proptest! {
     /// Promise: Portions of several inputs are joined to one record, by position or by key, within a window.
     ///
-    /// By position, whatever comes first, and wherever inputs end: all records that are complete, in order,
-    /// and no other; never more waits than the window allows, and every byte is accounted for.
+    /// By position, for any arrival order and any ends of inputs: all complete records leave in order, and no
+    /// others; the window is never exceeded, and every byte is accounted for.
     #[test]
     fn all_complete_records_come_in_order(
         counts in proptest::collection::vec(0usize..40, 1..5),
@@ -151,8 +151,8 @@ proptest! {
 
     /// Promise: Portions of several inputs are joined to one record, by position or by key, within a window.
     ///
-    /// By key, in any order, with portions that never come or come twice: no record is wrong or comes twice, none
-    /// is missing if the window has room for all, and every byte is accounted for.
+    /// By key, in any order, with missing or repeated portions: no record is wrong or repeated, none is
+    /// missing if the window has room for all, and every byte is accounted for.
     #[test]
     fn records_by_key_are_whole_and_never_wrong(
         portions in proptest::collection::vec((0u8..12, 0u64..3), 0..100),

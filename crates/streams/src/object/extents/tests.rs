@@ -18,7 +18,7 @@ fn length(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// Short and long extents, neighbours, empty ones, backwards.
+/// Short and long extents, adjacent ones, empty ones, and backward jumps.
 fn mixed() -> Vec<Range<u64>> {
     let rows = (0..3000).map(|row| row * 700 + 13..row * 700 + 113);
     let others = [5..5, 0..20_000, 20_000..20_001, 2_000_000..2_090_000, 7..8, 1_000..1_010, 1_010..1_500];

@@ -4,19 +4,19 @@ use rustix::fs::{Advice, fadvise, fstatfs};
 
 use super::*;
 
-/// Type of the file systems in memory, whose pages nothing evicts.
+/// Type of file systems in memory, whose pages are not evicted.
 const TMPFS: i64 = 0x0102_1994;
 
-/// A file on the disk, of which nothing has been read.
+/// A file on the disk of which nothing has been read.
 fn stored(length: usize) -> StoredFile {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&vec![7; length]).unwrap();
-    file.sync_all().unwrap(); // pages that are not on the disk yet cannot be evicted
+    file.sync_all().unwrap(); // dirty pages cannot be evicted
     StoredFile::new(Arc::new(file))
 }
 
 impl StoredFile {
-    /// Range that has to be read before the next bytes, if it has.
+    /// Range that has to be read before the next bytes, if any.
     fn cold(&mut self) -> Option<Cold> {
         match self.available(100) {
             Ok(room) => {
@@ -36,7 +36,7 @@ impl StoredFile {
         self.note_warm(until);
     }
 
-    /// Lets time pass for which pages are taken to be in memory.
+    /// Lets the time elapse for which pages are assumed to be in memory.
     fn age(&mut self) {
         self.warm_at = self.warm_at.checked_sub(TRUST).unwrap();
     }
@@ -66,7 +66,7 @@ fn pages_that_stay_in_memory_are_trusted_again() {
     let mut file = stored(2 * WINDOW as usize);
     file.read_ahead();
     if PageCache::of(&file.file, 0..WINDOW) == PageCache::Cold {
-        return; // before Linux 6.5 the kernel does not tell
+        return; // before Linux 6.5 the kernel does not report it
     }
     file.age();
     assert!(file.cold().is_none());

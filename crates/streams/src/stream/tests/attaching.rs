@@ -1,4 +1,4 @@
-//! Inputs and outputs that come and go while a stream runs.
+//! Inputs and outputs that are attached and detached while a stream runs.
 
 use super::*;
 use std::thread;
@@ -18,7 +18,7 @@ fn inputs_and_outputs_come_and_go_at_records_and_nothing_is_lost() {
     feed.write_all(b"aaaabb").unwrap();
     act(&mut stream);
     assert_eq!(collected[0].bytes(), b"aaaabb");
-    // In the middle of a record: the first output gets the rest of it, the second what follows.
+    // Within a record: the first output gets the rest of the record, the second output the next records.
     stream.attach_output(second, OutputOptions::default());
     let (tell, told) = channel();
     assert!(stream.detach_output(output, move |object| tell.send(object.name().to_owned()).unwrap()));
@@ -30,7 +30,7 @@ fn inputs_and_outputs_come_and_go_at_records_and_nothing_is_lost() {
     assert_eq!(told.recv().unwrap(), "out 0");
     assert_eq!((collected[0].bytes(), collected[1].bytes()), (b"aaaabbbb".to_vec(), b"ccccd".to_vec()));
 
-    // The input leaves at the end of its record; what was read beyond that goes with it.
+    // The input leaves at the end of its record; the bytes read after that are returned with it.
     let (tell, told) = channel();
     assert!(stream.detach_input(input, move |object| tell.send(object).unwrap()));
     feed.write_all(b"dddeeee").unwrap();
@@ -41,7 +41,7 @@ fn inputs_and_outputs_come_and_go_at_records_and_nothing_is_lost() {
     assert_eq!(merged_object(told.recv().unwrap()), b"eeee");
 }
 
-/// A stream that is copied, because a handler looks at it, from a socket.
+/// A stream from a socket that is copied, because a handler sees its bytes.
 fn copied(pattern: OutputPattern) -> (UnixStream, Port, Stream) {
     let (feed, inlet) = UnixStream::pair().unwrap();
     let checksum = Handler::Read(Box::new(crate::handlers::Checksum::default()));
@@ -83,7 +83,8 @@ fn a_stream_of_bytes_without_records_lets_go_at_once() {
 
 /// Promise: Inputs and outputs are added and removed between records; nothing is lost or repeated.
 ///
-/// Returns whether what was read of it has no room, or nobody to go to: the end of its record needs none.
+/// Both if the bytes read from the input have no room and if their output is gone: the end of its record
+/// needs no room.
 #[test]
 fn a_stream_of_bytes_lets_go_of_its_input_at_once_also_where_no_output_has_room() {
     for is_gone in [false, true] {
@@ -125,7 +126,7 @@ fn a_stream_of_bytes_lets_go_of_its_input_at_once_also_where_no_output_has_room(
 
 /// Promise: The cost of a record does not grow with the number of silent inputs.
 ///
-/// While one has its turn without end, others that come and go are kept no longer than they are there.
+/// While one input keeps its turn, nothing is kept of other inputs after they were detached.
 #[test]
 fn nothing_is_kept_of_inputs_that_are_gone() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -199,7 +200,7 @@ fn merged_object(object: Object) -> Vec<u8> {
 
 /// Promise: An input that is attached after the end of the stream is returned to the caller.
 ///
-/// Its outputs were told of the end: what comes then is given back as it is, and neither lost nor read.
+/// The outputs were already told about the end: the input is returned unchanged, neither lost nor read.
 #[test]
 fn an_input_that_comes_when_outputs_were_told_of_the_end_is_given_back() {
     let (near, mut far) = narrow_connection();

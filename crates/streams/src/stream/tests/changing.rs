@@ -1,4 +1,4 @@
-//! Handlers and options that come while a stream runs.
+//! Handlers and options that are changed while a stream runs.
 
 use std::sync::Mutex;
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use super::*;
 use crate::{Common, HandlerError, Piece, Reach, Rewrite};
 
-/// Turns every bit, and keeps what it saw.
+/// Inverts every bit, and keeps the bytes it has seen.
 struct Turned {
     reach: Reach,
     saw: Arc<Mutex<Vec<u8>>>,
@@ -43,8 +43,7 @@ fn some_bytes(count: usize) -> Vec<u8> {
     (0..count as u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-/// A mirror from a connection to two, by which nothing is read yet and which are full, with what is read of
-/// each when it is.
+/// A mirror from a connection to two full connections whose peers do not read yet.
 fn full_mirror(bytes: &[u8], framing: Framing) -> (Stream, [UnixStream; 2]) {
     let (inlet, mut feed) = UnixStream::pair().unwrap();
     let sent = bytes.to_vec();
@@ -65,7 +64,7 @@ fn full_mirror(bytes: &[u8], framing: Framing) -> (Stream, [UnixStream; 2]) {
     (stream, [first_far, second_far])
 }
 
-/// Lets the stream go on until its end; answers what came by each connection.
+/// Runs the stream to its end; returns the bytes received on each connection.
 fn rest(mut stream: Stream, ends: [UnixStream; 2]) -> (StreamStatus, [Vec<u8>; 2]) {
     let readers = ends.map(|mut end| {
         thread::spawn(move || {
@@ -79,7 +78,7 @@ fn rest(mut stream: Stream, ends: [UnixStream; 2]) -> (StreamStatus, [Vec<u8>; 2
     (status, readers.map(|reader| reader.join().unwrap()))
 }
 
-/// The outcome of `bytes` where a handler saw `saw`, the last of them.
+/// Expected output for `bytes` if a handler saw only `saw`, the last of them.
 fn expected(bytes: &[u8], saw: &[u8]) -> Vec<u8> {
     let unseen = bytes.len() - saw.len();
     assert!(saw == &bytes[unseen..], "the handler saw something else than the last bytes");
@@ -92,7 +91,7 @@ const REACHES: [Reach; 3] =
 /// Promise: Handlers can be added to a running stream and see the next record; no byte is lost or repeated.
 #[test]
 fn a_handler_that_joins_what_moves_unseen_sees_the_rest_and_nothing_is_lost_or_doubled() {
-    // More than is under way at a time: so a record goes by when the handler comes.
+    // More bytes than the buffers hold, so that a record is in progress when the handler is added.
     const RECORD: usize = 1_000_003;
     let bytes = some_bytes(3_000_000);
     for (is_divided, reach) in
@@ -114,7 +113,7 @@ fn a_handler_that_joins_what_moves_unseen_sees_the_rest_and_nothing_is_lost_or_d
                 assert_eq!(unseen as u64, status.zero_copy_bytes, "from the next byte on");
             }
         };
-        // On the stream: both get what it makes.
+        // On the stream: both outputs get the handler's result.
         let (mut stream, ends) = full_mirror(&bytes, framing());
         let (handler, saw) = turned(reach);
         stream.add_handler(handler);
@@ -123,7 +122,7 @@ fn a_handler_that_joins_what_moves_unseen_sees_the_rest_and_nothing_is_lost_or_d
         check(status, &saw);
         assert!(came.iter().all(|came| *came == expected(&bytes, &saw)), "divided: {is_divided}, {reach:?}");
 
-        // On one output: the other gets what there was.
+        // On one output: the other output gets the original bytes.
         let (mut stream, ends) = full_mirror(&bytes, framing());
         let (handler, saw) = turned(reach);
         assert!(stream.add_output_handler(Port(1), handler).is_some());
@@ -137,7 +136,7 @@ fn a_handler_that_joins_what_moves_unseen_sees_the_rest_and_nothing_is_lost_or_d
 
 /// Promise: Handlers can be added to a running stream and see the next record; no byte is lost or repeated.
 ///
-/// Also where bytes are looked at already, and come a few at a time.
+/// Also if handlers already see the bytes, and bytes arrive a few at a time.
 #[test]
 fn a_handler_that_joins_within_a_record_begins_with_the_next() {
     for reach in REACHES {
@@ -169,8 +168,8 @@ fn a_handler_that_joins_within_a_record_begins_with_the_next() {
 
 /// Promise: Every byte read is accounted for: taken, pending, or dropped with the reason.
 ///
-/// The first piece of a record waits for room when the handler comes, which takes the record whole: nothing
-/// is anywhere else.
+/// The first piece of a record waits for room when a handler for whole records is added: no bytes are held
+/// elsewhere.
 #[test]
 fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
     const RECORD: usize = 100_000;
@@ -182,7 +181,7 @@ fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
             .output(object)
             .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(RECORD))
             .build();
-        // So that it is copied.
+        // Makes the stream copy.
         stream.add_handler(Handler::Read(Box::new(crate::handlers::Meter::default())));
         let feeds = |stream: &mut Stream, feed: &mut UnixStream, bytes: &[u8]| {
             feed.write_all(bytes).unwrap();
@@ -211,8 +210,8 @@ fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
 
 /// Promise: Every byte read is accounted for: taken, pending, or dropped with the reason.
 ///
-/// The beginning of a record waited for room when a handler came that takes whole ones: it waits with that
-/// for the rest.
+/// The beginning of a record waited for room when a handler for whole records was added; both wait for the
+/// rest.
 #[test]
 fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -237,7 +236,7 @@ fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
     feed(&mut stream, b"");
     let status = stream.status();
     assert_eq!((status.outputs[0].bytes, status.outputs[0].waiting_bytes, status.bytes_pending), (4, 2, 0));
-    // The rest comes to whom it can only be lost.
+    // The rest goes to an output that can only lose it.
     drop(far);
     let (object, _collected) = Object::collect("other", LIMIT);
     stream.attach_output(object, OutputOptions::default());
@@ -248,7 +247,7 @@ fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
 
 /// Promise: Handlers can be added to a running stream and see the next record; no byte is lost or repeated.
 ///
-/// A part of a stripe is a record for its output, though the stream of bytes has none.
+/// A part of a stripe is a record for its output, although the byte stream has no records.
 #[test]
 fn a_handler_of_an_output_that_has_parts_of_a_stripe_begins_with_the_next() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -275,7 +274,7 @@ fn a_handler_of_an_output_that_has_parts_of_a_stripe_begins_with_the_next() {
 
 /// Promise: Handlers can be added to a running stream and see the next record; no byte is lost or repeated.
 ///
-/// A datagram that a handler refuses is dropped, also if the handler came later.
+/// A datagram that a handler refuses is dropped, also if the handler was added later.
 #[test]
 fn a_handler_that_joins_a_stream_of_datagrams_ends_it_no_more_than_others() {
     let (sender, inlet) = datagrams();
@@ -300,7 +299,7 @@ fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
     let (mut stream, ends) = full_mirror(&bytes, Framing::Fixed(RECORD));
     assert!(!stream.set_output_options(Port(2), WhenFull::Block, 1), "that is the input");
     assert!(stream.set_output_options(Port(1), WhenFull::DropNewest, 100_000));
-    // The other is read alone: all of it comes, though nothing is read by this.
+    // Only the other end is read: all of its bytes arrive although this end is not read.
     let [mut first, second] = ends;
     let reader = thread::spawn(move || {
         let mut came = vec![0; 75 * RECORD];
@@ -325,14 +324,15 @@ fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
     assert!(dropped.records > 0, "{status:?}");
     assert_eq!(came.len() as u64 + dropped.bytes, bytes.len() as u64);
     assert_eq!(dropped.bytes, dropped.records * RECORD as u64, "whole records");
-    // What came is what was sent, without some of its records.
+    // The received records are the sent ones, with some missing.
     let mut sent = bytes.chunks(RECORD);
     assert!(came.chunks(RECORD).all(|record| sent.any(|sent| sent == record)));
 }
 
 /// Promise: Output options and rate of a running stream can be changed.
 ///
-/// Nobody drops the rest of a record: it is waited for, or it would wait without a bound.
+/// The rest of a record is never dropped: the stream waits for it, because it would be unbounded in the
+/// outbox.
 #[test]
 fn an_output_that_is_to_drop_records_keeps_the_stream_waiting_for_the_rest_of_one_that_goes_by() {
     const RECORD: usize = 6_000_000;
@@ -367,7 +367,7 @@ fn an_output_that_is_to_drop_records_keeps_the_stream_waiting_for_the_rest_of_on
 
 /// Promise: Output options and rate of a running stream can be changed.
 ///
-/// Options of a port that listens hold when it is connected.
+/// Options of a listening port take effect when it is connected.
 #[test]
 fn an_output_that_is_still_to_come_gets_handlers_and_options() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -404,7 +404,7 @@ fn an_output_that_is_still_to_come_gets_handlers_and_options() {
 
 /// Promise: Output options and rate of a running stream can be changed.
 ///
-/// Bytes that wait in a pipe are dropped and counted like those that wait elsewhere.
+/// Bytes that wait in a pipe are dropped and counted like other waiting bytes.
 #[test]
 fn an_output_with_bytes_in_a_pipe_is_detached_by_its_option() {
     let bytes = some_bytes(3_000_000);
@@ -423,7 +423,7 @@ fn an_output_with_bytes_in_a_pipe_is_detached_by_its_option() {
     let status = stream.status();
     assert_eq!(status.gone_outputs.disconnected, 1);
     let (gone, other) = (&status.ended_outputs[0], &status.outputs[0]);
-    // In the turn in which it went, the other may have got more.
+    // In the turn in which the output was disconnected, the other may have got more.
     let given = gone.bytes + gone.dropped.bytes;
     assert!(gone.dropped.bytes > 0 && given <= other.bytes + other.waiting_bytes, "{status:?}");
     let mut came = Vec::new();

@@ -1,4 +1,4 @@
-//! Inputs and outputs of datagrams.
+//! Datagram inputs and outputs.
 
 use super::*;
 use crate::intake::Pulled;
@@ -41,7 +41,7 @@ fn datagrams_keep_their_boundaries_and_byte_streams_get_some() {
     assert_eq!(sizes(3), [2000, 2000, 1000]);
     run(Framing::Fixed(1000), Some(2500));
     assert_eq!(sizes(3), [2000, 2000, 1000]);
-    // Parts that are longer than the records, and than what is read at a time.
+    // Parts that are longer than the records, and longer than one read.
     let striped = |input: &[u8], unit: usize| {
         StreamBuilder::default()
             .pattern(OutputPattern::StripeBytes(unit))
@@ -90,8 +90,8 @@ fn a_train_of_datagrams_goes_to_every_mirror_as_it_came() {
 
 /// Promise: Datagrams are read in bounded numbers at a time, whatever their sizes.
 ///
-/// Anybody may send datagrams as fast as they are read, of many sizes or empty: so many are taken at a time,
-/// and others get their turns.
+/// Anyone may send datagrams of many sizes, or empty ones, as fast as they are read: only a limited number is
+/// taken at a time, and other streams get their turns.
 #[test]
 fn so_many_datagrams_are_taken_at_a_time_whatever_their_sizes() {
     const SENT: u64 = 100;
@@ -115,7 +115,8 @@ fn so_many_datagrams_are_taken_at_a_time_whatever_their_sizes() {
 
 /// Promise: A datagram that does not match its framing, or is not a share, is dropped and counted.
 ///
-/// Anybody may send a datagram: what does not fit is dropped whole and counted, and the stream goes on.
+/// Anyone may send a datagram: an invalid datagram is dropped and counted as a whole, and the stream
+/// continues.
 #[test]
 fn datagrams_that_do_not_fit_their_framing_are_dropped_and_counted() {
     let packet = |first: u8| [vec![first], vec![0; 187]].concat();
@@ -141,7 +142,7 @@ fn datagrams_that_do_not_fit_their_framing_are_dropped_and_counted() {
     assert_eq!(input.malformed, crate::Dropped { records: 3, bytes: 7 + 376 + 200 });
     assert_eq!(input.records, 4);
     assert_eq!(stream.status().malformed, input.malformed);
-    // The input that had them may go; the count stays.
+    // The input that received them may be removed; the count stays.
     stream.detach_input(Port(1), |_| {});
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
     let status = stream.status();
@@ -194,12 +195,12 @@ fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_b
 
 /// Promise: Unreachable receivers of datagrams are counted and affect no other datagram.
 ///
-/// An ICMP error for earlier datagrams must not cost those that are to leave now, in a train
-/// or one by one.
+/// An ICMP error for earlier datagrams must not affect the datagrams that are sent next, in a train or one by
+/// one.
 #[test]
 fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
     let [.., high, low] = std::process::id().to_be_bytes();
-    let own = std::net::Ipv4Addr::new(127, 128 | high, low, 1); // nobody else is given its ports
+    let own = std::net::Ipv4Addr::new(127, 128 | high, low, 1); // an address of this test only
     let records: Vec<u8> = (0..1000u32).map(|number| number as u8).collect();
     for (pattern, sizes) in
         [(OutputPattern::Stripe, vec![100; 10]), (OutputPattern::StripeBytes(250), vec![250; 4])]
@@ -233,7 +234,7 @@ fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
     }
 }
 
-/// An output of datagrams to somebody at `host`, and what the other end of it has.
+/// A datagram output to `host`, and the socket at its other end.
 fn outlet(host: &str) -> (UdpSocket, Object) {
     let (near, far) = (UdpSocket::bind((host, 0)).unwrap(), UdpSocket::bind((host, 0)).unwrap());
     near.connect(far.local_addr().unwrap()).unwrap();
@@ -244,10 +245,10 @@ fn outlet(host: &str) -> (UdpSocket, Object) {
 /// Promise: A datagram that is too long is dropped and counted, the first is reported, and the output
 /// continues.
 ///
-/// A sender over UDP may lose a datagram, and is not cut off for one.
+/// A sender over UDP may lose a datagram, and is not disconnected because of it.
 #[test]
 fn a_datagram_that_is_too_long_is_lost_and_the_first_is_told() {
-    // Longer than any, and longer than the path takes, which may not cut it.
+    // Longer than any datagram, and longer than the path allows without fragmentation.
     for (host, bytes) in [("127.0.0.1", 65_508), ("::1", 65_500)] {
         let (receiver, object) = outlet(host);
         if let Kind::Datagrams(datagrams) = &object.kind
@@ -277,8 +278,8 @@ fn a_datagram_that_is_too_long_is_lost_and_the_first_is_told() {
 /// Promise: A datagram that is too long is dropped and counted, the first is reported, and the output
 /// continues.
 ///
-/// More waits for a part that is too long than may: its beginning is lost, and its rest must not leave as if
-/// it were one.
+/// More bytes wait than the outbox allows, for a part that is too long: its beginning is lost, and its rest
+/// must not be sent as a separate datagram.
 #[test]
 fn the_rest_of_a_datagram_that_is_too_long_is_lost_as_well() {
     let (receiver, object) = outlet("127.0.0.1");
@@ -299,11 +300,11 @@ fn the_rest_of_a_datagram_that_is_too_long_is_lost_as_well() {
 /// Promise: A datagram that is too long is dropped and counted, the first is reported, and the output
 /// continues.
 ///
-/// The kernel takes 1,024 pieces of memory at a time.
+/// The kernel takes 1,024 slices at a time.
 #[test]
 fn a_datagram_may_be_of_any_number_of_parts() {
     let (receiver, object) = outlet("127.0.0.1");
-    // Of two lengths in turn, for those of one length lie together.
+    // Two lengths in turn, because records of one length are contiguous.
     let line = |number: usize| format!("{number:0width$}\n", width = 18 + 2 * (number % 2)).into_bytes();
     let lines: Vec<u8> = (0..6000).flat_map(line).collect();
     let mut stream = StreamBuilder::default()
@@ -322,7 +323,7 @@ fn a_datagram_may_be_of_any_number_of_parts() {
 
 /// Promise: Datagrams that are too long for a train are sent singly, shorter ones in trains.
 ///
-/// One datagram that a path does not take as it is says nothing of shorter ones.
+/// The failure of a datagram that is too long for a path implies nothing about shorter datagrams.
 #[test]
 fn trains_of_datagrams_that_are_too_long_for_one_leave_one_by_one_and_others_as_before() {
     let (receiver, mut object) = outlet("::1");

@@ -1,10 +1,10 @@
-//! Streams that fail: what was taken before leaves first, and all of it is accounted for.
+//! Streams that fail: bytes taken before leave first, and all bytes are accounted for.
 
 use std::fs::File;
 
 use super::*;
 
-/// Whole packets of a transport stream, and the beginning of one more.
+/// Whole packets of a transport stream, and the beginning of another.
 const PACKETS: usize = 1300;
 const CUT: usize = 28;
 
@@ -25,7 +25,7 @@ fn framed(input: Object) -> StreamBuilder {
 
 /// Promise: Records read before an input or handler failed are still sent, in order.
 ///
-/// Over a connection with little room, and to a file, on an engine and on the caller's thread.
+/// Over a connection with small buffers, and to a file; on an engine and on the caller's thread.
 #[test]
 fn whole_records_before_one_that_is_cut_still_go() {
     let engine = engine();
@@ -53,7 +53,7 @@ fn whole_records_before_one_that_is_cut_still_go() {
         };
         let error = result.unwrap_err().to_string();
         assert!(error.contains("ends within a record, after 28 of its bytes"), "{error}");
-        // The beginning of the last one may have gone before it was known that it is cut.
+        // The beginning of the last packet may have been sent before its end was found missing.
         let bytes = reading.join().unwrap();
         assert!(cut().starts_with(&bytes) && bytes.len() >= PACKETS * 188, "{} bytes came", bytes.len());
         assert_eq!(file.metadata().unwrap().len(), bytes.len() as u64);
@@ -92,8 +92,8 @@ fn outputs_that_take_nothing_hold_up_the_end_for_no_longer_than_a_minute() {
 
 /// Promise: A stopped stream has written exactly what its status says.
 ///
-/// Whenever it is stopped: what is being written then is written, and counted, before anybody hears of the
-/// end.
+/// At any time of stopping: bytes that are being written then are written and counted before the end is
+/// reported.
 #[test]
 fn a_stream_that_is_stopped_has_written_what_it_says() {
     let engine = engine();
@@ -115,7 +115,7 @@ fn a_stream_that_is_stopped_has_written_what_it_says() {
     }
 }
 
-/// Reads, selects or rewrites, and fails at the fourth record.
+/// Handler that reads, selects or rewrites, and fails at the fourth record.
 pub(super) struct Failing(pub(super) u32);
 
 impl Failing {
@@ -193,7 +193,7 @@ fn what_comes_before_a_record_at_which_a_handler_fails_still_goes() {
 
 /// Promise: Records read before an input or handler failed are still sent, in order.
 ///
-/// However much was read already, of one input or of several.
+/// However much was read before, from one input or from several.
 #[test]
 fn nothing_behind_a_record_at_which_a_handler_fails_goes() {
     let tag = |record: &[u8]| record.first().map(|first| u64::from(*first));

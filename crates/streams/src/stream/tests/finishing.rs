@@ -1,11 +1,11 @@
-//! Connections that are told of the end.
+//! Connections that are told about the end.
 
 use super::*;
 use std::thread;
 
 /// Promise: A finished stream ends without an error only after its TCP peers have acknowledged everything.
 ///
-/// Bytes that its side of a connection took, and its peer has no room for, are lost when that resets it.
+/// Bytes that the connection took, and for which its peer has no room, are lost when the peer resets it.
 #[test]
 fn a_connection_that_is_reset_after_the_end_has_not_got_everything() {
     for pattern in [OutputPattern::Mirror, OutputPattern::Stripe] {
@@ -72,8 +72,8 @@ fn a_stream_ends_when_its_peer_has_everything() {
 
 /// Promise: If the origin truncates a response, the client sees it truncated.
 ///
-/// Others may have the same connection, and take for an end in order what follows an error that somebody else
-/// was told of.
+/// Another holder of the same connection would see a regular end if the error had been reported to the
+/// stream.
 #[test]
 fn asking_how_much_is_on_its_way_takes_no_error_away() {
     let (near, far) = narrow_connection();

@@ -1,4 +1,4 @@
-//! Handlers that are controlled, removed, replaced, or exceed what they declared, while their stream runs.
+//! Handlers that are controlled, removed, replaced, or exceed their declared bounds, while their stream runs.
 
 use std::sync::mpsc::Receiver;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::{Common, HandlerChangeError, HandlerError, HandlerId, PieceMut, Verdict};
 
-/// Combines each byte with a mask that control messages set, and keeps the order of what it gets.
+/// Combines each byte with a mask that control messages set, and logs the order of its calls.
 struct Masking {
     mask: u8,
     state_bytes: usize,
@@ -57,7 +57,7 @@ fn masking(mask: u8) -> (Handler, Log) {
     (Handler::Modify(Box::new(Masking { mask, state_bytes: 0, log: Arc::clone(&log) })), log)
 }
 
-/// A stream from a socket to memory, with a handler of the stream, and what goes in and out.
+/// A stream from a socket to memory, with a handler of the stream; returns both ends as well.
 fn stream_with(handler: Handler, framing: Framing) -> (Stream, UnixStream, Collected) {
     let (feed, inlet) = UnixStream::pair().unwrap();
     let (object, collected) = Object::collect("out", LIMIT);
@@ -75,7 +75,7 @@ fn feed(stream: &mut Stream, feed: &mut UnixStream, bytes: &[u8]) {
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
 }
 
-/// Sends a control message; what it is answered comes by the receiver.
+/// Sends a control message; the receiver gets the answer.
 fn control(stream: &mut Stream, message: &[u8]) -> Receiver<Result<Vec<u8>, HandlerError>> {
     let (sender, receiver) = channel();
     let message = Bytes::copy_from_slice(message);
@@ -111,7 +111,7 @@ fn a_control_message_waits_for_the_end_of_the_record_and_is_answered() {
 
 /// Promise: Control messages reach a handler between two records and are answered.
 ///
-/// A stream of bytes has no record to wait for.
+/// A byte stream has no record boundary to wait for.
 #[test]
 fn a_handler_of_a_stream_of_bytes_is_changed_at_once() {
     let (handler, _) = masking(0);
@@ -155,7 +155,7 @@ fn a_handler_is_replaced_and_removed_behind_the_current_record() {
 
 /// Promise: Handlers are removed and replaced between two records while the stream runs.
 ///
-/// Large records are not copied any more when no handler sees them.
+/// Large records are no longer copied when no handler sees them.
 #[test]
 fn bytes_move_without_copies_again_when_the_handler_is_removed() {
     const RECORD: usize = 64 * 1024;
@@ -184,7 +184,7 @@ fn bytes_move_without_copies_again_when_the_handler_is_removed() {
 
 /// Promise: Handlers are removed and replaced between two records while the stream runs.
 ///
-/// One that peeks at records, too, which move without copies and end in the kernel.
+/// The same for a peeking handler, whose records move without copies and end in the kernel.
 #[test]
 fn a_handler_that_peeks_is_replaced_behind_a_record_that_moves_without_copies() {
     const RECORD: usize = 64 * 1024;
@@ -241,7 +241,7 @@ fn a_handler_that_exceeds_its_bound_or_fails_or_panics_harms_only_its_stream() {
 
 /// Promise: A handler whose state exceeds its declared size ends its own stream only.
 ///
-/// Nothing is sent behind the record at which it did.
+/// Nothing after the record at which the bound was exceeded is sent.
 #[test]
 fn nothing_follows_the_record_at_which_a_handler_exceeded_its_bound() {
     struct Hoard(Vec<u8>);
@@ -279,7 +279,7 @@ fn nothing_follows_the_record_at_which_a_handler_exceeded_its_bound() {
 
 /// Promise: Control messages reach a handler between two records and are answered.
 ///
-/// Changes that wait for the end of a record are bounded.
+/// Deferred changes are bounded.
 #[test]
 fn changes_that_wait_are_bounded_and_so_are_messages() {
     let (handler, _) = masking(0);
@@ -297,7 +297,7 @@ fn changes_that_wait_are_bounded_and_so_are_messages() {
 
 /// Promise: Handlers are removed and replaced between two records while the stream runs.
 ///
-/// Of one output, which others do not notice, and of one that is still to be connected.
+/// Handlers of one output, which do not affect other outputs, and of an output that is not connected yet.
 #[test]
 fn handlers_of_one_output_are_controlled_and_removed_by_themselves() {
     let (mut source, inlet) = UnixStream::pair().unwrap();

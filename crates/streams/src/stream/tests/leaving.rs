@@ -1,4 +1,4 @@
-//! Outputs that are detached, and what is still to leave by them.
+//! Outputs that are detached, and their bytes that are still to be sent.
 
 use super::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -30,8 +30,7 @@ fn a_detached_object_is_returned_also_when_the_stream_ends_first() {
 
 /// Promise: A detached output still gets its pending bytes if the last other output fails.
 ///
-/// A detached output has not failed: its bytes leave, though the last of the others fails
-/// meanwhile.
+/// A detached output has not failed: its bytes are sent although the last other output fails meanwhile.
 #[test]
 fn the_last_output_that_fails_takes_none_with_it_that_leaves() {
     for when_full in [WhenFull::Block, WhenFull::Disconnect] {
@@ -67,7 +66,7 @@ fn the_last_output_that_fails_takes_none_with_it_that_leaves() {
             stream.note_ready(fails);
             offer(&mut stream);
         } else {
-            // More than may waits for the other alone now.
+            // More bytes than the limit now wait for the other output alone.
             while stream.status().gone_outputs.disconnected == 0 {
                 offer(&mut stream);
             }
@@ -89,7 +88,7 @@ fn the_last_output_that_fails_takes_none_with_it_that_leaves() {
     }
 }
 
-/// A connection whose peer reads nothing and has no room, and the peer.
+/// A full connection whose peer reads nothing, and the peer.
 fn full() -> (UnixStream, UnixStream) {
     let (near, far) = UnixStream::pair().unwrap();
     near.set_nonblocking(true).unwrap();
@@ -97,8 +96,8 @@ fn full() -> (UnixStream, UnixStream) {
     (near, far)
 }
 
-/// A mirror of two. The one that stays has failed when the other was detached, of which the peer is answered,
-/// and takes nothing.
+/// A mirror to two full outputs. The first is detached, then the peer of the second closes. Returns the
+/// stream and the peer of the detached output.
 fn left_alone(stall: Duration, on_detached: impl FnOnce(Object) + Send + 'static) -> (Stream, UnixStream) {
     let (leaves, reader) = full();
     let (fails, peer) = full();
@@ -126,7 +125,7 @@ fn the_last_detached_output_fails_after_the_stall_time() {
     assert!(matches!(stream.act(u64::MAX, second(1.0)).0, Acted::Wait));
     assert_eq!(stream.status().gone_outputs.failed, 1);
     assert!(matches!(stream.act(u64::MAX, second(5.9)).0, Acted::Wait));
-    // What it takes gives it as much time again.
+    // Bytes that the output takes restart its stall time.
     reader.read_exact(&mut [0; 5000]).unwrap();
     stream.note_ready(Port(0));
     assert!(matches!(stream.act(u64::MAX, second(5.9)).0, Acted::Wait));
@@ -174,7 +173,7 @@ fn a_detached_output_at_the_end_fails_after_the_stall_time() {
 
 /// Promise: A detached output without progress fails after the stall timeout.
 ///
-/// Nothing tells of what does not happen: whoever runs the stream has to look.
+/// No event reports a missing event: the runner of the stream has to poll.
 #[test]
 fn a_running_stream_polls_detached_outputs_for_a_stall() {
     let (mut stream, _reader) = left_alone(Duration::ZERO, drop);
@@ -188,8 +187,7 @@ fn a_running_stream_polls_detached_outputs_for_a_stall() {
 
 /// Promise: After writing, the position of an output file is at the end of the written bytes.
 ///
-/// A file that takes only some of what is to be written: its place is behind what it took, not behind what it
-/// was to take.
+/// A file that accepts only a part of a write: its position is after the accepted part.
 #[test]
 fn the_place_in_a_file_is_behind_what_was_written() {
     for framing in [Framing::Fixed(1000), Framing::Whole] {

@@ -1,4 +1,4 @@
-//! Long trains of datagrams for many outputs, copied once for all of them.
+//! Long trains of datagrams for many outputs, copied once for all outputs.
 
 use super::*;
 use crate::handlers::Touch;
@@ -11,10 +11,10 @@ const MASK: u8 = 0x20;
 const DATAGRAM: usize = 1316;
 /// The longest train that an output sends.
 const TRAIN: usize = 49 * DATAGRAM;
-/// A shorter one, of which a receiver has room for some.
+/// A shorter train, of which a receiver has room for several.
 const SHORTER: usize = 26 * DATAGRAM;
 
-/// A mirror of what comes by a connection, which a handler changes, to receivers of datagrams.
+/// A mirror from a connection, whose bytes a handler changes, to datagram receivers.
 struct Bed {
     source: UnixStream,
     stream: Stream,
@@ -42,7 +42,7 @@ impl Bed {
         Bed { source, stream, receivers, sent: Vec::new(), came }
     }
 
-    /// Sends a train of this many bytes through the stream, and takes what comes to each receiver.
+    /// Sends a train of this many bytes through the stream, and receives the datagrams of each receiver.
     fn pass(&mut self, bytes: usize) {
         let number = self.sent.len() / DATAGRAM;
         let train: Vec<u8> = (0..bytes).map(|at| (number * 31 + at / DATAGRAM * 7 + at) as u8).collect();
@@ -79,7 +79,7 @@ fn receiver() -> UdpSocket {
     receiver
 }
 
-/// Returns whether this host can lend; says so if not.
+/// Returns whether this host supports lending; prints a message if not.
 fn can_lend() -> bool {
     let (to, from) = (receiver(), receiver());
     from.connect(to.local_addr().unwrap()).unwrap();
@@ -93,7 +93,7 @@ fn can_lend() -> bool {
 
 /// Promise: A long train of datagrams for many outputs is copied once for all outputs and arrives unchanged.
 ///
-/// On loopback the kernel copies what is lent to it, and says so; then each output's trains are copied again.
+/// On loopback the kernel copies lent memory, and reports it; then trains are copied for each output again.
 #[test]
 fn trains_for_many_outputs_are_lent_and_where_the_kernel_copies_no_longer() {
     let mut bed = Bed::new(64, WhenFull::Block);

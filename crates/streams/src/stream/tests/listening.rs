@@ -1,4 +1,4 @@
-//! Sockets that listen, and become the connection that comes.
+//! Listening sockets, which become the accepted connection.
 
 use super::*;
 use crate::{InputOrder, StreamOptions};
@@ -36,7 +36,7 @@ fn connections_of_listening_sockets_are_read_and_written() {
     assert_eq!(stream.status().zero_copy_bytes, bytes.len() as u64, "nobody has to look at these");
     assert!(!path.exists(), "the socket's name is left");
     assert!(TcpStream::connect(address).is_err(), "it takes one connection only");
-    // Who was there before it was waited for is not told of.
+    // No listening event is sent if a client connected before the stream waited.
     let addresses: Vec<String> = told
         .try_iter()
         .filter_map(|event| match event {
@@ -50,7 +50,7 @@ fn connections_of_listening_sockets_are_read_and_written() {
 
 /// Promise: A stream starts when all its listening sockets have a connection.
 ///
-/// By turns, so that nothing depends on when somebody comes.
+/// By turns, so that the result does not depend on when a client connects.
 #[test]
 fn a_stream_begins_when_everybody_has_come() {
     let ((first, inlet), (second, outlet)) = (listens(), listens());
@@ -65,7 +65,7 @@ fn a_stream_begins_when_everybody_has_come() {
         .output(also)
         .build();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
-    let ports = [Port(3), Port(0)]; // outputs are numbered first
+    let ports = [Port(3), Port(0)]; // outputs have the first numbers
     let waits = |event: StreamEvent| match event {
         StreamEvent::Listening { port, address, .. } => (port, address),
         event => panic!("{event:?}"),
@@ -95,7 +95,7 @@ fn a_stream_begins_when_everybody_has_come() {
 
 /// Promise: A listening socket that is attached later does not delay the stream.
 ///
-/// In every order and pattern; and then it takes its turn.
+/// In every order and pattern. After its connection, the input or output takes its turn.
 #[test]
 fn a_listener_that_is_attached_later_delays_nothing() {
     let orders = [
@@ -122,7 +122,7 @@ fn a_listener_that_is_attached_later_delays_nothing() {
             .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
             .output(object)
             .build();
-        // Before its first turn, which makes no difference: it was built without them.
+        // Attached before the first turn, which makes no difference: the stream was built without them.
         let ((entry, input), (exit, output)) = (listens(), listens());
         let input = stream.attach_input(input, Framing::Fixed(4)).unwrap();
         let options = OutputOptions { waiting_bytes: 1, ..OutputOptions::default() };
@@ -160,7 +160,7 @@ fn a_listener_that_is_attached_later_delays_nothing() {
 
 /// Promise: A listening socket that is attached later does not delay the stream.
 ///
-/// Started, and given another output at once: the stream was built without it.
+/// Started, and another output attached at once: the stream was built without it.
 #[test]
 fn a_listener_that_is_attached_at_once_delays_nothing_on_an_engine() {
     let engine = engine();
@@ -181,7 +181,7 @@ fn a_listener_that_is_attached_at_once_delays_nothing_on_an_engine() {
     let status = running.wait_for(PATIENCE).expect("it does not end").status;
     writing.join().unwrap().unwrap();
     assert_eq!((collected.bytes().len(), status.bytes_out), (2_000_000, 2_000_000));
-    // What takes its time to be closed is closed behind the end, by another thread.
+    // Objects whose closing may block are closed after the end, by another thread.
     let until = std::time::Instant::now() + PATIENCE;
     while TcpStream::connect(address).is_ok() {
         assert!(std::time::Instant::now() < until, "it listens on");
@@ -191,7 +191,7 @@ fn a_listener_that_is_attached_at_once_delays_nothing_on_an_engine() {
 
 /// Promise: A stream whose last output failed ends without an error only if another output took over.
 ///
-/// The last output may fail where another is to come: then nothing is read until it has.
+/// The last output may fail while another is expected: nothing is read until the other is connected.
 #[test]
 fn a_stream_continues_with_a_new_output_after_its_last_one_failed() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -218,8 +218,8 @@ fn a_stream_continues_with_a_new_output_after_its_last_one_failed() {
 
 /// Promise: A stream whose last output failed ends without an error only if another output took over.
 ///
-/// Nothing is left to give, or nobody can come any more: then it has failed with its last output, as it would
-/// have without another.
+/// If there is nothing left to send, or no connection can come any more, the stream fails with its last
+/// output, as it would without the expected output.
 #[test]
 fn a_stream_whose_last_output_has_failed_does_not_end_well_because_another_was_to_come() {
     for is_detached in [false, true] {
@@ -267,7 +267,7 @@ fn an_output_that_listens_is_detached_at_once() {
     stream.run().unwrap();
     assert_eq!(stream.status().gone_outputs.detached, 2);
     assert_eq!(collected.bytes(), b"some");
-    // It listens on, and the next stream was built to wait for it, and says where.
+    // The socket still listens; the next stream is built to wait for it, and reports its address.
     let [_, later] = told.map(|told| told.try_recv().unwrap());
     let (builder, told) = events(StreamBuilder::default());
     let mut other = builder.input(memory(b"here"), Framing::Whole).output(later).build();
@@ -315,7 +315,7 @@ fn a_stream_whose_client_never_comes_is_stopped_and_taken_back() {
     let stream = builder.input(inlet, Framing::Whole).output(object).build();
     let running = stream.start(&engine, StreamOptions::default());
     assert!(matches!(told.recv_timeout(PATIENCE).unwrap(), StreamEvent::Listening { .. }));
-    // It listens on, wherever it runs.
+    // The socket still listens, wherever the stream runs.
     let running = running.take_back().ok().unwrap().start(&engine, StreamOptions::default());
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(b"late").unwrap();

@@ -1,4 +1,4 @@
-//! Mappings, of files and of memory, as inputs and outputs.
+//! Mappings of files and of memory as inputs and outputs.
 
 use super::*;
 use crate::{InputOrder, StreamOptions};
@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use std::thread;
 use wirepath_datapath::Mapping;
 
-/// Pages, windows of what is brought in, and some.
+/// Several pages and windows, and a remainder.
 const LENGTH: usize = 5_000_123;
 
 fn some_bytes() -> Vec<u8> {
@@ -38,7 +38,8 @@ fn whole(mapping: &Arc<Mapping>) -> Object {
     Object::mapping("mapping", Arc::clone(mapping), 0..mapping.length()).unwrap()
 }
 
-/// From one mapping over a connection into another, on engine threads and with what blocks done elsewhere.
+/// Sends one mapping over a connection into another, on engine threads, with blocking calls on storage
+/// threads.
 fn carried(framing: fn() -> Framing) -> (StreamStatus, StreamStatus, Arc<Mapping>) {
     let bytes = some_bytes();
     let (_, from) = file_of(&bytes);
@@ -102,7 +103,7 @@ fn a_part_of_a_mapping_goes_to_several_and_to_a_part_of_another() {
 
 /// Promise: A full output mapping is an error and has exactly the counted bytes.
 ///
-/// As of a disk that is full: it has the first bytes, those that are counted, and the rest is said.
+/// Like a full disk: the mapping has the first bytes, as counted, and the loss of the rest is reported.
 #[test]
 fn a_mapping_that_is_full_says_so_and_has_what_is_counted() {
     let bytes = some_bytes();
@@ -128,7 +129,7 @@ fn a_mapping_that_is_full_says_so_and_has_what_is_counted() {
         let waiting = status.outputs[0].waiting_bytes;
         assert_eq!(status.bytes_in, status.bytes_out + waiting + status.bytes_pending, "{status:?}");
     }
-    // One that is filled to the last byte is no failure.
+    // Filling a mapping to the last byte is not a failure.
     let to = Arc::new(Mapping::anonymous(3000).unwrap());
     let mut stream = StreamBuilder::default()
         .input(memory(&bytes[..3000]), Framing::Fixed(1000))
@@ -140,7 +141,7 @@ fn a_mapping_that_is_full_says_so_and_has_what_is_counted() {
 
 /// Promise: Bytes that were copied from a mapping may then be changed in the mapping.
 ///
-/// By reference the peer would read what is there when it reads.
+/// By reference, the peer would read the contents at the time of its read.
 #[test]
 fn what_records_or_handlers_have_copied_from_a_mapping_may_be_changed_before_it_is_read() {
     let meter = || Handler::Read(Box::new(crate::handlers::Meter::default()));
@@ -165,7 +166,7 @@ fn what_records_or_handlers_have_copied_from_a_mapping_may_be_changed_before_it_
 
 /// Promise: Mappings of files and memory can be inputs and outputs, and are sent by reference.
 ///
-/// Written bytes lie before its place, and behind that there is nothing to bring in.
+/// The written bytes lie before the position of the mapping, and no page after that has to be brought in.
 #[test]
 fn a_mapping_that_was_written_goes_on_as_an_input_where_it_is() {
     for length in [3000, 5000] {
@@ -197,7 +198,7 @@ fn a_mapping_that_was_written_goes_on_as_an_input_where_it_is() {
 
 /// Promise: If a mapped file is truncated, its stream ends with an error, not the process.
 ///
-/// A reader of the pages themselves would be killed (SIGBUS).
+/// A reader that accesses the pages itself would be killed by `SIGBUS`.
 #[test]
 fn a_file_that_is_cut_under_its_mapping_ends_the_stream_and_nothing_else() {
     for framing in [Framing::Whole, Framing::Fixed(1000)] {

@@ -1,4 +1,4 @@
-//! Files, connections and pipes, and what becomes of those that fail.
+//! Files, connections and pipes, and their failures.
 
 use super::*;
 use crate::{Common, HandlerError, Read, Verdict};
@@ -45,7 +45,7 @@ fn files_sockets_and_pipes_are_all_the_same() {
 
 /// Promise: Sinks without zero-copy get every byte, also bytes that already moved without a copy.
 ///
-/// Bytes in a pipe whose sink takes only copies must not be lost.
+/// Bytes in a pipe must not be lost if their sink supports only copies.
 #[test]
 fn sinks_that_take_only_what_is_copied_get_every_byte() {
     let bytes: Vec<u8> = (0..300_000u32).map(|number| (number * 7 / 3) as u8).collect();
@@ -55,7 +55,7 @@ fn sinks_that_take_only_what_is_copied_get_every_byte() {
         let writing = thread::spawn(move || near.write_all(&bytes).unwrap());
         (Object::stream("source", far.into()).unwrap(), writing)
     };
-    // A file that is only appended to.
+    // A file in append mode.
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "before").unwrap();
     let appending = std::fs::OpenOptions::new().append(true).open(file.path()).unwrap();
@@ -67,7 +67,7 @@ fn sinks_that_take_only_what_is_copied_get_every_byte() {
     assert!(std::fs::read(file.path()).unwrap() == [b"before", &bytes[..]].concat(), "other bytes");
     assert_eq!(stream.status().bytes_out, bytes.len() as u64);
 
-    // A socket that has the same flag, with which splice refuses it.
+    // A socket with the same flag, for which `splice` is refused.
     let (outlet, mut reader) = UnixStream::pair().unwrap();
     fcntl_setfl(&outlet, fcntl_getfl(&outlet).unwrap() | OFlags::APPEND).unwrap();
     let (input, writing) = source(&bytes);
@@ -86,7 +86,7 @@ fn sinks_that_take_only_what_is_copied_get_every_byte() {
 
 /// Promise: A datagram or packet socket is refused where a byte stream is expected.
 ///
-/// An empty datagram would be the end of the stream.
+/// An empty datagram would look like the end of the stream.
 #[test]
 fn a_socket_that_is_none_of_streams_is_refused() {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -132,7 +132,7 @@ fn a_connection_that_fails_while_a_file_is_sent_is_named() {
 
 /// Promise: By option, a failed input ends only itself; the error names it.
 ///
-/// An input of which nobody looks at the bytes may fail like any other.
+/// An input whose bytes no handler sees may fail like any other.
 #[test]
 fn a_stream_survives_inputs_that_fail_unseen_and_while_they_are_read_ahead() {
     let (near, far) = narrow_connection();
@@ -236,8 +236,8 @@ fn a_handler_that_fails_or_panics_ends_its_stream_with_a_clear_cause() {
 
 /// Promise: The last bytes of a stream over TCP leave without waiting for an acknowledgement.
 ///
-/// A peer that acknowledges late has all of it before it has acknowledged any. It may acknowledge before
-/// this is looked at, so this is tried again; with Nagle's algorithm it is never seen.
+/// A peer that acknowledges late receives everything before it has acknowledged anything. It may acknowledge
+/// before the check, so the test is repeated; with Nagle's algorithm it would never succeed.
 #[test]
 fn the_end_of_an_answer_leaves_before_its_beginning_is_acknowledged() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

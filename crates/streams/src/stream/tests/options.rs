@@ -45,7 +45,7 @@ fn every_option_is_listed_and_those_that_may_change_are_set() {
 
 /// Promise: Options of a stream and its outputs are listed and set by key.
 ///
-/// Those of an output that is connected, and of one that is expected.
+/// Options of a connected output, and of an expected output.
 #[test]
 fn options_of_an_output_are_listed_and_set() {
     let mut stream = stream();
@@ -72,7 +72,7 @@ fn options_of_an_output_are_listed_and_set() {
 
 /// Promise: Options of a stream and its outputs are listed and set by key.
 ///
-/// The rate of a stream on an engine is that of its placement, and the new one holds.
+/// The rate of a stream on an engine is that of its placement; the new rate takes effect.
 #[test]
 fn the_rate_of_a_running_stream_is_set_by_key() {
     let engine = engine();

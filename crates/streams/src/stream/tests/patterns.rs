@@ -1,4 +1,4 @@
-//! Spreading records, and collecting them again.
+//! Spreading records over outputs, and collecting them again.
 
 use super::*;
 use crate::InputOrder;
@@ -6,7 +6,7 @@ use crate::Late;
 use proptest::prelude::*;
 use std::thread;
 
-/// Spreads records of `record_bytes` over so many outputs; answers what each has.
+/// Spreads records of `record_bytes` over so many outputs; returns the bytes of each.
 pub(super) fn spread(
     input: &[u8],
     record_bytes: usize,
@@ -36,7 +36,7 @@ pub(super) fn merged(
 proptest! {
     /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
     ///
-    /// Records that are spread in turn or at random are collected by the same order: the same records in the
+    /// Records that were spread in turn or at random are collected by the same order: the same records in the
     /// same order.
     #[test]
     fn merging_undoes_striping(
@@ -45,7 +45,7 @@ proptest! {
         count in 1usize..5,
         seed in any::<u64>(),
     ) {
-        // A shorter last record would be recognised by nobody when it is merged.
+        // A shorter last record could not be recognised when records are merged.
         let input = &input[..input.len() - input.len() % record_bytes];
         for (pattern, order) in [
             (OutputPattern::Stripe, InputOrder::RoundRobin),
@@ -103,7 +103,7 @@ fn records_with_tags_are_put_in_order() {
 
 /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
 ///
-/// Records that wait for a silent input are bounded in bytes, long ones as well as many.
+/// The bytes of records that wait for a silent input are bounded, for long records as well as for many.
 #[test]
 fn records_with_tags_that_wait_take_so_much_memory() {
     const BOUND: usize = 400_000;
@@ -162,7 +162,7 @@ fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
                 let stuck = stuck.unwrap();
                 assert_eq!(stuck.bytes + stuck.waiting_bytes + stuck.dropped.bytes, 4_000_000);
                 assert_eq!(stuck.dropped.bytes, stuck.dropped.records * 1000);
-                // What is left arrives when somebody reads, in whole records.
+                // The remaining records arrive whole when the peer reads.
                 let reading = thread::spawn(move || {
                     let mut read = Vec::new();
                     (&reader).read_to_end(&mut read).unwrap();

@@ -1,4 +1,4 @@
-//! Handlers that peek at bytes which move without copies.
+//! Handlers that peek at bytes that move without copies.
 
 use super::zero_copy::{join, sinks, some_bytes, source};
 use super::*;
@@ -6,7 +6,7 @@ use crate::{Common, HandlerError, InputOrder, MAX_PEEK_BYTES, Peek, Piece, Read,
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-/// Sees heads, keeps them, and drops records of which a byte of the head has a bit.
+/// Keeps the heads of records, and drops records with a certain bit in a byte of the head.
 struct Heads {
     length: usize,
     seen: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -33,7 +33,7 @@ impl Peek for Heads {
     }
 }
 
-/// Sees all bytes, and keeps them by record.
+/// Keeps all bytes, by record.
 struct All(Arc<Mutex<Vec<Vec<u8>>>>, usize);
 
 impl Common for All {
@@ -73,8 +73,8 @@ proptest! {
 
     /// Promise: If a handler only peeks at the beginning of records, the rest moves without a copy.
     ///
-    /// Whatever the input, the size of records and how they come: the handler sees each beginning once, and
-    /// what it drops goes nowhere.
+    /// For any input, record size and arrival: the handler sees each beginning once, and records that it
+    /// drops are not sent.
     #[test]
     fn beginnings_of_records_are_seen_once_and_the_rest_moves_unseen(
         length in 1usize..2000,
@@ -107,12 +107,12 @@ proptest! {
 
     /// Promise: Handlers read, select or rewrite whole records or pieces, in order.
     ///
-    /// The bytes of a file are seen before they are sent from the page cache, of records and of a stream of
-    /// bytes.
+    /// Handlers see the bytes of a file before they are sent from the page cache, of records and of a byte
+    /// stream.
     #[test]
     fn files_are_seen_before_they_are_sent(record_bytes in 32_768usize..300_000, is_framed: bool) {
         let mut bytes = some_bytes(1_000_003);
-        bytes[0] |= 1; // a stream of bytes is one record, which passes
+        bytes[0] |= 1; // a byte stream is one record, which passes
         let seen = Arc::<Mutex<Vec<Vec<u8>>>>::default();
         let (outputs, readers) = sinks(1);
         let framing = if is_framed { Framing::Fixed(record_bytes) } else { Framing::Whole };
@@ -183,7 +183,7 @@ fn a_handler_that_fails_has_nothing_sent_that_it_did_not_see() {
     assert!(came.len() < 300_000 && bytes.starts_with(&came), "{} bytes came", came.len());
 }
 
-/// A handler that wants more than may be seen gets as much as may be.
+/// A handler that requests more bytes than the limit sees as many as the limit.
 #[test]
 fn no_more_than_the_most_is_seen() {
     let bytes = some_bytes(200_000);
@@ -199,7 +199,7 @@ fn no_more_than_the_most_is_seen() {
     assert!(output.bytes() == expected(&bytes, 100_000));
 }
 
-/// A change of a stream that has sent a part of what its handler has seen.
+/// A change of a stream that has sent a part of the bytes that its handler has seen.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     AddWholeRecordHandler,
@@ -207,8 +207,8 @@ enum Change {
     DetachInput,
 }
 
-/// A stream from a file to a connection that is full, whose handler has seen bytes that have not left; and
-/// the other end of the connection.
+/// A stream from a file to a full connection, whose handler has seen bytes that have not left; and the other
+/// end of the connection.
 fn partly_sent(handler: Handler, bytes: &[u8], framing: Framing) -> (Stream, UnixStream) {
     let (near, far) = UnixStream::pair().unwrap();
     let mut stream = StreamBuilder::default()
@@ -259,7 +259,7 @@ fn what_a_handler_has_seen_leaves_once_though_the_stream_changes_before() {
                     assert!(stream.detach_input(Port(1), move |object| drop(sender.send(object))));
                 }
             }
-            // The stream does not end while it expects somebody.
+            // The stream does not end while it expects a connection.
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let listener = Object::listening("listener", listener.into(), None).unwrap();
             let expected = stream.attach_input(listener, Framing::Whole).unwrap();
@@ -269,7 +269,7 @@ fn what_a_handler_has_seen_leaves_once_though_the_stream_changes_before() {
                     stream.note_ready(Port(0));
                     assert!(!matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Err(_))), "{what}");
                 }
-                // The rest comes by the same object, to the same handler.
+                // The rest comes from the same object, to the same handler.
                 let object = receiver.recv().unwrap();
                 let framing = if is_framed { Framing::Fixed(100_000) } else { Framing::Whole };
                 if let Err(late) = stream.attach_input(object, framing) {
@@ -312,7 +312,7 @@ impl Read for Whole {
 /// Promise: Bytes that a handler has seen are sent once, also if something is attached, added or detached
 /// meanwhile.
 ///
-/// Of a stream of bytes nothing has left, when a second handler ends the zero-copy route.
+/// No byte of a byte stream has left when a second handler ends the zero-copy route.
 #[test]
 fn a_stream_of_bytes_that_a_handler_saw_begin_comes_though_nothing_of_it_has_left() {
     let mut bytes = some_bytes(300_000);
@@ -325,7 +325,7 @@ fn a_stream_of_bytes_that_a_handler_saw_begin_comes_though_nothing_of_it_has_lef
         .input(file(&bytes), Framing::Whole)
         .output(Object::stream("sink", near.into()).unwrap())
         .build();
-    stream.outputs.current[0].writable = false; // as if another had filled it
+    stream.outputs.current[0].writable = false; // as if it were full
     while !matches!(stream.act(u64::MAX, 0).0, Acted::Wait) {}
     assert_eq!((stream.status().bytes_in, seen.lock().len()), (0, 1));
     stream.add_handler(Handler::Read(Box::new(crate::handlers::Meter::default())));
@@ -338,7 +338,7 @@ fn a_stream_of_bytes_that_a_handler_saw_begin_comes_though_nothing_of_it_has_lef
 
 /// Promise: If a handler only peeks at the beginning of records, the rest moves without a copy.
 ///
-/// By sockets, too: of each record the head is copied and nothing else.
+/// From sockets, too: only the head of each record is copied.
 #[test]
 fn records_of_a_socket_move_without_a_copy_behind_their_heads() {
     const RECORD: usize = 64 * 1024;
@@ -397,7 +397,8 @@ impl Peek for Refuses {
 
 /// Promise: A datagram that a handler refuses is dropped and counted; the first is reported.
 ///
-/// So are records of a file that follows on datagrams, which the handler peeks at.
+/// The same holds for records of a file that is attached after the datagram input, at which the handler
+/// peeks.
 #[test]
 fn the_first_refusal_is_reported_where_a_handler_peeks_too() {
     let records: Vec<u8> = (0..4u8).flat_map(|number| vec![number; 40_000]).collect();

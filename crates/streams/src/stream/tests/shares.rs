@@ -1,4 +1,4 @@
-//! Records as shares, and shares as records.
+//! Splitting records into shares, and combining shares to records.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 proptest! {
     /// Promise: Outputs get records in turn, by size, at random, by capacity, all of them, or as shares.
     ///
-    /// Shares for all outputs but one are put together again.
+    /// The shares of all outputs but one are combined again.
     #[test]
     fn shares_come_together(
         records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..20),
@@ -20,7 +20,7 @@ proptest! {
             .pattern(OutputPattern::Shares { threshold: 3 })
             .input(memory(&input), Framing::rtp());
         objects.into_iter().fold(builder, StreamBuilder::output).build().run().unwrap();
-        // Shares come as datagrams, each a record.
+        // Shares arrive as datagrams, each of which is a record.
         let (object, output) = Object::collect("out", LIMIT);
         let mut stream = StreamBuilder::default().collect_shares(3, 10, LIMIT).output(object).build();
         let feeds: Vec<UdpSocket> = (0..3).map(|_| {
@@ -40,7 +40,7 @@ proptest! {
     }
 }
 
-/// Shares of records of ten bytes, as each of `count` connections carries them.
+/// Shares of records of ten bytes, for each of `count` connections.
 fn dealt(records: u8, threshold: u8, count: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut splitter = crate::secret::SecretSplitter::new(threshold);
     let input: Vec<u8> = (0..records).flat_map(|number| [number; 10]).collect();
@@ -57,7 +57,7 @@ const SHARE: usize = crate::SHARE_HEADER + 10;
 /// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
-/// Connections are hardly ever in step: the one that is ahead waits, in a bound of records and of bytes, and
+/// Connections are rarely in step: the connection that is ahead waits, bounded in records and in bytes, and
 /// no record is given up.
 #[test]
 fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bounds() {
@@ -95,12 +95,12 @@ fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bound
 /// Promise: Shares from connections out of step are restored without loss, within limits of records and
 /// bytes.
 ///
-/// Two of three suffice: neither a connection that is silent nor one that has ended holds up the others, and
-/// a share that a connection does not have is not waited for.
+/// Two of three shares suffice: neither a silent connection nor an ended one delays the others, and the
+/// stream does not wait for a share that a connection does not have.
 #[test]
 fn shares_that_are_not_needed_are_not_waited_for() {
     let (input, mut carried) = dealt(100, 2, 3);
-    // Of record 40, one share is left, which tells nothing; then the last connection ends.
+    // Of record 40 one share is left, which is too few; then the last connection ends.
     carried[0].drain(40 * SHARE..41 * SHARE);
     carried[2].truncate(40 * SHARE);
     let (silent, inlet) = UnixStream::pair().unwrap();
@@ -149,7 +149,7 @@ fn datagrams_that_are_no_shares_are_dropped_and_counted() {
         stream.status().inputs[0].malformed,
         crate::Dropped { records: 2, bytes: 8 + mixed.len() as u64 }
     );
-    // Whoever sends a stream of bytes is one peer, of which nothing more can be believed.
+    // A byte stream has a single sender, of which nothing more can be trusted.
     let mut stream = StreamBuilder::default()
         .collect_shares(2, 4, LIMIT)
         .input(memory(b"no share"), Framing::Whole)
@@ -181,7 +181,7 @@ fn recoverable(input: &[u8], cuts: &[usize], threshold: usize) -> Vec<u8> {
     came.flatten().copied().collect()
 }
 
-/// Shares of records of ten bytes and a last one of four, as each of three connections carries them.
+/// Shares of records of ten bytes and a last one of four, for each of three connections.
 fn dealt_unevenly() -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut splitter = crate::secret::SecretSplitter::new(2);
     let input: Vec<u8> = (0..34).collect();
@@ -196,7 +196,7 @@ fn dealt_unevenly() -> (Vec<u8>, Vec<Vec<u8>>) {
 /// Promise: An input that fails within a share, or brings shares of another stream, does not affect the
 /// others.
 ///
-/// Whichever of three inputs is cut, and at whichever byte, and whatever comes first.
+/// For each of three inputs cut at any byte, in any order of arrival.
 #[test]
 fn an_input_that_ends_within_a_share_takes_nothing_from_the_others() {
     let (input, carried) = dealt_unevenly();
@@ -220,8 +220,8 @@ proptest! {
     /// Promise: An input that fails within a share, or brings shares of another stream, does not affect the
     /// others.
     ///
-    /// All of them are cut somewhere and bring what they have in any order, in any pieces: the records come
-    /// of which enough whole shares came, and no byte of another.
+    /// All inputs are cut somewhere and bring their bytes in any order and in any pieces: the output has the
+    /// records of which enough whole shares came, and no other byte.
     #[test]
     fn inputs_that_are_cut_bring_the_records_of_which_enough_shares_came(
         cuts in proptest::array::uniform3(0usize..=4 * SHARE),
@@ -258,8 +258,8 @@ proptest! {
 
 /// Promise: Shares with a different threshold than the stream's are refused and counted.
 ///
-/// A datagram of such a share is dropped, and the first reported; a stream of bytes with one has failed, and
-/// says what to set.
+/// Such a share is dropped if it is a datagram, and the first is reported; a byte stream with such a share
+/// fails, with an error that says what to set.
 #[test]
 fn shares_of_another_threshold_are_dropped_of_datagrams_and_end_an_input_of_bytes() {
     let (sender, inlet) = datagrams();
@@ -291,7 +291,7 @@ fn shares_of_another_threshold_are_dropped_of_datagrams_and_end_an_input_of_byte
     assert!(error.to_string().starts_with("a share of threshold 3, and 2 is configured"), "{error}");
 }
 
-/// Makes each record so long.
+/// Lengthens each record to this length.
 struct Lengthened(usize);
 
 impl crate::Common for Lengthened {

@@ -1,4 +1,4 @@
-//! Handlers that take whole records in slices, on all routes by which records come.
+//! Handlers that take whole records in slices, on all routes of records.
 
 use std::fs::File;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::{Common, HandlerError, Late, Piece, Reach, Read, Verdict};
 
 const LONGEST: usize = 1 << 20;
 
-/// Keeps where in memory the bytes are that it sees, and most slices of a piece.
+/// Keeps the addresses of the bytes that it sees, and the largest number of slices of a piece.
 struct Place {
     reach: Reach,
     seen: Arc<Mutex<Seen>>,
@@ -21,7 +21,7 @@ struct Place {
 
 #[derive(Default)]
 struct Seen {
-    /// Ranges of addresses; those one behind the other are one.
+    /// Ranges of addresses, adjacent ones merged.
     ranges: Vec<Range<usize>>,
     most_slices: usize,
 }
@@ -57,7 +57,7 @@ fn place(reach: Reach) -> (Handler, Arc<Mutex<Seen>>) {
     (Handler::Read(Box::new(Place { reach, seen: Arc::clone(&seen) })), seen)
 }
 
-/// Records of these lengths, each behind its length, all in order.
+/// Records of these lengths, each with a length prefix, concatenated in order.
 fn framed(lengths: &[usize]) -> Vec<u8> {
     let record = |(index, length): (usize, &usize)| {
         let body = (0..*length).map(move |at| (at * 7 + index) as u8);
@@ -66,14 +66,14 @@ fn framed(lengths: &[usize]) -> Vec<u8> {
     lengths.iter().enumerate().flat_map(record).collect()
 }
 
-/// Framing for these: the length is that of what follows.
+/// Framing of these records: the prefix counts the bytes after it.
 fn framing() -> Framing {
     let measure =
         |bytes: &[u8], _| Ok(bytes.first_chunk().map(|length| 4 + u32::from_be_bytes(*length) as usize));
     Framing::With { limit: LONGEST, measure: Box::new(measure) }
 }
 
-/// Input over a TCP connection, which is written in parts of these lengths, again and again.
+/// Input over a TCP connection, which is written in parts of these lengths in turn.
 pub(super) fn tcp(bytes: Vec<u8>, parts: Vec<usize>) -> Object {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -96,8 +96,8 @@ fn file(bytes: &[u8]) -> Object {
 
 /// Promise: Handlers receive whole records as slices, without a copy.
 ///
-/// A handler of the stream, or of an output of a mirror, sees records that came by several reads where those
-/// put them.
+/// A handler of the stream, or of an output of a mirror, sees records that several reads brought in the
+/// memory of these reads.
 #[test]
 fn a_handler_that_takes_slices_sees_bytes_where_they_were_read() {
     let bytes = framed(&[500_000, 3, 0, 700_000, 200_000, 400_000]);
@@ -121,7 +121,7 @@ fn a_handler_that_takes_slices_sees_bytes_where_they_were_read() {
     }
 }
 
-/// Streams whose handlers make records of records and give them back.
+/// Runs a stream whose handlers transform records and transform them back; returns its output.
 fn through(input: Object, order: fn() -> StreamBuilder, handlers: Vec<Handler>, by_output: bool) -> Vec<u8> {
     let (object, collected) = Object::collect("out", LIMIT);
     let mut builder = order();
@@ -147,7 +147,7 @@ proptest! {
 
     /// Promise: Handlers receive whole records as slices, without a copy.
     ///
-    /// Whatever lengths records have, and however they come.
+    /// For records of any length, in any parts.
     #[test]
     fn handlers_that_take_slices_make_of_records_what_they_are_to(
         lengths in proptest::collection::vec(prop_oneof![0usize..2000, 100_000usize..400_000], 1..8),
@@ -172,7 +172,7 @@ proptest! {
 
 /// Promise: Every byte read is delivered, pending, returned, filtered or counted as dropped.
 ///
-/// What came of a record in slices that never became whole.
+/// The bytes that came of a record in slices that was never complete.
 #[test]
 fn slices_of_a_record_that_its_input_ends_within_are_not_sent() {
     let bytes = framed(&[300_000]);
@@ -192,7 +192,7 @@ fn slices_of_a_record_that_its_input_ends_within_are_not_sent() {
 
 /// Promise: Handlers receive whole records as slices, without a copy.
 ///
-/// What is not divided is one record, as long as the handler takes.
+/// Undivided bytes form one record, up to the length that the handler takes.
 #[test]
 fn a_stream_of_bytes_is_one_record_in_slices() {
     for (limit, expected) in [(400_000, Ok(())), (399_999, Err(()))] {

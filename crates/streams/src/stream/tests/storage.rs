@@ -4,7 +4,7 @@ use super::*;
 use crate::StreamOptions;
 use std::io::{Seek, SeekFrom};
 
-/// A stream that has something read ahead which panics.
+/// A stream with a read-ahead job that panics.
 fn panics() -> (UnixStream, Stream) {
     let (feed, inlet) = UnixStream::pair().unwrap();
     let mut stream = StreamBuilder::default()
@@ -29,13 +29,13 @@ fn what_panics_where_it_may_block_ends_its_stream_with_the_cause_and_no_other() 
     let (_feed, stream) = panics();
     let running = stream.start(&engine, StreamOptions::default());
     assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, expected);
-    // Whoever wants it back hears of it as well.
+    // A caller that takes the stream back gets the error, too.
     let (_feed, stream) = panics();
     let running = stream.start(&engine, StreamOptions::default());
-    running.status(); // it has begun
+    running.status(); // the stream has begun
     let end = running.take_back().err().unwrap();
     assert_eq!(end.result, expected);
-    // The only thread of the pool goes on.
+    // The only thread of the pool still works.
     let target = tempfile::NamedTempFile::new().unwrap();
     let output = Object::file("target", Arc::new(target.reopen().unwrap()), 0);
     let stream = StreamBuilder::default().input(memory(b"bytes"), Framing::Fixed(5)).output(output).build();
@@ -46,8 +46,8 @@ fn what_panics_where_it_may_block_ends_its_stream_with_the_cause_and_no_other() 
 
 /// Promise: Standard input and output that are files keep their position for the next process.
 ///
-/// Files of a shell are read and written where they are, so that others go on behind that; and by who may
-/// wait for storage.
+/// Files inherited from a shell are read and written at their shared position, so that the next process
+/// continues after it; and by threads that may wait for storage.
 #[test]
 fn a_file_that_is_a_standard_stream_is_read_and_written_by_storage_and_keeps_its_place() {
     for framing in [Framing::Fixed(4), Framing::Whole] {

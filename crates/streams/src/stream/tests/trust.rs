@@ -1,4 +1,4 @@
-//! Outputs whose handlers come into force by the trust in their peers.
+//! Outputs whose handlers come into force depending on the trust in their peers.
 
 use super::*;
 use crate::handlers::{Touch, TransportStreamFilter};
@@ -12,7 +12,7 @@ fn touch(mask: u8) -> Handler {
     Handler::Modify(Box::new(Touch::new(mask)))
 }
 
-/// A mirror to memory, and what goes in and out.
+/// A mirror to memory; returns both ends as well.
 fn mirror(framing: Framing) -> (Stream, UnixStream, Vec<Collected>) {
     let (source, inlet) = UnixStream::pair().unwrap();
     let (objects, collected) = collects(2);
@@ -56,7 +56,7 @@ fn an_output_that_loses_trust_changes_with_the_next_record_and_another_never() {
 /// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
 /// affected.
 ///
-/// Several handlers come and go at the same record, and the last word before it counts.
+/// Several handlers come into and out of force at the same record; the last setting before the record counts.
 #[test]
 fn handlers_of_several_trusts_come_and_go_at_the_same_record() {
     let (mut stream, mut source, collected) = mirror(Framing::Fixed(4));
@@ -79,7 +79,7 @@ fn handlers_of_several_trusts_come_and_go_at_the_same_record() {
 /// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
 /// affected.
 ///
-/// While it has trust, large records move without a copy.
+/// While the peer has full trust, large records move without a copy.
 #[test]
 fn handlers_that_are_not_in_force_cost_no_copy() {
     const RECORD: usize = 64 * 1024;
@@ -112,7 +112,7 @@ fn handlers_that_are_not_in_force_cost_no_copy() {
 /// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
 /// affected.
 ///
-/// A stream of bytes has no next record: what comes from then on.
+/// A byte stream has no next record: the change applies to the bytes from then on.
 #[test]
 fn an_output_of_a_stream_of_bytes_changes_at_once() {
     let (mut stream, mut source, collected) = mirror(Framing::Whole);
@@ -131,7 +131,8 @@ fn an_output_of_a_stream_of_bytes_changes_at_once() {
 /// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not
 /// affected.
 ///
-/// Also one that is not connected yet; and the end of the stream is nothing to a handler that is not in force.
+/// Also for an output that is not connected yet. The end of the stream is not passed to a handler that is not
+/// in force.
 #[test]
 fn an_output_that_is_not_connected_yet_has_a_trust_and_handlers_out_of_force_are_not_told_the_end() {
     let (object, collected) = Object::collect("out", LIMIT);

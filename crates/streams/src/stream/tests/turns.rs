@@ -1,11 +1,11 @@
-//! Volume of a turn.
+//! Number of bytes moved by a turn.
 
 use super::*;
 use crate::InputOrder;
 
 /// Promise: A turn of a stream moves at most its allowance and one more call.
 ///
-/// Others wait while a stream has its turn: it may move what it is allowed, and one call more.
+/// Other streams wait during a turn: it may move its allowance, and one call more.
 #[test]
 fn a_turn_moves_what_it_may() {
     const TURN: u64 = 256 * 1024;
@@ -55,7 +55,8 @@ fn a_turn_moves_what_it_may() {
 
 /// Promise: The cost of a record does not grow with the number of silent inputs.
 ///
-/// Nor are they looked at when a record is moved unseen, or is not because of one of them.
+/// Silent inputs are not checked either when a record moves on the zero-copy route, or does not because of
+/// one of them.
 #[test]
 fn silent_inputs_are_not_polled_for_a_record_on_the_zero_copy_route() {
     const INPUTS: usize = 100;
@@ -87,7 +88,7 @@ fn silent_inputs_are_not_polled_for_a_record_on_the_zero_copy_route() {
         let first = pass(&mut stream, 0);
         assert_eq!((1..20).map(|turn| pass(&mut stream, turn)).max(), Some(first));
         assert_eq!(stream.status().zero_copy_bytes, (20 * RECORD) as u64);
-        // One that comes must be looked at, and while it is there no other need be.
+        // A new input must be checked, and while it is present no other input needs to be.
         let (_last, far) = UnixStream::pair().unwrap();
         stream.attach_input(Object::stream("in", far.into()).unwrap(), Framing::lines(100)).unwrap();
         let then = pass(&mut stream, 20);
@@ -98,8 +99,8 @@ fn silent_inputs_are_not_polled_for_a_record_on_the_zero_copy_route() {
 
 /// Promise: The cost of a record does not grow with the number of silent inputs.
 ///
-/// A record costs the same however many inputs are silent: none of them is asked until something may have
-/// come.
+/// The cost of a record does not depend on the number of silent inputs: an input is not read until bytes may
+/// have arrived.
 #[test]
 fn silent_inputs_are_not_read_until_they_may_be_ready() {
     const INPUTS: usize = 100;
@@ -126,7 +127,7 @@ fn silent_inputs_are_not_read_until_they_may_be_ready() {
     assert!(waits(&mut stream) && asked(&stream) == 0);
     assert_eq!(collected.bytes(), b"one\ntwo\n");
 
-    // Those behind move up, and are found all the same.
+    // Later inputs move up, and are still found.
     nears.remove(0);
     stream.note_ready(stream.intake.inputs[0].port);
     assert!(waits(&mut stream) && stream.intake.inputs.len() == INPUTS - 1);

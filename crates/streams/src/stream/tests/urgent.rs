@@ -1,4 +1,4 @@
-//! Connections whose peers send something as urgent, before which `splice` comes to a halt.
+//! Connections whose peers send urgent data, before which `splice` stops.
 
 use std::os::fd::OwnedFd;
 
@@ -6,7 +6,7 @@ use rustix::net::{SendFlags, send};
 
 use super::*;
 
-/// More than a pipe takes.
+/// More bytes than a pipe holds.
 const BEHIND: usize = 3_000_000;
 
 fn pairs() -> [(&'static str, OwnedFd, OwnedFd); 2] {
@@ -17,7 +17,7 @@ fn pairs() -> [(&'static str, OwnedFd, OwnedFd); 2] {
     [("tcp", near.into(), far.into()), ("unix", unix_near.into(), unix_far.into())]
 }
 
-/// Sends all of it, the byte in the middle as urgent.
+/// Sends all bytes, the byte in the middle as urgent data.
 fn send_all(near: &OwnedFd) {
     let behind = vec![b'a'; BEHIND];
     let parts = [(&b"before"[..], SendFlags::empty()), (b"!", SendFlags::OOB), (&behind, SendFlags::empty())];
@@ -40,7 +40,7 @@ fn stream(from: OwnedFd) -> (Stream, UnixStream) {
 
 /// Promise: TCP urgent data keeps its position, and no byte is delayed or lost.
 ///
-/// Returns whether the peer ends behind it, and so nothing tells of more, or stays.
+/// Both if the peer ends after the urgent data, so that no further event comes, and if it stays.
 #[test]
 fn what_is_urgent_stays_in_its_place_and_holds_nothing_up() {
     let engine = engine();
@@ -63,7 +63,7 @@ fn what_is_urgent_stays_in_its_place_and_holds_nothing_up() {
 
 /// Promise: TCP urgent data keeps its position, and no byte is delayed or lost.
 ///
-/// All is there when the stream begins, and the end as well.
+/// All bytes, and the end, have arrived when the stream begins.
 #[test]
 fn what_is_behind_something_urgent_is_not_lost_at_the_end() {
     let engine = engine();

@@ -1,4 +1,4 @@
-//! The end of a stream that fails: what it still sends, and its error.
+//! The end of a stream that fails: the bytes it still sends, and its error.
 
 use std::fs::File;
 
@@ -11,7 +11,7 @@ fn measured(records: &[&[u8]]) -> Vec<u8> {
     records.iter().flat_map(|record| [&(record.len() as u16).to_be_bytes()[..], record].concat()).collect()
 }
 
-/// Runs until the end, with time passing where nothing else does; `wake` says of ports what it likes.
+/// Runs to the end; the time advances when nothing else happens. `wake` may mark ports as ready.
 fn ended(stream: &mut Stream, mut wake: impl FnMut(&mut Stream)) -> Result<(), StreamError> {
     let mut now_us = 1;
     for _ in 0..1000 {
@@ -25,14 +25,14 @@ fn ended(stream: &mut Stream, mut wake: impl FnMut(&mut Stream)) -> Result<(), S
     panic!("it does not end: {:?}", stream.status());
 }
 
-/// A connection whose peer has sent these bytes and gone.
+/// A connection whose peer has sent these bytes and closed.
 fn sent(bytes: &[u8]) -> Object {
     let (near, far) = UnixStream::pair().unwrap();
     (&near).write_all(bytes).unwrap();
     Object::stream("sent", far.into()).unwrap()
 }
 
-/// A connection to which nobody sends, and who does not.
+/// A connection whose peer sends nothing and stays open.
 fn silent() -> (Object, UnixStream) {
     let (near, far) = UnixStream::pair().unwrap();
     (Object::stream("silent", far.into()).unwrap(), near)
@@ -58,7 +58,8 @@ fn what_was_read_before_a_failure_goes_though_a_silent_input_has_it_wait() {
     assert_eq!((status.bytes_in, status.bytes_dropped, status.bytes_pending), (whole.len() as u64 + 5, 5, 0));
 }
 
-/// The outcome of a record, a part of another that is cut, and 100,000 bytes of another input.
+/// Runs a stream with a record, a part of a cut record, and 100,000 bytes of another input; returns its
+/// output.
 fn beside_a_cut(order: crate::InputOrder, part: &[u8]) -> (Vec<u8>, StreamStatus) {
     let (object, collected) = Object::collect("out", LIMIT);
     let mut stream = StreamBuilder::default()
@@ -83,7 +84,7 @@ fn what_was_read_of_others_before_an_input_failed_goes() {
 
 /// Promise: A record that is too long or truncated is an error.
 ///
-/// Records that are longer than the limit are reported once, and not again for an earlier request.
+/// Records that are longer than the limit are reported once, even if the input is read again.
 #[test]
 fn records_that_are_too_long_to_be_whole_end_the_stream() {
     for survives in [false, true] {
@@ -104,7 +105,7 @@ fn records_that_are_too_long_to_be_whole_end_the_stream() {
 
 /// Promise: Records read before an input or handler failed are still sent, in order.
 ///
-/// Bytes behind it would be taken for its rest.
+/// Bytes after the beginning of a cut record would be taken for its rest.
 #[test]
 fn nothing_goes_behind_the_beginning_of_a_record_that_is_cut() {
     for order in [crate::InputOrder::RoundRobin, crate::InputOrder::Arrival] {
@@ -136,7 +137,7 @@ fn a_record_of_which_enough_shares_came_goes_before_a_failure_though_one_before_
 
 /// Promise: Records read before an input or handler failed are still sent, in order.
 ///
-/// A handler of one output fails: that gets what was before, the others all that was read.
+/// A handler of one output fails: this output gets the records before, the others all records that were read.
 #[test]
 fn a_handler_of_an_output_that_fails_takes_nothing_from_the_others() {
     let (objects, collected) = collects(3);
@@ -160,7 +161,7 @@ fn a_handler_of_an_output_that_fails_takes_nothing_from_the_others() {
 
 /// Promise: After a failure, outputs without progress delay the end by at most a minute.
 ///
-/// Of a mirror one takes nothing. When it has had its minute, what waited for it goes to the other.
+/// One output of a mirror takes nothing. After its minute, the records that waited for it go to the other.
 #[test]
 fn an_output_that_takes_nothing_keeps_no_other_from_what_was_read_before_a_failure() {
     let (near, _far) = narrow_connection();
@@ -185,7 +186,7 @@ fn an_output_that_takes_nothing_keeps_no_other_from_what_was_read_before_a_failu
 
 /// Promise: If a stream fails several times, the first failure is reported.
 ///
-/// The first error is that of the stream, whatever fails meanwhile.
+/// The first error is that of the stream, whatever else fails later.
 #[test]
 fn the_first_failure_is_the_one_that_is_told() {
     let (near, far) = narrow_connection();
@@ -227,8 +228,7 @@ fn a_stream_that_fails_takes_no_more_inputs() {
 
 /// Promise: A detached output without progress fails after the stall timeout.
 ///
-/// In a stripe each record has one output, so one that is detached and takes nothing has failed like any
-/// other.
+/// In a stripe each record has one output, so a detached output that takes nothing has failed like any other.
 #[test]
 fn records_of_an_output_that_is_detached_and_takes_nothing_are_missing_at_the_end() {
     let (near, _far) = narrow_connection();
@@ -248,7 +248,7 @@ fn records_of_an_output_that_is_detached_and_takes_nothing_are_missing_at_the_en
 
 /// Promise: Outputs get records in turn, by size, at random, by capacity, all of them, or as shares.
 ///
-/// The part of a stripe that ends the stream waits for nobody who could still come.
+/// The last part of a stripe does not wait for inputs that could still be connected.
 #[test]
 fn a_short_last_datagram_leaves_when_no_input_is_expected() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -272,8 +272,7 @@ fn a_short_last_datagram_leaves_when_no_input_is_expected() {
 
 /// Promise: A handler that fails or panics ends only its own stream, with a clear cause.
 ///
-/// A callback that is told of a failed output may panic, which ends the stream, and nothing else on its
-/// thread.
+/// The event callback of a failed output may panic, which ends the stream, and nothing else on its thread.
 #[test]
 fn a_panic_of_an_event_callback_ends_no_other_stream() {
     let engine = engine();
@@ -297,7 +296,7 @@ fn a_panic_of_an_event_callback_ends_no_other_stream() {
     assert_eq!(collected.bytes(), b"next");
 }
 
-/// A connection over which nothing goes any more: nobody reads.
+/// A full connection whose peer does not read.
 fn full() -> (Object, UnixStream) {
     let (near, far) = UnixStream::pair().unwrap();
     near.set_nonblocking(true).unwrap();
@@ -305,8 +304,8 @@ fn full() -> (Object, UnixStream) {
     (Object::stream("full", near.into()).unwrap(), far)
 }
 
-/// Bytes that are neither at an output, nor waiting, nor given back, nor said to be dropped, of a stream
-/// whose outputs get different records.
+/// Bytes of a stream whose outputs get different records that are neither at an output, nor waiting,
+/// returned, or reported as dropped.
 fn unaccounted(status: &StreamStatus) -> i64 {
     let here = status
         .outputs
@@ -319,7 +318,8 @@ fn unaccounted(status: &StreamStatus) -> i64 {
 
 /// Promise: Records read before an input or handler failed are still sent, in order.
 ///
-/// The beginning of a record that is not read to its end would go before whole ones of others.
+/// Otherwise the beginning of a record that is not read to its end would go before whole records of other
+/// inputs.
 #[test]
 fn beginnings_that_were_not_sent_yet_keep_no_whole_records_back() {
     let (object, collected) = Object::collect("out", LIMIT);
@@ -339,8 +339,8 @@ fn beginnings_that_were_not_sent_yet_keep_no_whole_records_back() {
 
 /// Promise: Records read before an input or handler failed are still sent, in order.
 ///
-/// The end of a stream of bytes without framing is no boundary that others' records could be taken for the
-/// rest of.
+/// The end of a byte stream without framing is not a boundary after which other records could be mistaken for
+/// its rest.
 #[test]
 fn records_go_behind_bytes_without_framing() {
     let (objects, collected) = collects(2);
@@ -361,7 +361,7 @@ fn records_go_behind_bytes_without_framing() {
 
 /// Promise: Records read before an input or handler failed are still sent, in order.
 ///
-/// A datagram that is not whole yet is not stuck: its rest waits behind the output that is.
+/// An incomplete datagram is not stalled: its rest waits behind the output that is.
 #[test]
 fn an_output_that_waits_for_the_rest_of_a_datagram_has_not_failed() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -390,7 +390,7 @@ fn an_output_that_waits_for_the_rest_of_a_datagram_has_not_failed() {
 
 /// Promise: Every byte read is accounted for: taken, pending, or dropped with the reason.
 ///
-/// Whatever is being given to outputs when something fails is theirs, waits, or is dropped.
+/// Bytes being given to outputs at the time of a failure belong to the outputs, wait, or are dropped.
 #[test]
 fn all_is_accounted_for_when_a_stream_of_connections_fails() {
     for pattern in [OutputPattern::Stripe, OutputPattern::Mirror, OutputPattern::Shares { threshold: 3 }] {
@@ -462,8 +462,8 @@ fn what_a_handler_had_gathered_when_it_failed_is_accounted_for() {
 
 /// Promise: A detached output without progress fails after the stall timeout.
 ///
-/// A detached output that takes nothing has failed, but the stream ends with the outcome of the last that
-/// stayed.
+/// A detached output that takes nothing has failed, but the stream ends with the outcome of the last
+/// remaining output.
 #[test]
 fn a_stream_whose_last_output_did_not_keep_up_ends_with_that() {
     let ((leaves, _far), (slow, _slow_far)) = (full(), full());

@@ -1,4 +1,4 @@
-//! Records of fixed size that nobody looks at: they must come as those that are copied.
+//! Records of fixed size that no handler sees: they must arrive like copied records.
 
 use std::net::Shutdown;
 use std::thread::{self, JoinHandle};
@@ -9,14 +9,14 @@ use super::*;
 use crate::InputOrder;
 use wirepath_engine::now_us;
 
-/// Bytes of records, all of which are large enough.
+/// Record sizes that are all large enough for the zero-copy route.
 const SIZES: [usize; 3] = [32 * 1024, 40_001, 100_000];
 
 pub(super) fn some_bytes(count: usize) -> Vec<u8> {
     (0..count as u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-/// A connection from which these bytes come, at most so many at a time.
+/// A connection that delivers these bytes, at most so many at a time.
 pub(super) fn source(bytes: &[u8], at_a_time: usize) -> Object {
     let (near, mut far) = UnixStream::pair().unwrap();
     let bytes = bytes.to_vec();
@@ -24,7 +24,7 @@ pub(super) fn source(bytes: &[u8], at_a_time: usize) -> Object {
     Object::stream("source", near.into()).unwrap()
 }
 
-/// Connections, and what comes by each.
+/// Connections, and threads that collect the bytes of each.
 pub(super) fn sinks(count: usize) -> (Vec<Object>, Vec<JoinHandle<Vec<u8>>>) {
     let sink = |_| {
         let (near, mut far) = UnixStream::pair().unwrap();
@@ -41,7 +41,7 @@ pub(super) fn join(readers: Vec<JoinHandle<Vec<u8>>>) -> Vec<Vec<u8>> {
     readers.into_iter().map(|reader| reader.join().unwrap()).collect()
 }
 
-/// Runs a stream that is to look at nothing.
+/// Runs a stream that must not copy any byte.
 fn run_unseen(builder: StreamBuilder, outputs: Vec<Object>) -> StreamStatus {
     let mut stream = outputs.into_iter().fold(builder.finish_outputs(), StreamBuilder::output).build();
     stream.run().unwrap();
@@ -142,7 +142,7 @@ fn an_output_attached_within_a_large_record_gets_the_next_one_whole() {
         .input(Object::stream("source", near.into()).unwrap(), Framing::Fixed(record_bytes))
         .output(outputs.remove(0))
         .build();
-    // Half a record, which leaves.
+    // Half a record, which is sent.
     far.write_all(&bytes[..50_000]).unwrap();
     while stream.status().bytes_out < 50_000 {
         assert!(matches!(stream.act(1 << 20, 0).0, Acted::More | Acted::Wait));
@@ -163,7 +163,8 @@ fn an_output_attached_within_a_large_record_gets_the_next_one_whole() {
     assert!(late == bytes[record_bytes..], "{} bytes", late.len());
 }
 
-/// Lets a stream take turns until `is_done`; all is tried each time, as nobody tells what is ready.
+/// Lets a stream take turns until `is_done`; every port is tried each time, because no engine reports ready
+/// ports.
 fn turn_until(stream: &mut Stream, mut is_done: impl FnMut(&Stream) -> bool) {
     let patience = Instant::now() + PATIENCE;
     while !is_done(stream) {
@@ -176,7 +177,7 @@ fn turn_until(stream: &mut Stream, mut is_done: impl FnMut(&Stream) -> bool) {
     }
 }
 
-/// By capacity, to an output that takes nothing, and one that takes all.
+/// By capacity, to an output that takes nothing and to an output that takes everything.
 fn beside_a_stalled_one(inputs: Vec<Object>) -> (Stream, UnixStream, JoinHandle<Vec<u8>>) {
     let (near, stalled) = UnixStream::pair().unwrap();
     let (mut outputs, mut readers) = sinks(1);
@@ -222,7 +223,7 @@ fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
     let input = Object::stream("source", near.into()).unwrap();
     let (mut stream, stalled, reader) = beside_a_stalled_one(vec![input]);
     let running = thread::spawn(move || stream.run().map(|()| stream.status()));
-    // Parts of records, the first of which come to the output that takes nothing.
+    // Parts of records, the first of which go to the output that takes nothing.
     let bytes = some_bytes(8_000_000);
     bytes.chunks(15_000).for_each(|part| far.write_all(part).unwrap());
     drop(far);
@@ -237,7 +238,8 @@ fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
 
 /// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 ///
-/// The rest of a record that only one had the beginning of, who fails: it goes to nobody, and is counted.
+/// If the only output with the beginning of a record fails, the rest of the record goes to no output, and is
+/// counted.
 #[test]
 fn an_output_attached_within_a_record_does_not_get_its_rest_when_others_fail() {
     for (record_bytes, moves_unseen) in [(100_000, true), (1000, false)] {
@@ -272,8 +274,8 @@ fn an_output_attached_within_a_record_does_not_get_its_rest_when_others_fail() {
 
 /// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 ///
-/// Nor who comes when the only one that had its beginning has failed already, while more of it waited for
-/// room.
+/// Neither does an output that is attached after the only output with the beginning has failed, while more of
+/// the record waited for room.
 #[test]
 fn an_output_attached_after_the_last_one_does_not_get_the_rest_of_a_record() {
     const RECORD: usize = 2_000_000;

@@ -1,4 +1,4 @@
-//! A connection or a pipe, by the end that is ours.
+//! A connection or a pipe, seen from the end of the test.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,14 +21,14 @@ pub(super) enum Kind {
     Pipe,
 }
 
-/// Both ends, to write to and to read from.
+/// Both ends, for writing and for reading.
 pub(super) struct Ends {
     pub(super) kind: Kind,
     pub(super) from: OwnedFd,
     pub(super) into: OwnedFd,
 }
 
-/// An end of which nobody waits for anything.
+/// A non-blocking end.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) kind: Kind,
@@ -38,15 +38,15 @@ pub(super) struct Line {
 /// Result of reading.
 pub(super) enum Came {
     Bytes(usize),
-    /// Nothing now.
+    /// No bytes now.
     Nothing,
     End,
     Reset,
 }
 
 impl Ends {
-    /// Of any kind; once in two times with the smallest buffers that there are: then writes are short, and
-    /// often there is no room.
+    /// Ends of any kind; in half of the cases with the smallest possible buffers, so that writes are short
+    /// and often find no room.
     pub(super) fn any(dice: &mut Dice, tally: &mut Tally) -> Ends {
         let ends = match dice.below(3) {
             0 => {
@@ -83,13 +83,13 @@ impl Line {
         Line { kind, end: end.into() }
     }
 
-    /// Writes what it takes now; None if the other end is gone.
+    /// Writes as much as the connection takes now; None if the other end is closed.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Option<usize> {
         written(self.end.write(bytes))
     }
 
-    /// Writes what it takes now, the last byte of it as urgent; None if the other end is gone. A pipe has
-    /// nothing that is urgent.
+    /// Writes as much as the connection takes now, the last byte as urgent data; None if the other end is
+    /// closed. A pipe has no urgent data.
     pub(super) fn write_urgent(&mut self, bytes: &[u8]) -> Option<usize> {
         match self.kind {
             Kind::Pipe => self.write(bytes),
@@ -117,7 +117,7 @@ impl Line {
         assert_eq!(ready, 1, "{name} has no end");
     }
 
-    /// Takes no more, gives no more.
+    /// Shuts both directions down.
     pub(super) fn shut(&self) {
         shutdown(&self.end, Shutdown::Both).unwrap();
     }
@@ -148,7 +148,7 @@ fn connection() -> (TcpStream, TcpStream) {
     let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     one.set_nodelay(true).unwrap();
     loop {
-        // Another test may look for somebody on this port.
+        // Another test may connect to this port.
         let (other, from) = listener.accept().unwrap();
         if from == one.local_addr().unwrap() {
             return (one, other);

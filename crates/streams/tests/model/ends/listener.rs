@@ -1,4 +1,4 @@
-//! Ports that listen: the first connection is accepted, others come in vain.
+//! Listening ports: the first connection is accepted, later ones are rejected.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,25 +13,25 @@ use wirepath_streams::Object;
 use super::line::{Came, Kind, Line};
 use crate::dice::{Dice, Tally};
 
-/// Outcome of connections in vain.
+/// Bytes sent on connections that are not accepted.
 const NONSENSE: [u8; 100] = [0xff; 100];
 
 #[derive(Debug)]
 pub(super) struct Listener {
     place: Place,
-    /// Those who came when somebody had come.
+    /// Connections made after the first.
     strangers: Vec<Line>,
 }
 
 #[derive(Debug)]
 enum Place {
     Tcp(SocketAddr),
-    /// In a folder of its own.
+    /// Path in a folder of its own.
     Unix(TempDir),
 }
 
 impl Listener {
-    /// One of any kind, with the object that waits there.
+    /// A listener of any kind, with the listening object.
     pub(super) fn any(name: &str, dice: &mut Dice, tally: &mut Tally) -> (Listener, Object) {
         let (place, object) = if dice.one_in(2) {
             tally.note("object: a TCP socket that listens");
@@ -48,7 +48,7 @@ impl Listener {
         (Listener { place, strangers: Vec::new() }, object.unwrap())
     }
 
-    /// Connects; None if nobody listens.
+    /// Connects; None if the port does not listen.
     pub(super) fn call(&mut self) -> Option<Line> {
         let called = match &self.place {
             Place::Tcp(address) => TcpStream::connect(address).map(|line| {
@@ -61,7 +61,7 @@ impl Listener {
         };
         match called {
             Ok(line) => Some(line),
-            // Closed, and of a Unix socket the name removed; a connection that was on its way then is reset.
+            // Closed, and for a Unix socket the name removed; a connection that was under way then is reset.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -74,11 +74,11 @@ impl Listener {
         }
     }
 
-    /// Connects behind somebody else, and says something.
+    /// Connects after another connection, and sends some bytes.
     pub(super) fn call_in_vain(&mut self, tally: &mut Tally) {
         if let Some(mut stranger) = self.call() {
             tally.note("operation: stand in a queue in vain");
-            // It may have been turned away already.
+            // The connection may have been reset already.
             let _: Option<usize> = stranger.write(&NONSENSE);
             self.strangers.push(stranger);
         } else {
@@ -86,7 +86,7 @@ impl Listener {
         }
     }
 
-    /// Those who came in vain are told nothing, and find the end.
+    /// Checks that connections that were not accepted receive no byte and reach the end.
     pub(super) fn check(&mut self) {
         for mut stranger in self.strangers.drain(..) {
             loop {
@@ -100,16 +100,17 @@ impl Listener {
     }
 }
 
-/// Has a connection that the other side does not know end soon. Linux leaves one like that behind where the
-/// last packet of its beginning meets a socket that is just being closed (`__inet_inherit_port`, counted in
-/// `ListenDrops`): whoever called counts as connected, and is told nothing until it says something.
+/// Enables keep-alive, so that a connection that the other side does not know ends soon. Linux leaves such a
+/// connection behind if the last packet of its handshake meets a socket that is just being closed
+/// (`__inet_inherit_port`, counted in `ListenDrops`): the client counts as connected, and learns nothing
+/// until it sends something.
 fn hear_of_lost_ones(line: &TcpStream) {
     sockopt::set_socket_keepalive(line, true).unwrap();
     sockopt::set_tcp_keepidle(line, Duration::from_secs(1)).unwrap();
 }
 
-/// An address that no other listener has, so that nobody comes to one who meant another that had its port
-/// before.
+/// An address that no other listener has, so that no client reaches a listener that reuses the port of an
+/// earlier one.
 fn own_address() -> Ipv4Addr {
     static DOORS: AtomicU32 = AtomicU32::new(0);
     let own = DOORS.fetch_add(1, Ordering::Relaxed) % (1 << 22);

@@ -1,4 +1,4 @@
-//! A range of a mapping, of memory or of a file, with something before it and something behind it.
+//! A range of a mapping, of memory or of a file, with bytes before and after it.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -12,7 +12,7 @@ use wirepath_streams::Object;
 use super::memory_file;
 use crate::dice::{Dice, Tally};
 
-/// Most bytes on either side of it.
+/// Most bytes on either side of the range.
 const MARGIN: usize = 10_000;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// So many bytes, all of which are zero as those around them.
+    /// A range of so many zero bytes, surrounded by zeros.
     pub(super) fn any(length: usize, dice: &mut Dice, tally: &mut Tally) -> Mapped {
         let (before, behind) = (dice.below(MARGIN), 1 + dice.below(MARGIN));
         let whole = before + length + behind;
@@ -38,7 +38,7 @@ impl Mapped {
         Mapped { mapping: Arc::new(mapping.unwrap()), range: before..before + length }
     }
 
-    /// These bytes.
+    /// A range with these bytes.
     pub(super) fn of(bytes: &[u8], dice: &mut Dice, tally: &mut Tally) -> Mapped {
         let mapped = Mapped::any(bytes.len(), dice, tally);
         let written = mapped.mapping.write(mapped.range.clone(), &[IoSlice::new(bytes)]);
@@ -50,14 +50,14 @@ impl Mapped {
         Object::mapping(name, Arc::clone(&self.mapping), self.range.clone()).unwrap()
     }
 
-    /// Its first bytes.
+    /// The first bytes of the range.
     pub(super) fn bytes(&self, count: usize) -> Vec<u8> {
         self.read(self.range.start..self.range.start + count)
     }
 
-    /// Checks that nothing was written but its first bytes.
+    /// Checks that only the first bytes of the range were written.
     pub(super) fn check_rest(&self, name: &str, count: usize) {
-        // Of many bytes some are enough: to look at all would give each its memory.
+        // A part of many bytes is enough: checking all of them would allocate memory for each.
         let written = self.range.start + count;
         let rest = written..self.mapping.length().min(written + MARGIN);
         for range in [0..self.range.start, rest] {

@@ -1,4 +1,4 @@
-//! A far end that is read from, and what came.
+//! A far end for reading, and the bytes received.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,19 +17,19 @@ use crate::dice::{Dice, Tally};
 #[derive(Debug)]
 pub(crate) struct Sink {
     far: Far,
-    /// Address at which the stream listened.
+    /// The listener of the stream, if it listened.
     listener: Option<Listener>,
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    /// Records for it may have been dropped at some time.
+    /// Records for the sink may have been dropped at some time.
     pub(crate) drops: bool,
-    /// It may have been let go of because it did not keep up.
+    /// The sink may have been disconnected because it did not keep up.
     pub(crate) disconnects: bool,
-    /// Nobody reads until the round ends.
+    /// The sink is not read until the round ends.
     pub(crate) is_stalled: bool,
-    /// It was killed, or had no room: what came may end anywhere.
+    /// The sink was killed, or had no room: received bytes may end anywhere.
     pub(crate) is_broken: bool,
-    /// Bytes that it took may be missing: it was killed with bytes on the way.
+    /// Bytes that the output took may be missing: the sink was killed with bytes under way.
     pub(crate) is_lossy: bool,
 }
 
@@ -37,16 +37,16 @@ pub(crate) struct Sink {
 #[derive(Debug)]
 enum Far {
     Line(Line),
-    /// Nobody has come.
+    /// Not connected yet.
     Awaited,
     File(Arc<File>),
     Mapped(Mapped),
-    /// It was killed, and what had not been read is lost; or turned away.
+    /// Killed, with unread bytes lost; or rejected.
     Gone,
 }
 
 impl Sink {
-    /// One of any kind that is read at once, with its near end.
+    /// A sink of any kind that is read at once, with its near end.
     pub(crate) fn any(name: String, dice: &mut Dice, tally: &mut Tally) -> (Sink, Object) {
         if dice.one_in(COMES_LATER) {
             let (listener, object) = Listener::any(&name, dice, tally);
@@ -58,7 +58,7 @@ impl Sink {
         (Sink::new(name, Far::Line(Line::new(kind, into))), object)
     }
 
-    /// A file or mapping with room for so many bytes, of a file in whole pages.
+    /// A file or mapping with room for so many bytes; for a file, in whole pages.
     pub(crate) fn stored(name: String, room: usize, dice: &mut Dice, tally: &mut Tally) -> (Sink, Object) {
         if dice.one_in(2) {
             tally.note("object: a mapping to write");
@@ -86,13 +86,13 @@ impl Sink {
         }
     }
 
-    /// Changes its rule for a full outbox.
+    /// Notes a change of the rule for a full outbox.
     pub(crate) fn note_rule(&mut self, when_full: WhenFull) {
         self.drops |= matches!(when_full, WhenFull::DropNewest | WhenFull::DropOldest);
         self.disconnects |= when_full == WhenFull::Disconnect;
     }
 
-    /// A sink with room for this much and no more.
+    /// Kind of a sink with limited room; None for others.
     pub(crate) fn store(&self) -> Option<&'static str> {
         match self.far {
             Far::File(_) => Some("fault: a file with no room left"),
@@ -105,8 +105,8 @@ impl Sink {
         matches!(self.far, Far::Awaited)
     }
 
-    /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens,
-    /// and is not.
+    /// Connects if the stream waits for a connection, else connects in vain. Returns false if the port should
+    /// listen but does not.
     pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
         let Some(listener) = &mut self.listener else { return true };
         if !matches!(self.far, Far::Awaited) {
@@ -118,7 +118,7 @@ impl Sink {
         matches!(self.far, Far::Line(_))
     }
 
-    /// Reads what is there, at most about `most` bytes, in parts of at most `part`.
+    /// Reads available bytes, at most about `most`, in parts of at most `part`.
     pub(crate) fn read(&mut self, most: usize, part: usize) {
         let begin = self.bytes.len();
         let mut buffer = vec![0; part];
@@ -130,7 +130,7 @@ impl Sink {
         }
     }
 
-    /// Reads all there will ever be: the stream is over, and says that it took so many bytes.
+    /// Reads to the end, after the stream has ended and reported this number of bytes taken.
     pub(crate) fn read_to_end(&mut self, taken: u64) {
         self.listener.iter_mut().for_each(Listener::check);
         match &self.far {
@@ -165,7 +165,7 @@ impl Sink {
             Far::Awaited | Far::Gone => Came::End,
         };
         if matches!(came, Came::Reset) {
-            // Who came was not taken in: the stream had ended, or did not wait any more.
+            // The connection was not accepted: the stream had ended, or no longer waited.
             assert!(self.listener.is_some() && self.bytes.is_empty(), "{} was reset", self.name);
             self.far = Far::Gone;
         }
@@ -178,13 +178,13 @@ impl Sink {
         }
     }
 
-    /// Kills whoever reads; false if that is no process that could be.
+    /// Kills the reader; false if the sink is not a connection.
     pub(crate) fn kill(&mut self, tally: &mut Tally) -> bool {
         let Far::Line(line) = &self.far else { return false };
         match line.kind {
             Kind::Unix => {
                 tally.note("fault: a reader that shuts its socket");
-                line.shut(); // what is on the way can still be read
+                line.shut(); // bytes under way can still be read
             }
             Kind::Tcp => {
                 tally.note("fault: a reader that resets its connection");
@@ -201,7 +201,7 @@ impl Sink {
     }
 }
 
-/// A file on a disk that takes so many bytes.
+/// A file on a disk with room for so many bytes.
 fn small_file(room: u64, tally: &mut Tally) -> File {
     if let Ok(disk) = SmallDisk::new(room) {
         tally.note("files on a disk of their own");

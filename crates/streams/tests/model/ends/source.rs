@@ -1,4 +1,4 @@
-//! A far end that is written to.
+//! A far end for writing.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::dice::{Dice, Tally};
 
 pub(crate) struct Source {
     state: State,
-    /// Address at which the stream listened.
+    /// The listener of the stream, if it listened.
     listener: Option<Listener>,
-    /// It says of all that it writes to a socket that it is urgent.
+    /// All bytes written to a socket are sent as urgent data.
     is_hasty: bool,
 }
 
 enum State {
     Open(Line),
-    /// Nobody has come.
+    /// Not connected yet.
     Awaited,
     /// Nothing more is written.
     Closed,
 }
 
 impl Source {
-    /// One of any kind, with its near end.
+    /// A source of any kind, with its near end.
     pub(crate) fn any(dice: &mut Dice, tally: &mut Tally) -> (Source, Object) {
         let is_hasty = dice.one_in(8);
         if is_hasty {
@@ -46,7 +46,7 @@ impl Source {
         )
     }
 
-    /// A file or mapping of these bytes, all of which are there.
+    /// A file or mapping with these bytes, complete from the beginning.
     pub(crate) fn stored(bytes: &[u8], dice: &mut Dice, tally: &mut Tally) -> (Source, Object) {
         let object = if dice.one_in(2) {
             tally.note("object: a mapping to read");
@@ -60,7 +60,7 @@ impl Source {
         (Source { state: State::Closed, listener: None, is_hasty: false }, object)
     }
 
-    /// Writes as much as it takes, at most `most` bytes; answers how many.
+    /// Writes as much as the connection takes, at most `most` bytes; returns the number.
     pub(crate) fn write(&mut self, bytes: &[u8], most: usize) -> usize {
         let bytes = &bytes[..bytes.len().min(most)];
         let mut written = 0;
@@ -71,18 +71,18 @@ impl Source {
             match if self.is_hasty { line.write_urgent(rest) } else { line.write(rest) } {
                 Some(0) => return written,
                 Some(bytes) => written += bytes,
-                None => self.close(), // the stream has ended, as it was made to
+                None => self.close(), // the stream has ended, as intended
             }
         }
         written
     }
 
-    /// Nothing more is written, and nobody comes who has not.
+    /// Closes the source: nothing more is written, and no connection is made.
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;
     }
 
-    /// Returns whether there is more to be written, if only by who is still to come.
+    /// Returns whether more may be written, possibly after connecting.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(self.state, State::Closed)
     }
@@ -91,8 +91,8 @@ impl Source {
         matches!(self.state, State::Awaited)
     }
 
-    /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens,
-    /// and is not.
+    /// Connects if the stream waits for a connection, else connects in vain. Returns false if the port should
+    /// listen but does not.
     pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
         let Some(listener) = &mut self.listener else { return true };
         if !matches!(self.state, State::Awaited) {
@@ -104,7 +104,7 @@ impl Source {
         self.is_open()
     }
 
-    /// Closes a TCP connection with a reset; false if it is none.
+    /// Closes a TCP connection with a reset; false if the source is not a TCP connection.
     pub(crate) fn reset(&mut self) -> bool {
         let State::Open(line) = &self.state else { return false };
         if line.kind != Kind::Tcp {
@@ -115,7 +115,7 @@ impl Source {
         true
     }
 
-    /// Checks it when the round is over.
+    /// Final checks of the round.
     pub(crate) fn check(&mut self) {
         self.listener.iter_mut().for_each(Listener::check);
     }

@@ -1,4 +1,4 @@
-//! Invariants of a mirror of bytes, while it goes on and at its end.
+//! Invariants of a mirror of bytes, during a round and at its end.
 
 use std::ops::Range;
 
@@ -7,18 +7,18 @@ use wirepath_streams::{StreamEnd, StreamStatus};
 use super::{Outlet, Pour, Watcher};
 use crate::dice::Tally;
 
-/// Bytes whose place is found again.
+/// Length of a byte sequence whose position is unique.
 const LANDMARK: usize = 32;
 
-/// The part of all bytes that a sink or handler has.
+/// The part of all bytes that a sink or handler got.
 struct Part {
     range: Range<usize>,
-    /// To the end.
+    /// The part extends to the end.
     is_whole: bool,
 }
 
 impl Pour<'_> {
-    /// Checks that all bytes read are accounted for, and none are read before the stream begins.
+    /// Checks that all bytes read are accounted for, and that none are read before the stream begins.
     pub(super) fn audit(&mut self) {
         let Some(status) = self.carrier.status() else { return };
         let mut first = self.outlets.iter().filter(|outlet| outlet.was_first && !outlet.has_left);
@@ -58,7 +58,7 @@ impl Pour<'_> {
         self.tally
     }
 
-    /// The part of all bytes that an outlet has.
+    /// The part of all bytes that an outlet got.
     fn verify_outlet(&mut self, place: usize, status: &StreamStatus) -> Part {
         let Outlet { sink, port, was_first, has_left, is_gone } = &mut self.outlets[place];
         let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
@@ -77,7 +77,7 @@ impl Pour<'_> {
         assert!(!*was_first || begin == 0, "{} lacks the first {begin} bytes", sink.name);
         let is_whole = !sink.is_broken && !*has_left;
         let range = begin..begin + length;
-        // One that came late may have come after the last byte.
+        // An output that was attached late may have been attached after the last byte.
         if is_whole && (*was_first || length >= LANDMARK) {
             assert_eq!(range.end, self.sent.len(), "{} lacks the end", sink.name);
         }
@@ -86,7 +86,7 @@ impl Pour<'_> {
 }
 
 impl Part {
-    /// Checks that a handler saw the bytes sent, from one on that had been written when it was added.
+    /// Checks that a handler saw the sent bytes, from a position on that had been written when it was added.
     fn check_seen(&self, sent: &[u8], seen: &[u8], before: usize) {
         let latest = before.max(self.range.start);
         let unseen = self.range.len().saturating_sub(seen.len());
@@ -95,7 +95,7 @@ impl Part {
         let is_sent = begin.is_some_and(|begin| sent[begin..].starts_with(seen));
         assert!(is_sent, "a handler saw {} other bytes", seen.len());
         if seen.len() < LANDMARK {
-            return; // these may be anywhere
+            return; // such a short sequence may be anywhere
         }
         let end = begin.unwrap_or(0) + seen.len();
         let is_end = if self.is_whole { end == sent.len() } else { end >= self.range.end };
@@ -103,7 +103,7 @@ impl Part {
     }
 }
 
-/// Place in `all` where these bytes begin; of fewer than a landmark, where they may.
+/// Position of these bytes in `all`; a possible one if they are shorter than a landmark.
 fn find(all: &[u8], bytes: &[u8]) -> Option<usize> {
     let landmark = &bytes[..LANDMARK.min(bytes.len())];
     if all.starts_with(landmark) {

@@ -1,4 +1,4 @@
-//! Inputs and outputs that come to a stream and leave it while it goes on.
+//! Inputs and outputs that are attached and detached while the stream runs.
 
 use wirepath_streams::{Object, OutputOptions};
 
@@ -25,7 +25,7 @@ impl Web<'_> {
         self.tally.note("operation: attach an input again");
     }
 
-    /// Never the first, so that the stream goes on.
+    /// Detaches an input, but never the first, so that the stream continues.
     pub(super) fn detach_input(&mut self) {
         let place = 1 + self.dice.below(FEEDS);
         let Some(feed) = self.feeds.get_mut(place).filter(|_| self.carrier.listens()) else { return };
@@ -52,7 +52,7 @@ impl Web<'_> {
         }
     }
 
-    /// Never the first.
+    /// Detaches an output, but never the first.
     pub(super) fn detach_output(&mut self) {
         let place = 1 + self.dice.below(OUTLETS);
         let Some(outlet) = self.outlets.get_mut(place).filter(|_| self.carrier.listens()) else { return };
@@ -60,7 +60,7 @@ impl Web<'_> {
             return;
         }
         let port = outlet.port;
-        // Closed when it has sent what it had: whoever reads sees the end.
+        // The output is closed after it has sent its bytes: the reader sees the end.
         outlet.has_left = self.carrier.ask(move |stream| stream.detach_output(port, drop)) == Some(true);
         self.tally.note("operation: detach an output");
     }

@@ -1,4 +1,4 @@
-//! Building a round of one stream: pattern, order, inputs and outputs.
+//! Builds a round of one stream: pattern, order, inputs and outputs.
 
 use wirepath_streams::{InputOrder, Object, OutputOptions, OutputPattern, StreamBuilder, WhenFull};
 
@@ -16,8 +16,8 @@ impl Web<'_> {
         let mut sinks = Vec::new();
         for number in 0..=self.dice.below(4) {
             let (mut sink, object) = self.any_sink(number);
-            // Nothing is dropped for the first, nor is it ever killed or let go of: it has what others are
-            // compared with.
+            // The first output never drops records, and is never killed or disconnected: the others are
+            // compared with it.
             let (mut when_full, waiting_bytes) = (WhenFull::Block, 1 + self.dice.below(5000));
             if number > 0 && self.dice.one_in(2) {
                 when_full = any_rule(&mut self.dice);
@@ -127,7 +127,7 @@ impl Web<'_> {
     pub(super) fn any_sink(&mut self, number: usize) -> (Sink, Object) {
         let name = format!("sink {number}");
         if number > 0 && self.dice.one_in(4) {
-            // Of what a mirror writes to some is soon full.
+            // Some sinks of a mirror fill up soon.
             let room = if self.mirror { 1 + self.dice.below(200_000) } else { 1 << 26 };
             return Sink::stored(name, room, &mut self.dice, &mut self.tally);
         }

@@ -1,10 +1,10 @@
-//! Connections to ports that listen, and those that do not come.
+//! Connections to listening ports, and connections that are never made.
 
 use super::{Outlet, Web};
 
 impl Web<'_> {
-    /// Somebody connects where that is waited for, or where somebody has come; mostly where that keeps the
-    /// stream waiting.
+    /// Connects to a listener that waits, or to one that is connected already; mostly where the stream has to
+    /// wait for it.
     pub(super) fn call_one(&mut self) {
         let all = self.feeds.len() + self.outlets.len();
         let missing: Vec<usize> = (0..all).filter(|place| self.has_to_wait_for(*place)).collect();
@@ -16,7 +16,8 @@ impl Web<'_> {
         self.call(place);
     }
 
-    /// Inputs and outputs, these behind the others. Those that were detached may listen no more.
+    /// Returns whether the input or output at `place` waits for a connection; outputs come after inputs.
+    /// Detached ones may not listen any more.
     fn is_awaited(&self, place: usize) -> bool {
         match self.feeds.get(place) {
             Some(feed) => feed.source.is_awaited(),
@@ -24,7 +25,7 @@ impl Web<'_> {
         }
     }
 
-    /// While the stream is not over, there is somebody who listens where somebody is waited for.
+    /// Connects. As long as the stream has not ended, every port that waits for a connection must listen.
     fn call(&mut self, place: usize) {
         if let Some(feed) = self.feeds.get_mut(place) {
             return assert!(feed.source.call(&mut self.tally), "feed {place} finds nobody");
@@ -35,7 +36,7 @@ impl Web<'_> {
         }
     }
 
-    /// Somebody connects wherever that is waited for.
+    /// Connects to all ports that wait for a connection.
     pub(super) fn call_all(&mut self) {
         for place in 0..self.feeds.len() + self.outlets.len() {
             if self.is_awaited(place) {
@@ -44,8 +45,8 @@ impl Web<'_> {
         }
     }
 
-    /// The stream is to end well. That takes somebody who comes wherever it was built to wait, and each input
-    /// that is left: from some nobody comes.
+    /// Prepares a regular end of the stream: connects to every output that the stream was built to wait for,
+    /// and to remaining inputs; some inputs are detached instead, and some outputs are never connected.
     pub(super) fn settle_who_is_awaited(&mut self) {
         for outlet in self.outlets.iter_mut().filter(|outlet| outlet.is_awaited()) {
             if outlet.was_first || self.dice.one_in(2) {
@@ -67,7 +68,7 @@ impl Web<'_> {
         }
     }
 
-    /// Returns whether somebody has not come who the stream was built to wait for.
+    /// Returns whether a connection is missing that the stream was built to wait for.
     pub(crate) fn has_to_wait(&self) -> bool {
         (0..self.feeds.len() + self.outlets.len()).any(|place| self.has_to_wait_for(place))
     }

@@ -1,16 +1,16 @@
-//! Changes of a running stream: more handlers, and other options of its outputs.
+//! Changes of a running stream: added handlers, and options of its outputs.
 
 use wirepath_streams::{Port, Trust, WhenFull};
 
 use super::{OUTLETS, Web};
 use crate::observer::{self, Seen};
 
-/// A handler that came while the stream went on.
+/// A handler that was added while the stream ran.
 pub(crate) struct Watcher {
-    /// Of this output, or of the stream.
+    /// Port of the handler's output; None if it is a handler of the stream.
     pub(crate) port: Option<Port>,
     pub(crate) seen: Seen,
-    /// The records of each feed before it: what is made later reaches it.
+    /// Number of records of each feed before the handler was added; later records reach the handler.
     pub(crate) before: Vec<u32>,
 }
 
@@ -37,7 +37,7 @@ impl Web<'_> {
         }
     }
 
-    /// Has an output more or less trust, or gives it a handler that depends on that.
+    /// Changes the trust in an output, or adds a handler that depends on it.
     pub(super) fn set_trust(&mut self) {
         let (place, trust) = (self.dice.below(OUTLETS), any_trust(&mut self.dice));
         let Some(port) = self.port_of(place) else { return };
@@ -58,7 +58,8 @@ impl Web<'_> {
         self.watchers.push(Watcher { port, seen, before });
     }
 
-    /// Of the first the others are compared with, nothing is dropped.
+    /// Changes the options of an output. The first output never drops records, because the others are
+    /// compared with it.
     pub(super) fn change_options(&mut self) {
         let (place, waiting_bytes) = (self.dice.below(OUTLETS), 1 + self.dice.below(5000));
         let when_full = if place == 0 { WhenFull::Block } else { any_rule(&mut self.dice) };
@@ -75,7 +76,7 @@ impl Web<'_> {
         }
     }
 
-    /// Of an output that was not detached, if the stream can be changed.
+    /// Port of an output that was not detached, if the stream can be changed.
     fn port_of(&self, place: usize) -> Option<Port> {
         let outlet = self.outlets.get(place)?;
         (self.carrier.listens() && !outlet.has_left).then_some(outlet.port)

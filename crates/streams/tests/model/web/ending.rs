@@ -9,24 +9,25 @@ use crate::PATIENCE;
 use crate::carrier::Carrier;
 use crate::dice::Tally;
 
-/// End of a round.
+/// Kind of the end of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// All is written, all inputs end, all is read.
+    /// Everything is written, all inputs end, everything is read.
     Clean,
-    /// The stream is ended with what it has.
+    /// The stream is stopped in its current state.
     Abandoned,
-    /// By something that the stream cannot survive.
+    /// The stream is ended by an error that it cannot survive.
     Fault,
 }
 
 impl Web<'_> {
     pub(super) fn end(mut self, ending: Ending) -> Tally {
-        // A stream whose last output was detached waits for another, whatever became of those before.
+        // A stream whose last output was detached waits for another output, whatever happened to earlier
+        // outputs.
         let may_wait = self.outlets.iter().any(|outlet| outlet.has_left);
         let ending = if ending == Ending::Fault && may_wait { Ending::Abandoned } else { ending };
         self.carrier.start(self.engines, &mut self.dice, &mut self.tally);
-        // Nobody can end what runs on a thread of its own.
+        // A stream on a thread of its own cannot be stopped.
         let can_stop = self.carrier.listens();
         let ending = if ending == Ending::Abandoned && !can_stop { Ending::Clean } else { ending };
         match ending {
@@ -52,7 +53,8 @@ impl Web<'_> {
         self.judge(ending, end)
     }
 
-    /// Inputs that are being detached come back before the first one ends, and with it the stream.
+    /// Writes and closes all feeds. Inputs that are being detached are returned before the first input ends,
+    /// and the stream with it.
     fn write_and_close(&mut self, ending: Ending) {
         for feed in &mut self.feeds {
             let has_come = !feed.source.is_awaited() || feed.source.call(&mut self.tally);
@@ -61,7 +63,7 @@ impl Web<'_> {
         }
         let all_attached = self.feeds.iter().all(|feed| feed.port.is_some());
         if !all_attached && self.feeds[0].pending.is_empty() {
-            self.add_record_to(0, 0); // what is to leave waits in the merge for a greater tag, or for its turn behind this one
+            self.add_record_to(0, 0); // a leaving input waits for a greater tag, or for its turn
         }
         for feed in &mut self.feeds {
             if feed.pending.is_empty() && (feed.number > 0 || all_attached) {
@@ -70,7 +72,7 @@ impl Web<'_> {
         }
     }
 
-    /// Something that the stream cannot do without.
+    /// Breaks a part that the stream cannot do without.
     fn break_something(&mut self) {
         if !self.survives_inputs && self.dice.one_in(2) && self.reset_one() {
             return;
@@ -90,7 +92,7 @@ impl Web<'_> {
             Err(wirepath_streams::StreamError::Stopped) => "ending: stopped",
             Err(_) => "ending: by a fault",
         });
-        self.parked.try_iter().for_each(drop); // who is waited for there is so no more
+        self.parked.try_iter().for_each(drop); // dropped inputs no longer wait for connections
         self.feeds.iter_mut().for_each(|feed| feed.source.check());
         self.verify(&end);
         self.tally.add("bytes in", end.status.bytes_in);

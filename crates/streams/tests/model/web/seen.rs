@@ -1,5 +1,5 @@
-//! Handlers that were added to a running stream saw each record from some on, in order, and from its
-//! beginning.
+//! Checks that handlers that were added to a running stream saw all records from some record on, in order,
+//! and from the record's beginning.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl Web<'_> {
             let (seen, cut) = records(&name, &watcher.seen.bytes());
             let may_be_cut = end.result.is_err() || of.is_some_and(|sink| sink.is_broken);
             assert!(cut == 0 || may_be_cut, "{name} saw {cut} bytes of a record");
-            // Records that are dropped for an output are so behind its handlers.
+            // Records are dropped for an output only after its handlers.
             assert_in_order(&name, &seen, self.tags.is_some() || !(self.mirror || of.is_none()));
             for (outlet, list) in self.outlets.iter().zip(lists) {
                 if watcher.port.is_none_or(|port| port == outlet.port) {
@@ -34,8 +34,8 @@ impl Web<'_> {
     }
 }
 
-/// Records of an output were seen from one on, in the same order; all that was made behind the handler's
-/// coming was.
+/// Checks that records of an output were seen from some record on, in the same order, including all records
+/// that were made after the handler was added.
 fn check(watcher: &Watcher, seen: &[Found], got: &[Found], name: &str) {
     let known: BTreeSet<(u32, u32)> = seen.iter().map(|found| (found.feed, found.index)).collect();
     let is_known = |found: &&Found| known.contains(&(found.feed, found.index));
