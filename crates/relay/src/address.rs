@@ -149,7 +149,7 @@ impl Address {
         matches!(self.kind, Kind::Udp(_))
     }
 
-    /// The same address, with a relative path relative to `folder`.
+    /// Resolves a relative path of the address against `folder`.
     pub(crate) fn within(self, folder: &Path) -> Address {
         let Address { mut text, mut kind } = self;
         if let Kind::File { path, .. } | Kind::Unix { path, .. } = &mut kind {

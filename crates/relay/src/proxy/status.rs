@@ -15,7 +15,7 @@ label! {
         /// Reset by client or backend, and reset on the other side.
         Aborted = "aborted",
         /// Reset after the idle timeout, or because the backend did not read the first bytes in time: the
-        /// PROXY protocol header and what the client sent with its own.
+        /// PROXY protocol header, and the bytes that the client sent together with its own header.
         TimedOut = "timed_out",
         /// Reset because no backend accepted.
         Refused = "refused",

@@ -31,8 +31,8 @@ impl Session {
     /// Sends OPTIONS, DESCRIBE, and a SETUP for each track.
     pub(super) async fn set_up(&mut self) -> Result<(), Failure> {
         let url = self.description.url.clone();
-        // Players send OPTIONS, too. The methods in its response are useful, but not required. A server beyond its
-        // limits responds with 503, and resets the connection.
+        // Players send OPTIONS, too. The methods in its response are useful, but not required. A server beyond
+        // its limits responds with 503, and resets the connection.
         let options = self.exchange("OPTIONS", &url, &[]).await?;
         if options.status == SERVICE_UNAVAILABLE {
             return Err(Failure::refused("OPTIONS", options.status, &options.reason));

@@ -116,7 +116,7 @@ impl HandlerSpec {
         }
     }
 
-    /// The same handler, with the path of its key relative to `folder`.
+    /// Resolves the path of the handler's file against `folder`.
     pub(crate) fn within(self, folder: &Path) -> HandlerSpec {
         match self {
             HandlerSpec::Seal(file) => HandlerSpec::Seal(folder.join(file)),
@@ -178,7 +178,7 @@ pub struct OutputHandlerSpec {
 }
 
 impl OutputHandlerSpec {
-    /// The same handler, with the path of its key relative to `folder`.
+    /// Resolves the path of the handler's file against `folder`.
     pub(crate) fn within(self, folder: &Path) -> OutputHandlerSpec {
         OutputHandlerSpec { handler: self.handler.within(folder), ..self }
     }
