@@ -1,9 +1,9 @@
-//! Commit that the program is built from, for `--version` and for results. No crate is needed for that.
+//! Determines the commit that the program is built from, for `--version` and for results, without any crate.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Sources of the program, below the workspace.
+/// Sources of the program, relative to the workspace.
 const SOURCES: [&str; 3] = ["crates", "Cargo.toml", "Cargo.lock"];
 
 fn main() {
@@ -15,14 +15,13 @@ fn main() {
     println!("cargo::rustc-env=WIREPATH_VERSION={} ({commit})", env!("CARGO_PKG_VERSION"));
 }
 
-/// The commit, and whether what the program is made of differs from it; nothing outside a checkout of this
-/// workspace.
+/// The commit, with `-dirty` if the sources differ from it; None outside a checkout of this workspace.
 fn commit(root: &Path) -> Option<String> {
     let top = PathBuf::from(git(root, &["rev-parse", "--show-toplevel"])?);
     if top.canonicalize().ok()? != root.canonicalize().ok()? {
-        return None; // unpacked inside a repository of something else
+        return None; // unpacked inside another repository
     }
-    // It grows with every commit and checkout.
+    // The log grows with every commit and checkout.
     let log = PathBuf::from(git(root, &["rev-parse", "--absolute-git-dir"])?).join("logs/HEAD");
     if log.is_file() {
         println!("cargo::rerun-if-changed={}", log.display());
@@ -33,7 +32,7 @@ fn commit(root: &Path) -> Option<String> {
     Some(if changed.is_empty() { commit } else { format!("{commit}-dirty") })
 }
 
-/// Answer of git; None if it fails or is not there.
+/// Output of git; None if git fails or is not installed.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
     let answer = output.status.success().then(|| String::from_utf8(output.stdout).ok())??;

@@ -1,16 +1,16 @@
-//! Better advice in errors of the argument parser.
+//! Improved suggestions in errors of the argument parser.
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// The error with better advice.
+/// Returns the error with better suggestions.
 pub(crate) fn on(mut error: Error) -> Error {
     let conflict = error.kind() == ErrorKind::ArgumentConflict;
     if conflict && let Some(ContextValue::String(experiment)) = error.get(ContextKind::InvalidSubcommand) {
         let tip = format!("options go after the experiment's name: wirepath assess {experiment} [OPTIONS]");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
-    // Advice about values that begin with hyphens does not help with an unknown option.
+    // Suggestions about values that begin with hyphens do not help with an unknown option.
     if error.kind() == ErrorKind::UnknownArgument
         && let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested)
     {

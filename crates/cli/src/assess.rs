@@ -38,7 +38,7 @@ pub(crate) struct Assess {
     measuring: Measuring,
 }
 
-// An experiment that lands adds its variant here, its arm below, and its line in `experiment.rs`.
+// A new experiment needs a variant here, an arm below, and a line in `experiment.rs`.
 #[derive(Subcommand)]
 enum Action {
     /// Show what this machine has, what it lacks for each data path and how to get it, and the cost of kernel

@@ -1,4 +1,4 @@
-//! Confinement of `wirepath serve`: the folders that it reaches.
+//! Confinement of `wirepath serve` to the folders that it needs.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use http::uri::Scheme;
 use wirepath_net::confinement::{Extent, Reach, confine};
 use wirepath_server::{LiveChannelOptions, ServerOptions, TimeZone};
 
-/// Places of the system that a server reads: its own and the machine's state.
+/// System folders that a server reads: its own state and the state of the machine.
 const OF_SYSTEM: &[&str] = &["/proc", "/sys"];
 
-/// Devices of the data paths: the kernel module's, and the sink of calibration.
+/// Devices of the data paths: the device of the kernel module, and the sink of calibration.
 const DEVICES: &[&str] = &["/dev/wirepath", "/dev/null"];
 
-/// Files by which names of hosts are found, for an authentication callback that is named by one.
+/// Files that host name resolution reads, for an authentication callback with a host name.
 const OF_NAMES: &[&str] =
     &["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
-/// Files of the local time zone, for archives whose names have local times.
+/// Files of the local time zone, for archives whose file names have local times.
 const OF_ZONE: &[&str] = &["/etc/localtime", "/usr/share/zoneinfo"];
 
-/// Places of the certificates that systems trust, for a callback over TLS.
+/// Locations of trusted certificates, for a callback over TLS.
 const OF_TRUST: &[&str] = &[
     "/etc/ssl",
     "/etc/pki/tls",
@@ -33,7 +33,7 @@ const OF_TRUST: &[&str] = &[
     "/var/lib/ca-certificates",
 ];
 
-/// Variables by which an operator names other certificates to trust.
+/// Environment variables that name other trusted certificates.
 const TRUST_VARIABLES: &[&str] = &["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// Choice of confinement.
@@ -48,7 +48,7 @@ pub(crate) enum ConfineChoice {
     Off,
 }
 
-/// Confines the process, which has no other thread yet. Returns a line for the log.
+/// Confines the process, which must not have other threads yet. Returns a line for the log.
 pub(crate) fn confine_server(
     choice: ConfineChoice,
     options: &ServerOptions,
@@ -57,7 +57,7 @@ pub(crate) fn confine_server(
     if choice == ConfineChoice::Off {
         return Ok("the server is not confined: --confine off".to_owned());
     }
-    // A folder cannot be allowed before it is there.
+    // Access to a folder can be allowed only if the folder exists.
     for kept in [&options.cache, &folder(&options.calibration)] {
         std::fs::create_dir_all(kept)
             .with_context(|| format!("cannot make the folder {}", kept.display()))?;
@@ -72,7 +72,7 @@ pub(crate) fn confine_server(
     }
 }
 
-/// Folders and files that a server with these options reaches.
+/// Folders and files that a server with these options needs.
 fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     let secrets = options.tls.iter().flat_map(|tls| [&tls.files.certificate, &tls.files.key]);
     let users = options.auth.iter().flat_map(|auth| auth.users.iter().chain(&auth.url_keys));
@@ -96,7 +96,7 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
         .chain(asked)
         .chain(zone)
         .collect();
-    // The server measures for itself if nothing was measured.
+    // Writable, since the server calibrates its data paths if there is no calibration.
     let kept = [options.cache.clone(), folder(&options.calibration)];
     Reach {
         readable,
@@ -105,7 +105,7 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     }
 }
 
-/// Files that asking a service takes: none if its URL has an address and no TLS.
+/// Files that a request to the callback reads; none if its URL has an address and no TLS.
 fn of_callback(url: &Uri) -> Vec<PathBuf> {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let names = if host.parse::<IpAddr>().is_ok() { &[][..] } else { OF_NAMES };
@@ -115,7 +115,8 @@ fn of_callback(url: &Uri) -> Vec<PathBuf> {
     names.iter().chain(trust).map(PathBuf::from).chain(chosen).collect()
 }
 
-/// Folders of a file that may be replaced by renaming: that of its name, and that of the file which its name leads to.
+/// Folders of a file that may be replaced by renaming: the folder of its name, and the folder of the file
+/// that a symlink leads to.
 fn folders(file: &Path) -> impl Iterator<Item = PathBuf> {
     let real = file.canonicalize().ok().map(|real| folder(&real));
     [folder(file)].into_iter().chain(real)

@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 const EXPECTED: &str = "expected processors by number, such as 2 or 0-3,8";
 
-/// Processors by number, written as the kernel writes them in `/proc/interrupts` and `/sys`: `0-3,8`.
+/// Processors by number, in the notation of the kernel in `/proc/interrupts` and `/sys`: `0-3,8`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cpus(BTreeSet<usize>);
 
@@ -35,13 +35,13 @@ impl FromStr for Cpus {
 }
 
 impl Cpus {
-    /// Lets the calling thread, and all threads that it starts from now on, run on these processors only.
+    /// Makes the calling thread, and all threads that it starts from now on, run only on these processors.
     pub(crate) fn set_affinity(&self) -> Result<()> {
         let allowed = sched_getaffinity(None).context("cannot ask which processors may be used")?;
         let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
         let mut set = CpuSet::new();
         for cpu in &self.0 {
-            // The kernel would leave it out in silence.
+            // The kernel would ignore the missing processor silently.
             ensure!(
                 allowed.contains(cpu),
                 "--cpus: processor {cpu} is not in the affinity mask of this process, which has {}; name others",

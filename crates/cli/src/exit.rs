@@ -1,15 +1,14 @@
-//! Exit codes. Besides these: 0 for success, 1 for a failure, and 2 for invalid arguments, by the parser of
-//! arguments.
+//! Exit codes. In addition, 0 means success, 1 a failure, and 2 (from the argument parser) invalid arguments.
 
 use std::process::ExitCode;
 
-/// The work ended, but something was cut or lost, or a criterion was not met.
+/// The work was completed, but data were truncated or lost, or a criterion was not met.
 pub(crate) const INCOMPLETE: u8 = 3;
 
-/// Output closed by its reader: the code of programs that SIGPIPE ends.
+/// The reader of the output closed it. This is the exit code of programs that SIGPIPE ends.
 pub(crate) const BROKEN_PIPE: u8 = 128 + 13;
 
-/// Exit codes, for the help.
+/// Exit codes, for the help text.
 pub(crate) const HELP: &str = "\
 Exit codes of all commands:
   0      success
@@ -21,7 +20,7 @@ Exit codes of all commands:
          client in a case of `assess clients`
   128+N  stopped by signal N, such as 130 for SIGINT; 141: output closed";
 
-/// Exit code of a program that a signal stopped, as shells show it.
+/// Exit code of a program that a signal stopped, as in shells.
 pub(crate) fn by_signal(signal: u8) -> ExitCode {
     ExitCode::from(128 + signal)
 }

@@ -8,13 +8,13 @@ use humantime::format_rfc3339_nanos;
 use wirepath_report::number;
 pub(crate) use wirepath_report::number::count;
 
-/// A time in microseconds as `m:ss.mmm`, or `h:mm:ss.mmm` from an hour on.
+/// Formats a time in microseconds as `m:ss.mmm`, or as `h:mm:ss.mmm` from an hour on.
 pub(crate) fn time(us: u64) -> String {
     let (seconds, milliseconds) = (us / 1_000_000, us / 1000 % 1000);
     format!("{}.{milliseconds:03}", clock(seconds))
 }
 
-/// A time in whole seconds as `m:ss`, or `h:mm:ss` from an hour on.
+/// Formats a time in seconds as `m:ss`, or as `h:mm:ss` from an hour on.
 pub(crate) fn clock(seconds: u64) -> String {
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match hours {
@@ -23,17 +23,17 @@ pub(crate) fn clock(seconds: u64) -> String {
     }
 }
 
-/// A time in nanoseconds since 1970 by RFC 3339, where that can express it (until the year 9999).
+/// Formats a time in nanoseconds since 1970 by RFC 3339, up to the year 9999.
 pub(crate) fn moment(unix_ns: i64) -> String {
     let moment = u64::try_from(unix_ns).map(|ns| UNIX_EPOCH + Duration::from_nanos(ns));
-    // An i64 of nanoseconds ends in 2262.
+    // Nanoseconds in an i64 end in the year 2262.
     moment.map_or_else(
         |_| format!("{unix_ns} ns after 1970"),
         |moment| format_rfc3339_nanos(moment).to_string(),
     )
 }
 
-/// Bits per second with three significant digits: `1.92 Mbit/s`.
+/// Formats bits per second with three significant digits: `1.92 Mbit/s`.
 pub(crate) fn bit_rate(bits_per_second: u64) -> String {
     let mut value = bits_per_second as f64;
     let mut unit = "bit/s";
@@ -46,17 +46,17 @@ pub(crate) fn bit_rate(bits_per_second: u64) -> String {
     if unit == "bit/s" { format!("{value} {unit}") } else { format!("{} {unit}", number::significant(value)) }
 }
 
-/// A number of bytes: `30.5 MiB`.
+/// Formats a number of bytes: `30.5 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     ByteSize(bytes).to_string()
 }
 
-/// A number with its noun: `1 train`, `1,234 trains`.
+/// Formats a number with its noun: `1 train`, `1,234 trains`.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A path for a terminal, with escapes for characters that control it.
+/// Formats a path for a terminal, and escapes control characters.
 pub(crate) fn name(path: &Path) -> String {
     number::visible(&path.to_string_lossy())
 }

@@ -1,4 +1,4 @@
-//! `wirepath completions` and `wirepath manual`: files that are made from the flags.
+//! `wirepath completions` and `wirepath manual`: files generated from the flags.
 
 use std::fs;
 use std::io::{self, Write};
@@ -24,9 +24,9 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Writes them to standard output.
+    /// Writes the completions to standard output.
     pub(crate) fn run(self) -> Result<ExitCode> {
-        // Collected first: the generator panics where it cannot write.
+        // Collects the text first, since the generator panics on write errors.
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut Arguments::command(), "wirepath", &mut text);
         io::stdout().write_all(&text)?;
@@ -45,7 +45,7 @@ pub(crate) struct Manual {
 }
 
 impl Manual {
-    /// Writes the pages.
+    /// Writes the manual pages.
     pub(crate) fn run(self) -> Result<ExitCode> {
         let name = self.folder.display();
         fs::create_dir_all(&self.folder).with_context(|| format!("cannot make the folder {name}"))?;

@@ -24,7 +24,7 @@ pub(crate) struct ImageOptions {
 }
 
 impl ImageOptions {
-    /// These options, completed by those of `other`.
+    /// Adds the options of `other` that are not set here.
     pub(crate) fn or(self, other: ImageOptions) -> ImageOptions {
         ImageOptions { cache: self.cache.or(other.cache), cache_size: self.cache_size.or(other.cache_size) }
     }

@@ -1,4 +1,4 @@
-//! Interruption of work: the first signal asks to stop, a later one ends the process at once.
+//! Interruption by signals: the first signal asks for a stop, a later signal ends the process at once.
 
 use std::io;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use wirepath_net::program::Signals;
 
-/// Time within which further signals count as the first: `timeout` signals its child and then the process
-/// group, and so do shells and scripts.
+/// Time within which further signals count as the first one: `timeout`, shells and scripts signal their
+/// child, and then also the process group.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
-/// First signal, if there was one.
+/// The first signal that was received, if any.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicU8>);
 
 impl Interrupt {
-    /// Watches for signals from now on, on a thread of its own.
+    /// Watches for signals from now on, on a separate thread.
     pub(crate) fn watch() -> io::Result<Interrupt> {
         let interrupt = Interrupt::default();
         let number = Arc::clone(&interrupt.0);
@@ -32,7 +32,7 @@ impl Interrupt {
                 let signal = signals.next().await.as_raw_value() as u8;
                 let first = *first.get_or_insert_with(Instant::now);
                 if first.elapsed() > SAME_SIGNAL {
-                    // Namespaces, devices and child processes end with the process.
+                    // Namespaces, devices and child processes end together with the process.
                     std::process::exit(128 + i32::from(signal));
                 }
                 if number.load(Ordering::Relaxed) == 0 {

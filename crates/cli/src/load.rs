@@ -20,10 +20,10 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::{exit, terminal};
 
-/// Descriptors besides those of sessions.
+/// Descriptors used besides the sessions.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Watches for signals, and shows how the run goes.
+/// Watches for signals, and shows the progress of the run.
 struct Watch {
     interrupt: Interrupt,
     live: Live,
@@ -65,17 +65,17 @@ impl Load {
     }
 }
 
-/// Exit code by the criteria.
+/// Exit code according to the criteria.
 fn judge(require: &[Require], outcome: &Outcome) -> ExitCode {
     let failures: Vec<String> = require.iter().filter_map(|require| require.failure(outcome)).collect();
     for failure in &failures {
-        // If standard error is closed, the exit code has to do.
+        // If standard error is closed, only the exit code reports the failure.
         drop(writeln!(io::stderr(), "wirepath: {failure}"));
     }
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::INCOMPLETE) }
 }
 
-/// Ensures that all sessions find descriptors.
+/// Checks that there are enough descriptors for all sessions.
 fn ensure_descriptors(options: &Options) -> Result<()> {
     let (limit, needed) = (raise_descriptor_limit(), options.descriptors() + OTHER_DESCRIPTORS);
     ensure!(

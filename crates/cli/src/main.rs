@@ -92,17 +92,17 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        // The reader of our output has seen enough, as `head` has.
+        // The reader of our output has closed it, as `head` does.
         Err(error) if is_broken_pipe(&error) => ExitCode::from(exit::BROKEN_PIPE),
         Err(error) => {
-            // If standard error is closed, the exit code has to do.
+            // If standard error is closed, only the exit code reports the failure.
             drop(writeln!(io::stderr(), "wirepath: {}", message(&error)));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Message of an error and its causes, without those that an error above them repeats.
+/// Message of an error and its causes. A cause that a previous message contains is omitted.
 fn message(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |message, cause| match &message[..] {
         "" => cause,

@@ -1,4 +1,4 @@
-//! Output of a result as JSON, checked before anything is done.
+//! Output of a result as JSON. The destination is checked before the work starts.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -14,23 +14,23 @@ use crate::{format, terminal};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     None,
-    /// Standard output, which then has nothing else.
+    /// Standard output, which then has no other output.
     Standard,
     /// FIFO or device.
     Stream(PathBuf),
-    /// File, which is replaced as a whole or not at all.
+    /// File, which is replaced atomically.
     File(PathBuf),
 }
 
 impl Output {
-    /// Checks that the result can be written to a file: creates a temporary one beside it.
+    /// Checks that the result can be written to a file, by creating a temporary file beside it.
     pub(crate) fn prepare(file: Option<&Path>) -> Result<Output> {
         let Some(file) = file else { return Ok(Output::None) };
         if file == Path::new("-") {
             return Ok(Output::Standard);
         }
         let name = format::name(file);
-        // A symlink stays one; its target is written.
+        // A symlink is kept, and its target is written.
         let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => {
@@ -51,12 +51,12 @@ impl Output {
         Ok(Output::File(target))
     }
 
-    /// Returns whether standard output is for JSON alone.
+    /// Returns whether standard output is reserved for JSON.
     pub(crate) fn is_standard(&self) -> bool {
         *self == Output::Standard
     }
 
-    /// Fate of a result that was stopped, in words.
+    /// Describes what happened to the result of a stopped run.
     pub(crate) fn in_words(&self) -> &'static str {
         match self {
             Output::None => "shown, and kept nowhere (--json FILE keeps it)",
@@ -64,7 +64,7 @@ impl Output {
         }
     }
 
-    /// Writes the result, if it is to go anywhere.
+    /// Writes the result, if there is a destination.
     pub(crate) fn write(&self, json: impl FnOnce() -> Result<String>) -> Result<()> {
         match self {
             Output::None => Ok(()),

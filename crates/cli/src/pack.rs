@@ -30,7 +30,7 @@ use crate::{format, terminal};
 use find::{Found, Verdict, find};
 use outcome::{Outcome, PackResult, Packed};
 
-/// Interval of drawing the bar and looking for a signal.
+/// Interval of drawing the progress bar and checking for a signal.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Arguments of `wirepath pack`.
@@ -68,18 +68,18 @@ pub(crate) struct Pack {
 
 impl Pack {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        // Messages are printed below; the log of the store is for RUST_LOG.
+        // This program prints its own messages. The log of the store is shown only with RUST_LOG.
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off"));
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
         let options = match &self.config {
             Some(file) => self.images.or(FileOptions::read::<ServeOptions>(file, [])?.options.images),
             None => self.images,
         };
-        raise_descriptor_limit(); // every image stays open: see `Work::kept`
+        raise_descriptor_limit(); // every image stays open, see `Work::kept`
         let folder = ImageFolder::open(&options.cache_folder()?, options.cache_bytes())?;
         let readers = BlockingPool::start("reader", 1, Priority::Normal)?;
         let images = if self.index { ImagePolicy::None } else { ImagePolicy::AtOnce };
-        // The file belongs to the server that plays from this folder.
+        // The popularity file belongs to the server that plays from this folder.
         let keeps_popularity = false;
         let options = StoreOptions { images, keeps_popularity, ..StoreOptions::new(readers, 1) };
         let store = Store::start(folder, options)?;
@@ -94,8 +94,8 @@ struct Work {
     store: Arc<Store>,
     interrupt: Interrupt,
     json: bool,
-    /// Images stay in use until the end: a cache too small for all of them is an error, not a reason to evict
-    /// one that was just packed.
+    /// Images stay in use until the end. A cache that is too small for all of them is then an error, and
+    /// packed images are not evicted.
     kept: Vec<Arc<Image>>,
     tally: Tally,
 }
@@ -117,7 +117,7 @@ impl Work {
                 break;
             }
             let outcome = self.pack(found).await;
-            // A file that the signal interrupted has not failed.
+            // A file whose packing the signal interrupted has not failed.
             if self.interrupt.signal().is_none() || !matches!(outcome.result, PackResult::Failed { .. }) {
                 self.report(&outcome)?;
                 finished += 1;
@@ -168,7 +168,7 @@ impl Work {
         Ok(if is_new { PackResult::Packed(packed) } else { PackResult::AlreadyPacked(packed) })
     }
 
-    /// Waits until an image is complete, and shows the progress.
+    /// Waits until an image is complete, and shows its progress.
     async fn complete(&self, image: &Image, path: &Path) -> Result<(), PackResult> {
         let bar = Progress::new(path, image.plan().identity.size, !self.json);
         let mut progress = image.progress();
@@ -234,7 +234,7 @@ impl Tally {
     }
 }
 
-/// Opens an asset's image, or begins to pack it. May wait for storage.
+/// Opens the image of an asset, or starts to pack it. May wait for storage.
 fn open(store: &Store, path: &Path, look_first: bool) -> Result<Arc<Image>, PackResult> {
     let asset = File::open(path).map_err(|error| failed(format!("cannot open: {error}")))?;
     if look_first {
@@ -245,7 +245,7 @@ fn open(store: &Store, path: &Path, look_first: bool) -> Result<Arc<Image>, Pack
 
 /// Skips files that are neither transport streams nor movies.
 fn check_head(asset: &File) -> Result<(), PackResult> {
-    // More than is searched: what follows a first packet proves that it is one.
+    // More bytes than the search for the first packet needs: the bytes after a packet prove that it is one.
     let mut head = vec![0; 2 * DETECTION_BYTES as usize];
     let length = asset.read_at(&mut head, 0);
     let length = length.map_err(|error| failed(format!("byte 0: cannot read: {error}")))?;

@@ -1,4 +1,4 @@
-//! `wirepath passwd`: passwords in a file of users.
+//! `wirepath passwd`: passwords in a users file.
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
@@ -12,13 +12,13 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use tempfile::NamedTempFile;
 use wirepath_auth::{Users, with_password};
 
-/// Realm of a new file.
+/// Default realm of a new file.
 const REALM: &str = "Wirepath";
 
-/// Longest password, in bytes.
+/// Maximum length of a password, in bytes.
 const MOST_BYTES: usize = 1024;
 
-/// Character of Ctrl-C.
+/// Character that Ctrl-C sends.
 const INTERRUPT: u8 = 3;
 
 /// Arguments of `wirepath passwd`.
@@ -49,17 +49,17 @@ impl Passwd {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Sets the password that is asked for.
+    /// Sets the password that `ask` returns.
     fn set(&self, ask: impl FnOnce(&str) -> Result<String>) -> Result<()> {
-        // The name is checked before anybody types a password for it.
+        // The name is checked before the user types a password.
         self.text_with("")?;
         let password = ask(&self.user)?;
-        // The file is read again: it may have been changed while the password was typed.
+        // The file is read again, since it may have changed while the password was typed.
         let text = self.text_with(&password)?;
         replace(&self.file, &text).with_context(|| format!("cannot write {}", self.file.display()))
     }
 
-    /// The text of the file in which the user has this password.
+    /// Text of the file after the user was given this password.
     fn text_with(&self, password: &str) -> Result<String> {
         let text = match fs::read_to_string(&self.file) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -80,11 +80,11 @@ impl Passwd {
     }
 }
 
-/// Replaces a file as a whole; a new file keeps permissions and owner of the old one.
+/// Replaces a file atomically. The new file keeps the permissions and the owner of the old one.
 fn replace(file: &Path, text: &str) -> Result<()> {
     let file = match fs::canonicalize(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => file.to_owned(),
-        found => found?, // so that a link stays one
+        found => found?, // keeps a symlink
     };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut new = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
@@ -97,7 +97,7 @@ fn replace(file: &Path, text: &str) -> Result<()> {
             }
             new.as_file().set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => {} // permissions for the owner only
+        Err(error) if error.kind() == ErrorKind::NotFound => {} // a new file is readable only for its owner
         Err(error) => return Err(error.into()),
     }
     new.as_file().sync_all()?;
@@ -105,7 +105,7 @@ fn replace(file: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The password: asked for twice on a terminal, or a line of standard input.
+/// Reads the password: twice from a terminal, or one line of standard input.
 fn password(user: &str) -> Result<String> {
     let input = io::stdin();
     let password = if input.is_terminal() {
@@ -122,15 +122,16 @@ fn password(user: &str) -> Result<String> {
     let password = String::from_utf8(password).context("the password is not UTF-8")?;
     let password = password.trim_end_matches(['\r', '\n']);
     ensure!(!password.is_empty(), "the password is empty; nothing was changed");
-    // Without its usual mode a terminal passes on Ctrl-U and arrows, too, which nobody could type in a player.
+    // With canonical mode off, a terminal also passes on Ctrl-U and arrow keys, which cannot be typed in a
+    // player.
     let is_text = !password.contains(char::is_control);
     ensure!(is_text, "the password has a control character; nothing was changed");
     ensure!(password.len() <= MOST_BYTES, "the password is longer than {MOST_BYTES} bytes");
     Ok(password.to_owned())
 }
 
-/// The terminal on standard input without echo, until this is dropped. Ctrl-C is read as a byte, so that it
-/// cannot leave the terminal so.
+/// Terminal on standard input with echo turned off, until this is dropped. Ctrl-C is read as a byte, so that
+/// it cannot end the program and leave echo off.
 struct Hidden {
     before: Termios,
 }
@@ -156,7 +157,7 @@ impl Hidden {
                 }
                 b'\n' | b'\r' => break,
                 8 | 127 => {
-                    // A character of UTF-8 is a first byte and those that continue it.
+                    // A UTF-8 character has a first byte and continuation bytes.
                     while password.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
                 }
                 byte if password.len() <= MOST_BYTES => password.push(byte),
@@ -170,7 +171,7 @@ impl Hidden {
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // There is nothing better to do with an error.
+        // An error cannot be handled here.
         _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }
 }

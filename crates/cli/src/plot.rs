@@ -1,13 +1,13 @@
-//! Bar chart of a bit rate, in characters.
+//! Bar chart of a bit rate, drawn with characters.
 
 use wirepath_media::inspect::BitRate;
 
 use crate::format;
 
-/// Rows of the chart, axis not counted.
+/// Number of rows of the chart without the axis.
 const HEIGHT: usize = 8;
 
-/// Characters for the top of a column, from the lowest to a full one.
+/// Characters for the top of a column, from the lowest to a full row.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII_BLOCKS: [char; 8] = ['.', '.', '.', ':', ':', '|', '|', '#'];
 
@@ -22,7 +22,7 @@ struct Axes {
 const AXES: Axes = Axes { mark: '┤', line: '│', corner: '└', floor: '─', tick: '┴' };
 const ASCII_AXES: Axes = Axes { mark: '+', line: '|', corner: '+', floor: '-', tick: '+' };
 
-/// Chart of the bit rate over `duration_us`, as wide as `width` allows; empty without a bit rate.
+/// Chart of the bit rate over `duration_us`, as wide as `width` allows. Empty if there is no bit rate.
 pub(crate) fn plot(rate: &BitRate, duration_us: u64, width: usize, utf8: bool) -> String {
     let duration_us = duration_us.min(rate.interval_us.saturating_mul(rate.bytes.len() as u64));
     let highest = columns(rate, duration_us, width).into_iter().fold(0.0, f64::max);
@@ -54,7 +54,7 @@ pub(crate) fn plot(rate: &BitRate, duration_us: u64, width: usize, utf8: bool) -
     text
 }
 
-/// Mean bit rate of each of `width` equal periods.
+/// Mean bit rates of `width` periods of equal length.
 fn columns(rate: &BitRate, duration_us: u64, width: usize) -> Vec<f64> {
     let interval = rate.interval_us as f64;
     let step = duration_us as f64 / width as f64;
@@ -73,7 +73,7 @@ fn columns(rate: &BitRate, duration_us: u64, width: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Height of a column in eighths of a row, at least one for any rate.
+/// Height of a column in eighths of a row, at least one for any rate above 0.
 fn height(rate: f64, top: f64) -> usize {
     let eighths = (rate / top * (HEIGHT * BLOCKS.len()) as f64).round() as usize;
     if rate > 0.0 { eighths.max(1) } else { 0 }
@@ -87,7 +87,7 @@ fn block(height: usize, row: usize, utf8: bool) -> char {
     }
 }
 
-/// Time axis, with the times that fit below it.
+/// Time axis, with as many time labels below it as fit.
 fn time_axis(zero: &str, margin: usize, width: usize, duration_us: u64, axes: &Axes) -> String {
     let step_us = tick_step(duration_us, width);
     let mut floor = vec![axes.floor; width];
@@ -107,7 +107,7 @@ fn time_axis(zero: &str, margin: usize, width: usize, duration_us: u64, axes: &A
     format!("{zero:>margin$} {}{floor}\n{}\n", axes.corner, times.trim_end())
 }
 
-/// Time between ticks: a round number, and only as many ticks as fit.
+/// Interval of the ticks: a round number for which the ticks fit.
 fn tick_step(duration_us: u64, width: usize) -> u64 {
     const DAY_MS: u64 = 86_400_000;
     const STEPS_MS: [u64; 21] = [
@@ -126,11 +126,11 @@ fn tick_label(time_us: u64, step_us: u64) -> String {
     }
 }
 
-/// Next number that is easy to halve.
+/// Rounds up to a number that is easy to halve.
 fn round_up(rate: f64) -> f64 {
     let magnitude = 10f64.powf(rate.log10().floor());
     let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0];
-    // Tolerates the rounding of sums.
+    // Tolerates rounding errors of sums.
     let least = rate * (1.0 - 1e-9);
     steps.into_iter().map(|step| step * magnitude).find(|step| *step >= least).unwrap_or(10.0 * magnitude)
 }

@@ -1,4 +1,4 @@
-//! Progress bar of a file, on standard error.
+//! Progress bar for a file, on standard error.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{format, terminal};
 
-/// Columns for the name of the file.
+/// Width of the file name in columns.
 const NAME_WIDTH: usize = 24;
 
-/// Progress bar. Dropping this removes it from the terminal.
+/// Progress bar. Dropping it removes it from the terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Bar for `bytes` of a file; hidden unless `shown`, and without a terminal.
+    /// Progress bar for `bytes` of a file. Hidden if `shown` is false, or without a terminal.
     pub(crate) fn new(path: &Path, bytes: u64, shown: bool) -> Progress {
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(bytes), target).with_style(style());
@@ -40,7 +40,7 @@ fn style() -> ProgressStyle {
     .progress_chars(letters)
 }
 
-/// The last characters of a name, which distinguish files of one folder.
+/// The last characters of a name, since these distinguish files of the same folder.
 fn ending(name: &str, letters: usize) -> String {
     let surplus = name.chars().count().saturating_sub(letters);
     match surplus {

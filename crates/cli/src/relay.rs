@@ -139,25 +139,25 @@ struct Listening {
     threads: Option<NonZeroUsize>,
 }
 
-/// Value parser of addresses whose errors lack the address, which the parser of arguments adds.
+/// Value parser of addresses. Its errors omit the address, which the argument parser adds.
 fn without_address<T: 'static>(
     parse: fn(&str) -> Result<T, AddressError>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
     move |text| parse(text).map_err(|error| error.why().to_owned())
 }
 
-/// Exits because of an option that would be ignored.
+/// Exits with an error about an option that would be ignored.
 fn refuse(message: &str) -> ! {
     clap::Error::raw(ErrorKind::ArgumentConflict, format!("{message}\n")).exit()
 }
 
-/// Exits because of an invalid value.
+/// Exits with an error about an invalid value.
 fn refuse_value(message: &str) -> ! {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{message}\n")).exit()
 }
 
 impl Listening {
-    /// Checks that no address is repeated.
+    /// Checks that no listen address is repeated.
     fn check(&self) -> Result<()> {
         for (index, address) in self.addresses.iter().enumerate() {
             let is_taken = self.addresses[..index].iter().any(|before| before.conflicts_with(address));
@@ -172,8 +172,9 @@ impl Listening {
         Ok(threads.context("cannot find the number of cores; use --threads")?.get())
     }
 
-    /// Number of engine threads for streams. A stream stays on one thread, so more threads than streams would
-    /// idle. A policy holds on each thread separately, so it gets several only on request.
+    /// Number of engine threads for streams. A stream stays on its thread, so more threads than streams would
+    /// idle. A sharing policy applies to each thread separately, so streams with a policy get several threads
+    /// only on request.
     fn threads_for(&self, configuration: &Configuration) -> Result<usize> {
         let streams = configuration.streams.len();
         let has_policy = configuration.sharing.policy != Policy::BestEffort;
@@ -185,7 +186,7 @@ impl Listening {
 }
 
 impl Relay {
-    /// Relays until all ended, something failed or a signal comes.
+    /// Relays until all streams have ended, a failure or a signal.
     pub(crate) fn run(self) -> Result<ExitCode> {
         self.listening.check()?;
         if self.proxy.is_selected() {
@@ -195,7 +196,7 @@ impl Relay {
             return self.cache.run(&self.listening, &self.showing);
         }
         if self.config.is_none() && self.listening.threads.is_some() {
-            // Clap would only name missing options.
+            // Clap would only list missing options.
             refuse("--threads needs --config, --to or --cache: one stream (--in, --out) runs on one thread");
         }
         let mut configuration = match &self.config {
@@ -224,7 +225,7 @@ impl Relay {
     }
 }
 
-/// Validates the keys of a configuration, and prints what it has.
+/// Checks the keys of a configuration, and prints a summary of the configuration.
 fn check(configuration: &Configuration, file: &str) -> Result<ExitCode> {
     configuration
         .check_keys()

@@ -23,10 +23,11 @@ use crate::server_options::burst;
 use crate::values::{self, BurstOption};
 use live::Live;
 
-/// Interval of the status line.
+/// Interval of updating the status line.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Length of bursts by default: a receiver that did not ask may buffer little.
+/// Default length of bursts. It is short, since a receiver that did not request the media may have a small
+/// buffer.
 const BURST: Duration = Duration::from_millis(20);
 
 /// Arguments of `wirepath send`.
@@ -106,11 +107,11 @@ impl Send {
         let failures = runtime.block_on(send(options, &log, &output))?;
         let code = if failures.is_empty() { 0 } else { 1 };
         for failure in failures {
-            // If standard error is closed, the exit code has to do.
+            // If standard error is closed, only the exit code reports the failure.
             drop(writeln!(std::io::stderr(), "wirepath: {failure}"));
         }
         log.end();
-        // Dropping the engine and the runtime would wait for threads that wait for storage.
+        // Dropping the engine and the runtime would wait for threads that are waiting for storage.
         std::process::exit(code)
     }
 
@@ -149,7 +150,7 @@ impl Send {
     }
 }
 
-/// The channel with an interface for destinations that name none.
+/// Sets the interface of all destinations that have none.
 fn leaving_by(mut channel: ChannelOptions, interface: Option<&Interface>) -> ChannelOptions {
     for destination in &mut channel.destinations {
         destination.interface = destination.interface.take().or_else(|| interface.cloned());
@@ -157,7 +158,7 @@ fn leaving_by(mut channel: ChannelOptions, interface: Option<&Interface>) -> Cha
     channel
 }
 
-/// Sends until a signal, or to the end; answers with the failures of outputs.
+/// Sends until a signal, or to the end. Returns the failures of outputs.
 async fn send(options: SenderOptions, log: &Log, output: &Output) -> Result<Vec<String>> {
     let mut signals = Signals::watch()?;
     let begun = Instant::now();
@@ -181,7 +182,7 @@ async fn send(options: SenderOptions, log: &Log, output: &Output) -> Result<Vec<
     let failures = signals.run_until_drained(run, || notify(NotifyState::Stopping)).await;
     if let Some(showing) = showing {
         showing.abort();
-        drop(showing.await); // clears the line
+        drop(showing.await); // dropping it clears the line
     }
     output.write(|| {
         let status = json!({
@@ -195,7 +196,7 @@ async fn send(options: SenderOptions, log: &Log, output: &Output) -> Result<Vec<
     Ok(failures.unwrap_or_default())
 }
 
-/// Shows the state on the terminal until it is aborted.
+/// Shows the state on the terminal until the task is aborted.
 async fn show(sender: Arc<Sender>, begun: Instant) {
     let mut live = Live::new();
     loop {

@@ -62,22 +62,22 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        // Before any descriptor is opened that stays.
+        // Taken before any other descriptor is opened that stays open.
         let handed =
             HandedSockets::of_systemd().context("cannot take the sockets of systemd (LISTEN_FDS)")?;
-        // All arguments behind `serve`, which were parsed already.
+        // All arguments after `serve`. They were already parsed once.
         let flags = || std::env::args_os().skip(2).collect();
         let read = |file: &Path, flags| FileOptions::read::<Serve>(file, flags);
         let configuration = self.config.map(|file| Configuration::read(file, flags(), read)).transpose()?;
         let mut options = configuration.as_ref().map_or(self.options, Configuration::options);
         if let Some(cpus) = &options.cpus {
-            cpus.set_affinity()?; // before the first thread starts, as threads inherit it
+            cpus.set_affinity()?; // before the first thread is started, since threads inherit the affinity
         }
-        // Before there are threads, and before the server is confined.
+        // Opened before any thread is started, and before the server is confined.
         let sockets = ServeSockets::open(handed, &mut options, self.takeover)?;
         let choice = options.confine.unwrap_or_default();
         let options = server_options(options, ListenAddress::resolve)?;
-        // Before the log's thread, too: threads inherit it.
+        // Confined before the log thread is started, since threads inherit the confinement.
         let confined = confine_server(choice, &options, configuration.as_ref().map(Configuration::file))?;
         let log = Log::start();
         tracing::info!("{confined}");
@@ -86,7 +86,7 @@ impl Serve {
     }
 }
 
-/// Serves until a signal and then ends the process; returns only if it cannot start.
+/// Serves until a signal and then ends the process. Returns only if the server cannot start.
 async fn serve(
     options: ServerOptions,
     sockets: ServeSockets,
@@ -99,7 +99,7 @@ async fn serve(
     reload_on_hang_up(&mut signals, configuration, server.reloader());
     let offer = successors.map(|listener| anyhow::Ok(Offer::new(listener, server.sockets()?))).transpose()?;
     let handed_over = hand_over(offer, server.popularity());
-    // The old server continues if this one cannot announce that it is ready.
+    // The old server continues if this server cannot announce that it is ready.
     announce(&server)?;
     if let Some(server) = takeover {
         complete(server);
@@ -110,8 +110,8 @@ async fn serve(
     leave(log, if in_time { 0 } else { exit::INCOMPLETE })
 }
 
-/// Waits until a successor has taken the sockets over, for ever without an offer. systemd hears of the new main process
-/// from this one, whose messages it accepts.
+/// Waits until a successor has taken over the sockets; without an offer, forever. This process notifies
+/// systemd of the new main process, since systemd accepts messages from this process.
 async fn hand_over(offer: Option<Offer>, popularity: PopularityKeeper) {
     let failed = match offer {
         None => None,
@@ -129,7 +129,7 @@ async fn hand_over(offer: Option<Offer>, popularity: PopularityKeeper) {
     std::future::pending().await
 }
 
-/// Tells systemd of its new main process.
+/// Notifies systemd of its new main process.
 fn notify_main(process: Option<u32>) {
     match process {
         Some(process) => notify(&[NotifyState::MainPid(process)]),
@@ -137,7 +137,7 @@ fn notify_main(process: Option<u32>) {
     }
 }
 
-/// Tells the old server that this one accepts.
+/// Tells the old server that this server accepts connections.
 fn complete(server: Takeover) {
     match server.complete() {
         Ok(()) => tracing::info!("listening sockets taken over"),
@@ -145,7 +145,7 @@ fn complete(server: Takeover) {
     }
 }
 
-/// Has SIGHUP read files and configuration again, if there are any.
+/// Makes SIGHUP read the files and the configuration again, if there are any.
 fn reload_on_hang_up(signals: &mut Signals, configuration: Option<Configuration>, reloader: Reloader) {
     if configuration.is_none() && !reloader.has_files() {
         return;
@@ -153,7 +153,8 @@ fn reload_on_hang_up(signals: &mut Signals, configuration: Option<Configuration>
     let reload = Arc::new(Mutex::new((configuration, reloader)));
     signals.reload_on_hang_up(move || {
         let reload = Arc::clone(&reload);
-        // Each part logs what comes of it. One reload at a time: an older file must not come last.
+        // Each part logs its own result. Reloads run one at a time, so that an older version of a file cannot
+        // be applied last.
         drop(tokio::task::spawn_blocking(move || {
             let reload = reload.lock();
             let (configuration, reloader) = &*reload;
@@ -165,7 +166,7 @@ fn reload_on_hang_up(signals: &mut Signals, configuration: Option<Configuration>
     });
 }
 
-/// Adds the option that avoids an error at start.
+/// Adds a hint to the option that avoids an error at start.
 fn with_advice(error: StartError) -> anyhow::Error {
     match &error {
         StartError::Listen(protocol, _, source) if source.kind() == ErrorKind::AddrInUse => {
@@ -175,14 +176,14 @@ fn with_advice(error: StartError) -> anyhow::Error {
     }
 }
 
-/// Ends the process at once. Dropping the server and the runtime would wait for threads that wait for
+/// Ends the process at once. Dropping the server and the runtime would wait for threads that are waiting for
 /// storage, possibly for minutes. The next start removes unfinished files in the cache.
 fn leave(log: Log, code: u8) -> ! {
     log.end();
     std::process::exit(code.into())
 }
 
-/// Announces that all listen: the one line on standard output, and systemd.
+/// Announces that all listeners are open: prints the one line on standard output, and notifies systemd.
 fn announce(server: &Server) -> Result<()> {
     let mut line =
         format!("ready rtsp=rtsp://{}/ http=http://{}/", server.rtsp_address()?, server.http_address()?);

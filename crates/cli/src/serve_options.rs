@@ -352,16 +352,17 @@ impl From<GapsChoice> for Gaps {
     }
 }
 
-/// Options of a configuration file and of flags, which take precedence.
+/// Options from a configuration file and from flags. Flags take precedence.
 pub(crate) struct FileOptions {
-    /// The options.
+    /// Parsed options.
     pub(crate) options: ServeOptions,
-    /// The same as they were written.
+    /// The same options as they were written.
     matches: ArgMatches,
 }
 
 impl FileOptions {
-    /// Reads a configuration file; `flags` are those of `A`. Relative paths in the file are relative to its folder.
+    /// Reads a configuration file. `flags` are the flags of `A`. Relative paths in the file are relative to
+    /// its folder.
     pub(crate) fn read<A: Args>(
         path: &Path,
         flags: impl IntoIterator<Item = OsString>,
@@ -379,7 +380,7 @@ impl FileOptions {
         Ok(FileOptions { options, matches })
     }
 
-    /// Names of the options that differ from those `before`.
+    /// Names of the options that differ from the options `before`.
     pub(crate) fn changed_since(&self, before: &FileOptions) -> Vec<String> {
         let command = ServeOptions::augment_args(command());
         let options =
@@ -405,7 +406,8 @@ fn command() -> Command {
 const PATH_KEYS: &[&str] =
     &["cache", "calibration", "users", "url-key", "tls-certificate", "tls-key", "handover"];
 
-/// The keys of a configuration file as arguments, each of which is valid, and its paths.
+/// Converts the keys of a configuration file to arguments, and checks each of them. Returns the arguments and
+/// the paths to serve.
 fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)> {
     let command = ServeOptions::augment_args(command());
     let name = |option: &clap::Arg| option.get_long().unwrap_or(option.get_id().as_str()).to_owned();
@@ -463,7 +465,7 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
     Ok((arguments, paths))
 }
 
-/// The value of a key, with the path of a channel's list relative to the folder of the configuration file.
+/// Value of a key. The playlist path of a channel is relative to the folder of the configuration file.
 fn located(key: &str, text: &str, folder: &Path) -> OsString {
     match text.split_once('=').filter(|(_, list)| key == "channel" && !list.is_empty()) {
         Some((name, list)) => format!("{name}={}", folder.join(list).display()).into(),
@@ -471,7 +473,7 @@ fn located(key: &str, text: &str, folder: &Path) -> OsString {
     }
 }
 
-/// Refuses an argument that the command refuses; `line` is where it stands in the configuration file.
+/// Checks that the command accepts an argument; `line` is its line in the configuration file.
 fn ensure_valid(command: &Command, argument: &OsString, line: usize) -> Result<()> {
     let parsed = command.clone().try_get_matches_from([argument]);
     parsed.map(drop).map_err(|error| {
@@ -481,12 +483,12 @@ fn ensure_valid(command: &Command, argument: &OsString, line: usize) -> Result<(
     })
 }
 
-/// Choice of the data path.
+/// Choice of data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathChoice {
-    /// `auto`: the cheapest that works.
+    /// `auto`: the cheapest path that works.
     Auto,
-    /// The one with this name, as long as it works.
+    /// The path with this name, as long as it works.
     Named(wirepath_server::DataPath),
 }
 
@@ -501,7 +503,7 @@ impl FromStr for PathChoice {
     }
 }
 
-/// Range of UDP ports, including both ends, with at least one pair.
+/// Range of UDP ports, including both ends. Contains at least one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortRange {
     pub(crate) first: u16,
@@ -554,7 +556,7 @@ mod tests {
         let changed = |text| read(text, &["--burst", "20ms"]).changed_since(&before);
         let none: [&str; 0] = [];
         assert_eq!(changed("cors = [\"*\"]\npaths = [\"a\"]\nthreads = 1"), none);
-        // A flag takes precedence, so nothing changes.
+        // The flag takes precedence, so nothing has changed.
         assert_eq!(changed("cors = [\"*\"]\npaths = [\"a\"]\nthreads = 1\nburst = \"30ms\""), ["burst"; 0]);
         assert_eq!(changed("paths = [\"a\", \"b\"]\nthreads = 2"), ["threads", "cors", "paths"]);
     }

@@ -1,4 +1,4 @@
-//! Reading the configuration of `wirepath serve` again while it runs.
+//! Reload of the configuration of `wirepath serve` at run time.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -12,42 +12,44 @@ use wirepath_server::{AccessRules, ReloadableOptions, Reloader, ResponseFields, 
 use crate::serve_options::{FileOptions, ServeOptions};
 use crate::server_options::{administrators, server_options};
 
-/// Options that a running server takes over.
+/// Options that a running server can change.
 const RELOADABLE: &[&str] = &["cors", "folder-cache-control", "folder-burst-max"];
 
-/// Options that a running server takes over unless its users are to be others: rules are about the users of one file.
+/// Options that a running server can change as long as the users file stays the same: the rules are about the
+/// users in that file.
 const RULES: &[&str] = &["folder-users", "status-users", "admin-users"];
 
-/// Reads a configuration file and flags, which take precedence.
+/// Function that reads a configuration file and flags. Flags take precedence.
 type Read = fn(&Path, Vec<OsString>) -> Result<FileOptions>;
 
-/// Configuration file with flags, as the server runs by them.
+/// Configuration file and flags of the running server.
 pub(crate) struct Configuration {
     file: PathBuf,
     flags: Vec<OsString>,
     read: Read,
-    /// As read at the start.
+    /// Options as read at the start.
     started: FileOptions,
 }
 
 impl Configuration {
-    /// Reads the file.
+    /// Reads the configuration file.
     pub(crate) fn read(file: PathBuf, flags: Vec<OsString>, read: Read) -> Result<Configuration> {
         let started = read(&file, flags.clone())?;
         Ok(Configuration { file, flags, read, started })
     }
 
-    /// The file.
+    /// Path of the configuration file.
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The options to start with.
+    /// Options to start the server with.
     pub(crate) fn options(&self) -> ServeOptions {
         self.started.options.clone()
     }
 
-    /// Reads the file again and has the server take over what it can. Logs what comes of it. Waits for storage.
+    /// Reads the file again and applies the options that a running server can change. Logs the result. Waits
+    /// for storage.
     pub(crate) fn reload(&self, reloader: &Reloader) {
         match self.take_over(reloader) {
             Ok(waiting) => {
@@ -75,7 +77,7 @@ impl Configuration {
         }
     }
 
-    /// Returns the names of the options that the running server cannot take over.
+    /// Applies the changed options. Returns the names of the changed options that need a restart.
     fn take_over(&self, reloader: &Reloader) -> Result<Vec<String>> {
         let now = (self.read)(&self.file, self.flags.clone())?;
         let mut waiting = now.changed_since(&self.started);
@@ -104,8 +106,8 @@ impl Configuration {
     }
 }
 
-/// Resolves no name: that waits for the network, and a confined server cannot read the files that it takes. The running
-/// server keeps its listeners.
+/// Replaces host names by an address: resolving waits for the network, and a confined server cannot read the
+/// files that the resolver needs. The running server keeps its listeners.
 fn without_names(address: &ListenAddress) -> Result<SocketAddr, String> {
     match address {
         ListenAddress::Address(address) => Ok(*address),
@@ -113,8 +115,8 @@ fn without_names(address: &ListenAddress) -> Result<SocketAddr, String> {
     }
 }
 
-/// Refuses what the next start would not find. A confined server sees whether files are there, but opens none of those
-/// that are new.
+/// Checks that the files exist which the next start needs. A confined server can see whether files exist, but
+/// cannot open new ones.
 fn ensure_files(options: &ServerOptions) -> Result<()> {
     let paths = options.paths.iter().map(|path| ("path", path));
     let access = options.auth.iter().flat_map(|auth| {
@@ -130,7 +132,7 @@ fn ensure_files(options: &ServerOptions) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether the cause is that a file may not be opened (EACCES).
+/// Returns whether the cause is a lack of permission to open a file (EACCES).
 fn is_denied(error: &anyhow::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == ErrorKind::PermissionDenied)

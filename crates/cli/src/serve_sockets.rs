@@ -1,4 +1,4 @@
-//! Listening sockets of `wirepath serve` from another process: systemd, or the old server.
+//! Listening sockets of `wirepath serve` from another process: from systemd, or from the old server.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -12,19 +12,19 @@ use wirepath_net::program::ListenAddress;
 
 use crate::serve_options::ServeOptions;
 
-/// Sockets that are open before the server starts.
+/// Sockets that are opened before the server starts.
 pub(crate) struct ServeSockets {
-    /// Listeners that others made.
+    /// Listening sockets from another process.
     pub(crate) handed: HandedSockets,
-    /// Listener for successors.
+    /// Listener for successors of this server.
     pub(crate) successors: Option<UnixListener>,
-    /// Server whose sockets these are.
+    /// Handover from the server whose sockets these are.
     pub(crate) takeover: Option<Takeover>,
 }
 
 impl ServeSockets {
-    /// Takes sockets over if that is asked for, and listens for successors. Addresses of sockets that are handed in
-    /// become those of the options, which must not name others.
+    /// Takes over sockets if that is requested, and listens for successors. The addresses of sockets from
+    /// another process are set in the options, which must not name other addresses.
     pub(crate) fn open(
         handed: HandedSockets,
         options: &mut ServeOptions,
@@ -74,7 +74,7 @@ fn take_over(path: &Path) -> Result<ServeSockets> {
     Ok(ServeSockets { handed, successors, takeover: Some(takeover) })
 }
 
-/// Makes the address of a socket that of the option, unless another one is given.
+/// Sets an option to the address of a socket. Fails if the option has another address.
 fn adopt(options: &mut ServeOptions, name: &'static str, address: SocketAddr) -> Result<()> {
     let option = match name {
         "rtsp" => &mut options.rtsp,
@@ -85,7 +85,7 @@ fn adopt(options: &mut ServeOptions, name: &'static str, address: SocketAddr) ->
     let asked = option.replace(ListenAddress::Address(address));
     let asked =
         asked.map_or(Ok(address), |asked| asked.resolve()).map_err(|error| anyhow!("--{name}: {error}"))?;
-    // Port 0 is any port.
+    // Port 0 stands for any port.
     let is_same = asked.ip() == address.ip() && [0, address.port()].contains(&asked.port());
     ensure!(
         is_same,

@@ -1,4 +1,4 @@
-//! Options of the server by those of `wirepath serve`: checked, and completed by defaults.
+//! Conversion of the options of `wirepath serve` to server options: checks them, and adds defaults.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -24,25 +24,25 @@ use crate::image_options::CALIBRATION;
 use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions};
 use crate::values::BurstOption;
 
-/// Share of the engine threads' time that sessions leave to others unless another is asked for.
+/// Default share of the engine threads' time that is not used by sessions.
 const RESERVE: f64 = 0.15;
 
-/// Longest burst unless another is asked for. Receivers buffer twice as much and more: 200 ms in GStreamer.
+/// Default length of the longest burst. Receivers buffer at least twice as much: 200 ms in GStreamer.
 const BURST_MAX: Duration = Duration::from_millis(100);
 
-/// Time for which sessions go on after a handover unless another is asked for.
+/// Default time for which sessions continue after a handover.
 const DRAIN: Duration = Duration::from_secs(3600);
 
-/// Lifetime of nonces unless another is asked for.
+/// Default lifetime of nonces.
 const NONCE_LIFETIME: Duration = Duration::from_secs(300);
 
-/// Time limit of the callback's answer unless another is asked for.
+/// Default time limit of a response of the callback.
 const CALLBACK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time for which the callback's answers are kept unless another is asked for.
+/// Default time for which responses of the callback are cached.
 const CALLBACK_KEEP: Duration = Duration::from_secs(5);
 
-/// Refuses more hot memory than there is memory: it cannot be swapped out.
+/// Refuses more hot memory than the machine has memory, since hot memory cannot be swapped out.
 fn ensure_memory(hot_memory: HotMemorySize) -> Result<()> {
     let HotMemorySize::Bytes(hot_memory_bytes) = hot_memory else { return Ok(()) };
     let system = rustix::system::sysinfo();
@@ -56,10 +56,10 @@ fn ensure_memory(hot_memory: HotMemorySize) -> Result<()> {
     Ok(())
 }
 
-/// Returns the address to listen on of an option.
+/// Function that returns the listen address of an option.
 pub(crate) type Resolve = fn(&ListenAddress) -> Result<SocketAddr, String>;
 
-/// Checks the options and adds what is not given.
+/// Checks the options and adds defaults.
 pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<ServerOptions> {
     ensure!(
         !options.paths.is_empty(),
@@ -107,7 +107,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
     let sessions_per_address = options.max_sessions_per_address.unwrap_or(1_000);
     let cache = options.images.cache_folder()?;
-    // Hot memory holds images only.
+    // Hot memory holds only images.
     let default_policy = if is_hot { PolicyChoice::All } else { PolicyChoice::Auto };
     Ok(ServerOptions {
         calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
@@ -124,7 +124,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         threads,
         path,
         max_sessions: options.max_sessions,
-        // Who sets the limit of an address means it.
+        // An explicit limit per address replaces the automatic bound.
         bounds_addresses: options.max_sessions_per_address.is_none()
             && options.max_connections_per_address.is_none(),
         admission: admission(options.admission, options.reserve, options.max_rate)?,
@@ -160,14 +160,14 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
     })
 }
 
-/// Archives by `--archive`, with times of a zone.
+/// Options of archives, with times of a zone.
 fn archives(archives: Vec<ArchiveOptions>, zone: TimeZone) -> Vec<ArchiveOptions> {
     let in_zone =
         |archive: ArchiveOptions| ArchiveOptions { pattern: archive.pattern.in_zone(zone), ..archive };
     archives.into_iter().map(in_zone).collect()
 }
 
-/// Authentication by `--users`, `--url-key`, `--auth-url` and the options that belong to them.
+/// Authentication options, from `--users`, `--url-key`, `--auth-url` and the related options.
 fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
     let callback = callback(options)?;
     let (users, url_keys) = (options.users.clone(), options.url_key.clone());
@@ -201,12 +201,12 @@ fn auth(options: &ServeOptions) -> Result<Option<AuthOptions>> {
     }))
 }
 
-/// Users that may end sessions, by `--admin-users`: none unless it names some.
+/// Users that may end sessions, from `--admin-users`; none by default.
 pub(crate) fn administrators(users: Option<Access>) -> Access {
     users.unwrap_or(Access::Users(Vec::new()))
 }
 
-/// The callback by `--auth-url` and the options that belong to it.
+/// Options of the callback, from `--auth-url` and the related options.
 fn callback(options: &ServeOptions) -> Result<Option<CallbackOptions>> {
     let (timeout, keep) = (options.auth_timeout, options.auth_keep);
     let Some(url) = options.auth_url.clone() else {
@@ -218,7 +218,7 @@ fn callback(options: &ServeOptions) -> Result<Option<CallbackOptions>> {
     Ok(Some(CallbackOptions { url, timeout, keep }))
 }
 
-/// TLS by `--rtsps` and `--https` and the files that belong to them.
+/// TLS options, from `--rtsps`, `--https` and the certificate options.
 fn tls(options: &ServeOptions, addresses: TlsAddresses) -> Result<Option<TlsOptions>> {
     let listens = addresses.rtsps.is_some() || addresses.https.is_some();
     match (options.tls_certificate.clone(), options.tls_key.clone()) {
@@ -234,9 +234,9 @@ fn tls(options: &ServeOptions, addresses: TlsAddresses) -> Result<Option<TlsOpti
     }
 }
 
-/// Fails if clients could read a file of secrets: hashes of users are as good as passwords.
+/// Fails if clients could read a file of secrets. Hashes of users are as secret as passwords.
 fn ensure_not_served(what: &str, file: &Path, paths: &[PathBuf]) -> Result<()> {
-    // A file that cannot be found is reported where it is opened.
+    // A missing file is reported where it is opened.
     let Ok(real) = file.canonicalize() else { return Ok(()) };
     for path in paths {
         let below = path.canonicalize().ok().and_then(|served| real.strip_prefix(served).ok());
@@ -252,7 +252,7 @@ fn ensure_not_served(what: &str, file: &Path, paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Rule of admission by `--admission`, `--reserve` and `--max-rate`.
+/// Admission options, from `--admission`, `--reserve` and `--max-rate`.
 fn admission(
     rule: Option<AdmissionChoice>,
     reserve: Option<f64>,
@@ -273,7 +273,7 @@ fn admission(
     }
 }
 
-/// Length of bursts by `--burst` and `--burst-max`.
+/// Length of bursts, from `--burst` and `--burst-max`.
 pub(crate) fn burst(burst: BurstOption, most: Option<Duration>) -> Result<Burst> {
     let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     match (burst, most) {

@@ -60,7 +60,7 @@ impl Sign {
     }
 }
 
-/// The URL with its signature behind what query it has.
+/// Adds the signature to a URL, after its query if there is one.
 fn signed(url: &str, keys: &UrlKeys, expires_s: u64, address: Option<IpAddr>) -> Result<String> {
     let url = url.split('#').next().unwrap_or_default();
     let (location, query) = url.split_once('?').unwrap_or((url, ""));
@@ -76,7 +76,7 @@ fn signed(url: &str, keys: &UrlKeys, expires_s: u64, address: Option<IpAddr>) ->
     Ok(format!("{origin}/{}{slash}?{further}{signature}", path.encoded()))
 }
 
-/// The part of a URL before its path, and the path.
+/// Splits a URL into the part before its path, and the path.
 fn split_origin(url: &str) -> Result<(&str, &str)> {
     if url.starts_with('/') {
         return Ok(("", url));
@@ -116,7 +116,7 @@ mod tests {
             assert!(signed.starts_with(expected), "{signed}");
             assert_eq!(signed.len(), expected.len() + 43, "{signed}");
         }
-        // Encoded or not, the path is the same.
+        // The percent-encoded and the plain path are the same.
         let signature = |url: &str| signed_url(url).unwrap().rsplit_once('=').unwrap().1.to_owned();
         assert_eq!(signature("rtsp://h/a%20b"), signature("http://other/a b"));
         assert_ne!(signature("/a"), signature("/a/"));

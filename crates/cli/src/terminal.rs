@@ -1,4 +1,4 @@
-//! Terminals: their size and characters.
+//! Terminals: their size and character set.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -9,10 +9,10 @@ use wirepath_report::terminal::Terminal;
 const DEFAULT_WIDTH: u16 = 80;
 const DEFAULT_HEIGHT: u16 = 24;
 
-/// Minimum width of layouts; a narrower terminal wraps.
+/// Minimum width of layouts. A narrower terminal wraps lines.
 const MIN_WIDTH: u16 = 40;
 
-/// Columns of standard output: of the terminal, or else `COLUMNS`, or else 80.
+/// Columns of standard output: the width of the terminal, else `COLUMNS`, else 80.
 fn width() -> u16 {
     let output = io::stdout();
     let of_terminal = if output.is_terminal() { tcgetwinsize(&output).ok() } else { None };
@@ -21,14 +21,14 @@ fn width() -> u16 {
     columns.or_else(stated).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH)
 }
 
-/// Columns and lines of the terminal on standard error; 80 by 24 where they are unknown.
+/// Columns and lines of the terminal on standard error; 80 by 24 if unknown.
 pub(crate) fn error_size() -> (usize, usize) {
     let size = tcgetwinsize(io::stderr()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
     let (columns, lines) = size.map_or((DEFAULT_WIDTH, DEFAULT_HEIGHT), |size| (size.ws_col, size.ws_row));
     (usize::from(columns.max(MIN_WIDTH)), usize::from(lines))
 }
 
-/// Says whether the locale is UTF-8 (POSIX section 8.2: the first of these variables that is set).
+/// Returns whether the locale is UTF-8, by the first of these variables that is set (POSIX section 8.2).
 pub(crate) fn supports_utf8() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     is_utf8(locale.into_iter().find(|value| !value.is_empty()).as_deref())
@@ -44,7 +44,7 @@ pub(crate) fn output() -> Terminal {
     Terminal { width: width().into(), utf8: supports_utf8() }
 }
 
-/// Prints on standard output at once.
+/// Prints on standard output, and flushes.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut output = io::stdout().lock();
     output.write_all(text.as_bytes()).and_then(|()| output.flush()).context("cannot write to standard output")

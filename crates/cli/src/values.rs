@@ -12,16 +12,16 @@ use wirepath_server::{
     ArchiveOptions, FolderBurst, FolderCacheControl, HotMemorySize, LiveChannelOptions, NamePattern, TimeZone,
 };
 
-/// Minimum size of a cache: a smaller one is a forgotten unit.
+/// Minimum size of a cache. A smaller size is probably a forgotten unit.
 const MIN_CACHE: ByteSize = ByteSize::kib(64);
 
-/// Minimum memory of packings: what one needs at most.
+/// Minimum memory for packings: the maximum that a single packing needs.
 const MIN_PACKING_MEMORY: ByteSize = ByteSize::mib(4);
 
-/// Minimum rate: a smaller one is a forgotten unit.
+/// Minimum rate. A smaller rate is probably a forgotten unit.
 const MIN_RATE: ByteSize = ByteSize::kib(64);
 
-/// Bursts that packing allows.
+/// Valid lengths of bursts.
 const BURSTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(500);
 
 pub(crate) fn positive_time(text: &str) -> Result<Duration, String> {
@@ -39,9 +39,9 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 /// Length of bursts, as an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BurstOption {
-    /// By the number of sessions.
+    /// The length depends on the number of sessions.
     Auto,
-    /// Always this long.
+    /// The length is fixed.
     Time(Duration),
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn burst_time(text: &str) -> Result<Duration, String> {
     burst.ok_or_else(|| "expected a time from 1ms to 500ms".to_owned())
 }
 
-/// `PATH=TIME`: the longest burst of a folder. A path may have `=`, a time has none.
+/// Parses `PATH=TIME`, the longest burst of a folder. The path may contain `=`, since a time does not.
 pub(crate) fn folder_burst(text: &str) -> Result<FolderBurst, String> {
     let Some((path, time)) = text.rsplit_once('=') else {
         return Err("expected PATH=TIME, such as cameras=20ms".to_owned());
@@ -66,7 +66,7 @@ pub(crate) fn folder_burst(text: &str) -> Result<FolderBurst, String> {
     Ok(FolderBurst { path: path.trim_matches('/').to_owned(), most_us })
 }
 
-/// `PATH` or `PATH=PATTERN`: an archive, in UTC. A path with `=` cannot be named.
+/// Parses `PATH` or `PATH=PATTERN`, an archive in UTC. The path cannot contain `=`.
 pub(crate) fn archive(text: &str) -> Result<ArchiveOptions, String> {
     let (path, pattern) = text.split_once('=').unwrap_or((text, NamePattern::USUAL));
     let pattern = NamePattern::parse(pattern, TimeZone::Utc).map_err(|error| error.to_string())?;
@@ -77,7 +77,7 @@ pub(crate) fn archive(text: &str) -> Result<ArchiveOptions, String> {
     Ok(ArchiveOptions { path: path.to_owned(), pattern })
 }
 
-/// `NAME=PLAYLIST`: a channel. A name with `=` cannot be given.
+/// Parses `NAME=PLAYLIST`, a channel. The name cannot contain `=`.
 pub(crate) fn channel(text: &str) -> Result<LiveChannelOptions, String> {
     let expected = || "expected NAME=PLAYLIST, such as news=/srv/news.m3u".to_owned();
     let (name, playlist) = text.split_once('=').ok_or_else(expected)?;
@@ -89,7 +89,7 @@ pub(crate) fn channel(text: &str) -> Result<LiveChannelOptions, String> {
     Ok(LiveChannelOptions { name: name.to_owned(), playlist: playlist.into() })
 }
 
-/// `PATH=VALUE`: `Cache-Control` of a folder. The value may have `=`, a path with one cannot be named.
+/// Parses `PATH=VALUE`, the `Cache-Control` header of a folder. The value may contain `=`, the path cannot.
 pub(crate) fn folder_cache_control(text: &str) -> Result<FolderCacheControl, String> {
     let expected = || "expected PATH=VALUE, such as live=no-store or =max-age=3600".to_owned();
     let (path, value) =
@@ -98,21 +98,21 @@ pub(crate) fn folder_cache_control(text: &str) -> Result<FolderCacheControl, Str
     Ok(FolderCacheControl { path: path.trim_matches('/').to_owned(), value })
 }
 
-/// Origin as browsers send it (RFC 6454 section 6.2), or `*`.
+/// Parses an origin as sent by browsers (RFC 6454 section 6.2), or `*`.
 pub(crate) fn origin(text: &str) -> Result<HeaderValue, String> {
     let is_origin = |text: &str| {
         let host = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"));
         host.is_some_and(|(_, host)| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']))
     };
     let origin = text.to_ascii_lowercase();
-    // Browsers leave the default port out.
+    // Browsers omit the default port.
     let port = if origin.starts_with("https:") { ":443" } else { ":80" };
     let origin = origin.strip_suffix(port).unwrap_or(&origin);
     let valid = (origin == "*" || is_origin(origin)).then(|| HeaderValue::from_str(origin).ok()).flatten();
     valid.ok_or_else(|| "expected *, or an origin without a path, such as https://example.com".to_owned())
 }
 
-/// URL of a service that is asked over HTTP.
+/// Parses the URL of an authentication service, which is asked over HTTP.
 pub(crate) fn callback_url(text: &str) -> Result<Uri, String> {
     let expected = || "expected a URL, such as http://127.0.0.1:9000/auth".to_owned();
     let url: Uri = text.parse().map_err(|_| expected())?;
@@ -124,7 +124,8 @@ pub(crate) fn callback_url(text: &str) -> Result<Uri, String> {
     Ok(url)
 }
 
-/// `PATH=USERS`: who may open a folder. A path may have `=`, names of users in rules have none.
+/// Parses `PATH=USERS`, the users allowed in a folder. The path may contain `=`, since user names in rules do
+/// not.
 pub(crate) fn folder_users(text: &str) -> Result<FolderUsers, String> {
     let Some((path, users)) = text.rsplit_once('=') else {
         return Err("expected PATH=USERS, such as cameras=anna,bob".to_owned());
@@ -132,7 +133,7 @@ pub(crate) fn folder_users(text: &str) -> Result<FolderUsers, String> {
     Ok(FolderUsers { path: path.to_owned(), access: access(users)? })
 }
 
-/// Names of users with commas between them, `*` for any user, or `-` for everyone without a password.
+/// Parses user names separated by commas, `*` for any user, or `-` for everyone without a password.
 pub(crate) fn access(text: &str) -> Result<Access, String> {
     match text {
         "*" => Ok(Access::AnyUser),
@@ -144,7 +145,7 @@ pub(crate) fn access(text: &str) -> Result<Access, String> {
     }
 }
 
-/// Users that administer: never everyone.
+/// Parses the users allowed to administer. `-` (everyone) is refused.
 pub(crate) fn administrators(text: &str) -> Result<Access, String> {
     match access(text)? {
         Access::Public => Err("expected names of users, such as anna,bob; or * for any user".to_owned()),
@@ -152,7 +153,7 @@ pub(crate) fn administrators(text: &str) -> Result<Access, String> {
     }
 }
 
-/// Percentage from 0% to 100%, as a share from 0 to 1.
+/// Parses a percentage from 0% to 100%. Returns a share from 0 to 1.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
@@ -163,7 +164,7 @@ pub(crate) fn positive_count(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "expected a whole number above 0")
 }
 
-/// Size of a cache; without a unit, in bytes.
+/// Parses the size of a cache; without a unit, in bytes.
 pub(crate) fn cache_size(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size >= MIN_CACHE => Ok(size),
@@ -172,7 +173,7 @@ pub(crate) fn cache_size(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// Size of hot memory: `auto`, or bytes.
+/// Parses the size of hot memory: `auto`, or bytes.
 pub(crate) fn hot_memory(text: &str) -> Result<HotMemorySize, String> {
     match text.parse::<ByteSize>() {
         _ if text == "auto" => Ok(HotMemorySize::Automatic),
@@ -182,7 +183,7 @@ pub(crate) fn hot_memory(text: &str) -> Result<HotMemorySize, String> {
     }
 }
 
-/// Memory of packings.
+/// Parses the memory for packings.
 pub(crate) fn packing_memory(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size >= MIN_PACKING_MEMORY => Ok(size),
@@ -191,7 +192,7 @@ pub(crate) fn packing_memory(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// Bytes a second of work in the background.
+/// Parses the rate of background work, in bytes per second.
 pub(crate) fn rate(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size >= MIN_RATE => Ok(size),

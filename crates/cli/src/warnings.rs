@@ -1,11 +1,11 @@
-//! Warnings about damaged files, in words and as JSON.
+//! Warnings about damaged files, as text and as JSON.
 
 use serde_json::{Value, json};
 use wirepath_media::ts::{Warning, Warnings};
 
 use crate::format;
 
-/// A line for each warning, and one for those that are not listed, each with its prefix.
+/// Lines with the listed warnings, and a line about the omitted ones, each with its prefix.
 pub(crate) fn lines(prefix: &str, prefix_of_omitted: &str, warnings: &Warnings) -> String {
     let listed = warnings.first.iter().map(|warning| format!("{prefix}{warning}\n"));
     let more = format::counted(warnings.omitted, "more warning", "more warnings");
@@ -13,7 +13,7 @@ pub(crate) fn lines(prefix: &str, prefix_of_omitted: &str, warnings: &Warnings) 
     listed.chain(omitted).collect()
 }
 
-/// The warnings that are listed: offset, kind and its figures, and the text.
+/// Listed warnings as JSON: offset, kind with its figures, and text.
 pub(crate) fn json(warnings: &Warnings) -> Value {
     warnings.first.iter().map(of).collect()
 }

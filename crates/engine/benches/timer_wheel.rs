@@ -1,17 +1,17 @@
-//! Timers of an engine thread: `cargo bench -p wirepath-engine`.
+//! Benchmark of the timers of an engine thread: `cargo bench -p wirepath-engine`.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use wirepath_engine::{TICK_US, TimerWheel};
 
-/// Time between two deadlines of a timer, as of a playback with bursts of 20 ms.
+/// Interval of a timer, as of a playback with bursts of 20 ms.
 const PERIOD_US: u64 = 20_000;
 
 fn main() {
     divan::main();
 }
 
-/// Each timer is due once, in the order of time, and is set again.
+/// Each timer becomes due once, in the order of deadlines, and is set again.
 #[divan::bench(args = [100, 1_000, 10_000])]
 fn pop_and_set_again(bencher: Bencher<'_, '_>, timers: usize) {
     let mut wheel = TimerWheel::new(0);

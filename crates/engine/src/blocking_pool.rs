@@ -1,4 +1,4 @@
-//! Threads that may block, so that engine threads never do.
+//! Pool of threads that may block, so that engine threads never block.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -13,47 +13,48 @@ use crate::panic::catch_panic;
 /// Job that may block.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Value that is only to be dropped.
+/// Value to be dropped.
 type Discarded = Box<dyn Send>;
 
-/// Jobs that may wait; more are refused, and the caller tries again later.
+/// Maximum number of waiting jobs. Further jobs are refused, and the caller tries again later.
 const QUEUE: usize = 4096;
 
-/// A few threads that run jobs which may block, and one that drops values whose destructors may block. They
-/// end when the last handle is dropped.
+/// Pool of a few threads that run blocking jobs, and a thread that drops values whose destructors may block.
+/// The threads end when the last handle is dropped.
 #[derive(Clone)]
 pub struct BlockingPool {
     jobs: SyncSender<Job>,
     discarded: Sender<Discarded>,
 }
 
-/// A value that is dropped on a thread of the pool ([`BlockingPool::discard`]), wherever this is dropped.
+/// Value that is dropped on a thread of the pool ([`BlockingPool::discard`]), on whatever thread the wrapper
+/// is dropped.
 pub struct DropOnPool<T: Send + 'static> {
     value: Option<T>,
     pool: BlockingPool,
 }
 
-/// Priority of the threads over others when there is more to do than cores.
+/// Priority of the pool's threads over other threads if the machine has fewer cores than runnable threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// As an engine thread: a task waits for the result.
+    /// Same priority as engine threads, for jobs whose result a task waits for.
     Normal,
-    /// A third of an engine thread's share of a busy processor (nice 5): downloads.
+    /// A third of an engine thread's share of a busy processor (nice 5), for downloads.
     Low,
-    /// After everything else (nice 10): packing, for instance.
+    /// After all other threads (nice 10), for background work such as packing.
     Background,
 }
 
 impl Priority {
-    /// Gives the calling thread, of normal priority before, this priority. Logs a failure: threads work without
-    /// it, only less politely.
+    /// Sets the priority of the calling thread, which must have normal priority before. A failure is logged:
+    /// the thread then works with normal priority.
     pub fn apply(self) {
         let increment = match self {
             Priority::Normal => return,
             Priority::Low => 5,
             Priority::Background => 10,
         };
-        // On Linux this concerns the calling thread only.
+        // On Linux, nice(2) changes only the calling thread.
         if let Err(errno) = rustix::process::nice(increment) {
             let current = thread::current();
             tracing::warn!(thread = current.name(), %errno, "nice({increment}) failed; using normal priority");
@@ -62,10 +63,10 @@ impl Priority {
 }
 
 impl BlockingPool {
-    /// Starts `threads` threads (at least one) called `name` and a number.
+    /// Starts `threads` threads (at least one). Their names are `name` with a number.
     ///
     /// # Errors
-    /// Failure to start a thread.
+    /// A thread could not be started.
     pub fn start(name: &str, threads: usize, priority: Priority) -> io::Result<BlockingPool> {
         let (jobs, queue) = sync_channel::<Job>(QUEUE);
         let queue = Arc::new(Mutex::new(queue));
@@ -78,55 +79,54 @@ impl BlockingPool {
         Ok(BlockingPool { jobs, discarded })
     }
 
-    /// Runs a job on a thread of the pool. Returns whether there was room for it. Never blocks.
+    /// Runs a job on a thread of the pool. Returns whether there was room in the queue. Never blocks.
     #[must_use]
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.offer(Box::new(job)).is_ok()
     }
 
-    /// As [`BlockingPool::submit`], and returns the job if there is no room.
+    /// Like [`BlockingPool::submit`], but returns the job if there is no room in the queue.
     ///
     /// # Errors
-    /// The job, if there is no room for it.
+    /// The job, if there is no room in the queue.
     pub fn offer(&self, job: Job) -> Result<(), Job> {
         self.jobs.try_send(job).map_err(|refused| match refused {
             TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
         })
     }
 
-    /// Drops a value on a thread of the pool that does nothing else. Closing the last descriptor of a deleted
+    /// Drops a value on a thread of the pool that only drops values. Closing the last descriptor of a deleted
     /// file takes as long as the file system needs to free the file: a quarter of a second for half a
-    /// gigabyte of ext4. Never blocks.
+    /// gigabyte on ext4. Never blocks.
     ///
-    /// The queue has no limit, because its values were open a moment ago, and open values have limits. Jobs
-    /// are not delayed: they run on other threads.
+    /// The queue has no limit: its values were open just before, and the number of open values is limited.
+    /// Jobs are not delayed, since they run on other threads.
     pub fn discard(&self, value: impl Send + 'static) {
-        // The thread outlives all handles. Should it be gone all the same, the value is dropped here.
+        // The thread outlives all handles. If it is gone nevertheless, the value is dropped here.
         drop(self.discarded.send(Box::new(value)));
     }
 
-    /// Waits until all values that were discarded before are dropped, for callers that need the room that
-    /// these took.
+    /// Waits until all values discarded before are dropped, for callers that need the space of these values.
     pub fn wait_for_discarded(&self) {
         let (last, dropped) = channel::<()>();
         self.discard(last);
-        // Nothing is ever sent: this ends when `last` is dropped.
+        // No value is ever sent: `recv` returns when `last` is dropped.
         let _ = dropped.recv();
     }
 }
 
 impl<T: Send> DropOnPool<T> {
-    /// Wraps a value.
+    /// Wraps a value that is to be dropped on the pool.
     pub fn new(value: T, pool: &BlockingPool) -> DropOnPool<T> {
         DropOnPool { value: Some(value), pool: pool.clone() }
     }
 
-    /// The value, which is dropped like any other from here on.
+    /// Takes the value out. It is then dropped like any other value.
     pub fn into_inner(mut self) -> T {
         self.value.take().expect("it is there until this is dropped")
     }
 
-    /// The pool.
+    /// Pool on which the value is dropped.
     pub fn pool(&self) -> &BlockingPool {
         &self.pool
     }
@@ -159,7 +159,7 @@ fn run(queue: &Mutex<Receiver<Job>>, priority: Priority) {
     loop {
         let job = queue.lock().recv();
         let Ok(job) = job else { return };
-        // A job that panics is a bug, but no reason to end the thread: other tasks wait for other jobs.
+        // A panicking job is a bug, but must not end the thread, since other tasks wait for other jobs.
         if let Err(message) = catch_panic(job) {
             tracing::error!(message, "a job panicked; its work is not done");
         }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Something that tells the name of the thread it is dropped on.
+    /// Value whose destructor sends the name of its thread.
     struct Tell(Sender<String>);
 
     impl Drop for Tell {

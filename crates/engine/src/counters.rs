@@ -34,7 +34,7 @@ counters! {
 pub struct LoadUnit(Arc<ThreadCounters>);
 
 impl Clone for LoadUnit {
-    /// Another unit on the same thread.
+    /// Counts another unit on the same thread.
     fn clone(&self) -> LoadUnit {
         LoadUnit::new(&self.0)
     }

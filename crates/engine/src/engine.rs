@@ -1,4 +1,4 @@
-//! The engine: its threads, and how tasks are placed on them.
+//! Engine: its threads, and the placement of tasks on threads.
 
 use std::io;
 use std::sync::Arc;
@@ -17,34 +17,34 @@ use crate::worker::Worker;
 /// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Engine threads; at least one.
+    /// Number of engine threads, at least one.
     pub threads: usize,
-    /// Threads that wait for storage; at least one.
+    /// Number of threads that wait for storage, at least one.
     pub pool_threads: usize,
-    /// Sharing of a thread by its tasks.
+    /// Sharing of each thread by its tasks.
     pub sharing: Sharing,
 }
 
 impl Default for EngineOptions {
-    /// One engine thread, two threads that wait for storage, no classes.
+    /// One engine thread, two threads that wait for storage, and no classes.
     fn default() -> EngineOptions {
         EngineOptions { threads: 1, pool_threads: 2, sharing: Sharing::default() }
     }
 }
 
-/// Place of a task, and its limits there.
+/// Placement of a task, and its limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Placement {
-    /// The thread's number, modulo the number of threads. If absent, the least loaded thread, or the thread
-    /// of the class if that has a rate.
+    /// Number of the thread, modulo the number of threads. By default, the least loaded thread, or the thread
+    /// of the task's class if the class has a rate.
     pub thread: Option<usize>,
-    /// The task's class, by its place in [`Sharing::classes`]; beyond the end, the last class.
+    /// Index of the task's class in [`Sharing::classes`]. An index beyond the end selects the last class.
     pub class: usize,
-    /// Limit of what the task may read, in bytes.
+    /// Limit of the task's reading rate, in bytes.
     pub rate: Option<Rate>,
 }
 
-/// Threads that run tasks. They end when this is dropped, and all tasks with them.
+/// Threads that run tasks. Dropping the engine ends the threads and all their tasks.
 pub struct Engine {
     threads: Vec<EngineThread>,
     /// True for each class with a rate.
@@ -60,19 +60,19 @@ struct EngineThread {
 }
 
 impl Engine {
-    /// Starts the threads.
+    /// Starts the engine threads.
     ///
     /// # Errors
-    /// Failure of `epoll_create1`, of `eventfd` or to start a thread.
+    /// `epoll_create1` or `eventfd` failed, or a thread could not be started.
     pub fn start(options: EngineOptions) -> io::Result<Engine> {
         let pool = BlockingPool::start("reader", options.pool_threads, Priority::Normal)?;
         Engine::start_with_pool(options, pool)
     }
 
-    /// As [`Engine::start`], with a pool that others use too.
+    /// Like [`Engine::start`], with a pool that others may use, too.
     ///
     /// # Errors
-    /// As [`Engine::start`].
+    /// The same as of [`Engine::start`].
     pub fn start_with_pool(options: EngineOptions, pool: BlockingPool) -> io::Result<Engine> {
         let have_rates = options.sharing.classes.iter().map(|class| class.rate.is_some()).collect();
         let mut threads = Vec::new();
@@ -90,7 +90,7 @@ impl Engine {
         Ok(Engine { threads, have_rates, next_id: AtomicU64::new(1), pool })
     }
 
-    /// Puts a task on a thread.
+    /// Starts a task on a thread.
     pub fn spawn<T: Task>(&self, task: Box<T>, placement: Placement) -> Handle<T> {
         let Placement { thread, class, rate } = placement;
         let thread = match thread {
@@ -109,7 +109,7 @@ impl Engine {
         self.threads.iter().map(|thread| thread.counters.snapshot()).sum()
     }
 
-    /// The threads that wait for storage.
+    /// Pool of threads that wait for storage.
     pub fn pool(&self) -> &BlockingPool {
         &self.pool
     }
@@ -119,17 +119,17 @@ impl Engine {
         self.threads.len()
     }
 
-    /// Units of load on a thread: its tasks, and what was [added](Engine::add_load).
+    /// Units of load on a thread: its tasks, and the units [added](Engine::add_load).
     pub fn load(&self, thread: usize) -> u64 {
         self.threads[thread].counters.load.value()
     }
 
-    /// Time that a thread was awake since the engine was started.
+    /// Time that a thread has been awake since the engine was started.
     pub fn awake(&self, thread: usize) -> Duration {
         self.threads[thread].counters.snapshot().awake_seconds
     }
 
-    /// Counts a unit of load on a thread when tasks are placed, for a task that does the work of many.
+    /// Adds a unit of load to a thread, for a task that does the work of many. Load is used to place tasks.
     pub fn add_load(&self, thread: usize) -> LoadUnit {
         LoadUnit::new(&self.threads[thread].counters)
     }

@@ -1,12 +1,12 @@
-//! The engine: threads that run tasks, and never block.
+//! Engine: threads that run tasks and never block.
 //!
 //! An [`Engine`] has a number of threads, each with an epoll instance, a timer wheel, a mailbox and a
-//! scheduler. A [`Task`] lives on one thread from [`Engine::spawn`] to its end. It hears from its thread
-//! when a descriptor is ready, when its timer is due, when somebody sends it a command by its [`Handle`], and
-//! when the scheduler gives it a turn. Whatever may block runs on the engine's [`BlockingPool`].
+//! scheduler. A [`Task`] stays on its thread from [`Engine::spawn`] to its end. The thread calls the task
+//! when a descriptor is ready, when its timer is due, when a command arrives through its [`Handle`], and when
+//! the scheduler gives it a turn. Work that may block runs on the engine's [`BlockingPool`].
 //!
-//! The engine knows nothing of protocols. Streams (`wirepath-streams`) are tasks that share their thread in
-//! turns; the playbacks of a thread (`wirepath-playback`) are one task, driven by its timer.
+//! The engine is independent of protocols. Streams (`wirepath-streams`) are tasks that share their thread in
+//! turns. The playbacks of a thread (`wirepath-playback`) are a single task, driven by its timer.
 //!
 //! ```
 //! use std::sync::mpsc::{Sender, channel};

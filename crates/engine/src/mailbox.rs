@@ -1,4 +1,4 @@
-//! Commands to an engine thread, and how tasks are reached from other threads.
+//! Mailbox: commands to an engine thread, and handles for tasks on other threads.
 
 use std::any::Any;
 use std::hash::{Hash, Hasher};
@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::scheduler::Rate;
 use crate::task::{Context, Task};
 
-/// Call of a task, between two of its callbacks.
+/// Call of a task, made between two of its callbacks.
 pub(crate) type Act = Box<dyn FnOnce(&mut dyn Task, &mut Context<'_>) + Send>;
 
 pub(crate) enum Command {
@@ -25,10 +25,10 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// Commands to one engine thread, and the descriptor that wakes it.
+/// Commands to an engine thread, and the descriptor that wakes the thread.
 pub(crate) struct Mailbox {
-    /// None once the thread has ended. Commands that are dropped drop the senders of channels that others
-    /// wait at.
+    /// None after the thread has ended. Dropped commands drop their channel senders, so that receivers stop
+    /// waiting.
     commands: Mutex<Option<Vec<Command>>>,
     pub(crate) eventfd: OwnedFd,
     is_signalled: AtomicBool,
@@ -40,22 +40,22 @@ impl Mailbox {
         Ok(Mailbox { commands: Mutex::new(Some(Vec::new())), eventfd, is_signalled: AtomicBool::new(false) })
     }
 
-    /// Sends a command. Commands from one caller run in order.
+    /// Sends a command. Commands of the same caller run in order.
     pub(crate) fn send(&self, command: Command) {
         match &mut *self.commands.lock() {
             Some(commands) => commands.push(command),
             None => return,
         }
         if !self.is_signalled.swap(true, Ordering::AcqRel) {
-            // A write fails only if the counter is at its limit, and then the thread is awake anyway.
+            // A write fails only if the counter is at its limit, and the thread is then awake anyway.
             let written = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
             debug_assert!(written.is_ok());
         }
     }
 
-    /// Moves all commands to `into`, which is empty.
+    /// Moves all commands to `into`, which must be empty.
     pub(crate) fn take(&self, into: &mut Vec<Command>) {
-        // The descriptor is read before the flag is lowered: a command that comes between wakes the thread
+        // The descriptor is read before the flag is cleared: a command sent in between wakes the thread
         // again.
         let mut count = [0; 8];
         let read = rustix::io::read(&self.eventfd, &mut count);
@@ -66,13 +66,13 @@ impl Mailbox {
         }
     }
 
-    /// Accepts no more commands; returns those that were left.
+    /// Closes the mailbox to further commands. Returns the remaining commands.
     pub(crate) fn close(&self) -> Vec<Command> {
         self.commands.lock().take().unwrap_or_default()
     }
 }
 
-/// Address of a task. Dropping it does not end the task.
+/// Handle of a task. Dropping it does not end the task.
 pub struct Handle<T> {
     id: u64,
     mailbox: Arc<Mailbox>,
@@ -95,7 +95,7 @@ impl<T> Handle<T> {
         self.mailbox.send(Command::Stop { id: self.id });
     }
 
-    /// A waker that calls [`Task::wake`] with `token`.
+    /// Returns a waker that calls [`Task::wake`] with `token`.
     pub fn waker(&self, token: u64) -> Waker {
         Waker::new(self.id, Arc::clone(&self.mailbox), token)
     }
@@ -114,7 +114,7 @@ impl<T: Task> Handle<T> {
     }
 }
 
-/// Wakes one task: from any thread and any number of times.
+/// Wakes a task, from any thread and any number of times.
 #[derive(Clone)]
 pub struct Waker {
     id: u64,
@@ -127,7 +127,7 @@ impl Waker {
         Waker { id, mailbox, token }
     }
 
-    /// Has [`Task::wake`] called. Never blocks.
+    /// Makes the engine thread call [`Task::wake`]. Never blocks.
     pub fn wake(&self) {
         self.mailbox.send(Command::Wake { id: self.id, token: self.token });
     }

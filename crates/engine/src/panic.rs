@@ -1,9 +1,9 @@
-//! Panics of callbacks, which must not end what does not depend on them.
+//! Handling of panics in callbacks. A panic must not end work that does not depend on the callback.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work`; returns its result, or the message of its panic. The caller discards what `work` was
-/// changing.
+/// Runs `work`. Returns its result, or the message of its panic. After a panic, the caller discards the
+/// values that `work` was changing.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());

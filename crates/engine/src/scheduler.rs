@@ -1,12 +1,12 @@
-//! Scheduler: which task has the next turn, and how much it may move (KStreams' stream scheduler, section
-//! 3.4).
+//! Scheduler: decides which task has the next turn, and how many bytes it may move (KStreams' stream
+//! scheduler, section 3.4).
 //!
-//! Pure: time, readiness and costs come in, actions go out. Classes share volume, as in the paper, or
-//! processor time ([`Round`]).
+//! Pure: the inputs are time, readiness and costs, the outputs are actions. Classes share volume, as in the
+//! paper, or processor time ([`Round`]).
 //!
-//! Tasks belong to classes. A [`Policy`] divides between classes; within a class it is first come, first
-//! served (with [`Policy::Deadline`]: earliest deadline first). Classes and tasks may have a [`Rate`] under
-//! any policy. A policy is a [`TurnPolicy`], the engine's own as well as those of others.
+//! Each task belongs to a class. A [`Policy`] divides turns between classes. Within a class, tasks are served
+//! first come, first served; with [`Policy::Deadline`], by earliest deadline. Classes and tasks may have a
+//! [`Rate`] under any policy. Every policy, built-in or custom, is a [`TurnPolicy`].
 
 mod bucket;
 mod guarded;
@@ -23,14 +23,14 @@ pub use turn_policy::{ReadyClass, ReadyClasses, TurnPolicy};
 use bucket::Bucket;
 use guarded::GuardedPolicy;
 
-/// Cost of a turn. Shares and rates may be of different quantities: of all that was moved, and of what came
-/// in.
+/// Cost of a turn. Shares and rates may use different quantities: shares all bytes moved, and rates the bytes
+/// read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// For the share of the class: in bytes, or under [`Round::ProcessorTime`] in nanoseconds, since many a
-    /// turn takes less than a microsecond.
+    /// Cost for the share of the class: in bytes, or under [`Round::ProcessorTime`] in nanoseconds, since
+    /// many turns take less than a microsecond.
     pub shared: u64,
-    /// For the rates of the task and its class, in bytes.
+    /// Cost for the rates of the task and its class, in bytes.
     pub rated: u64,
 }
 
@@ -40,15 +40,15 @@ impl From<u64> for Cost {
     }
 }
 
-/// Next action.
+/// Next action of the engine thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Give this task a turn, and report its cost with [`Scheduler::acted`].
+    /// Gives this task a turn. Its cost must be reported with [`Scheduler::acted`].
     Act {
-        /// The task.
+        /// Task with the turn.
         task: usize,
-        /// Most bytes to move. What is moved beyond that is charged to later turns, and so is processor time
-        /// beyond what is left of the round, which is known only after the turn.
+        /// Maximum number of bytes to move. Bytes beyond it are charged to later turns. So is processor time
+        /// beyond the rest of the round, which is known only after the turn.
         allowance: u64,
     },
     /// No turn before this time, in microseconds.
@@ -57,30 +57,31 @@ pub(crate) enum Next {
     Nothing,
 }
 
-/// Decides which task has the next turn. Tasks have small numbers that the caller gives, as from a slab.
+/// Scheduler of the tasks of a thread. The caller chooses the numbers of tasks, which should be small, as
+/// from a slab.
 pub(crate) struct Scheduler {
     policy: GuardedPolicy,
     has_deadlines: bool,
     turn: u64,
     classes: Vec<Queue>,
     tasks: Vec<Option<TaskState>>,
-    /// Tasks that a rate holds back, by the time when it lets them continue.
+    /// Tasks that wait for their rate, ordered by the time at which they may continue.
     held: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Numbers what becomes ready, for first come, first served.
+    /// Next arrival number. Arrivals order tasks first come, first served.
     arrivals: u64,
 }
 
-/// A class and its tasks that are ready.
+/// Class with its ready tasks.
 #[derive(Debug)]
 struct Queue {
     priority: u8,
     bucket: Option<Bucket>,
-    /// By deadline (the same for all where deadlines do not matter), then by arrival. May have entries of
-    /// tasks that are no longer ready; the task knows.
+    /// Ready tasks, ordered by deadline (equal for all if deadlines are not used), then by arrival. May
+    /// contain stale entries of tasks that are no longer ready; the state of the task decides.
     ready: BinaryHeap<Reverse<Entry>>,
 }
 
-/// Deadline, arrival, task.
+/// Deadline, arrival number and task.
 type Entry = (u64, u64, usize);
 
 #[derive(Debug)]
@@ -93,9 +94,9 @@ struct TaskState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
-    /// In its class's queue, under this arrival.
+    /// In the queue of the class, with this arrival number.
     Ready(u64),
-    /// Would be ready with this deadline, but for its rate, until this time.
+    /// Waiting for the rate until this time, ready afterwards with this deadline.
     Held {
         deadline_us: u64,
         until_us: u64,
@@ -103,12 +104,12 @@ enum State {
     Acting,
 }
 
-/// Deadline of tasks without one.
+/// Deadline of tasks without a deadline.
 const NEVER: u64 = u64::MAX;
 
 impl Scheduler {
-    /// Scheduler of `classes` (without any: one class without limits), with allowances of at most `turn`
-    /// bytes, so that others do not wait long.
+    /// Scheduler of `classes`; if there are none, of a single class without limits. Allowances are at most
+    /// `turn` bytes, so that other tasks do not wait long.
     pub(crate) fn new(policy: Policy, mut classes: Vec<Class>, turn: u64) -> Scheduler {
         if classes.is_empty() {
             classes.push(Class { name: "default".to_owned(), priority: 0, share: 1, rate: None });
@@ -127,12 +128,12 @@ impl Scheduler {
         Scheduler { policy, has_deadlines, turn: turn.max(1), classes, tasks, held, arrivals: 0 }
     }
 
-    /// Takes the cause for which the policy was replaced, if it failed since the last call.
+    /// Takes the reason why the policy was replaced, if it failed since the last call.
     pub(crate) fn take_policy_failure(&mut self) -> Option<String> {
         self.policy.failure.take()
     }
 
-    /// Adds a task that is not ready. A class beyond the end stands for the last.
+    /// Adds a task that is not ready. A class number beyond the end selects the last class.
     pub(crate) fn add(&mut self, task: usize, class: usize, rate: Option<Rate>) {
         if task >= self.tasks.len() {
             self.tasks.resize_with(task + 1, || None);
@@ -142,8 +143,8 @@ impl Scheduler {
         self.tasks[task] = Some(TaskState { class, bucket, state: State::Idle });
     }
 
-    /// Gives a task another rate, or none. Of what it spent, no more than the new burst counts against the
-    /// new rate.
+    /// Changes or removes the rate of a task. The bytes already spent count against the new rate, up to its
+    /// burst.
     pub(crate) fn set_rate(&mut self, task: usize, rate: Option<Rate>, now_us: u64) {
         let Some(Some(known)) = self.tasks.get_mut(task) else { return };
         let before = known.bucket.take();
@@ -156,27 +157,27 @@ impl Scheduler {
         }
     }
 
-    /// Removes a task; its number may be used again.
+    /// Removes a task. Its number may be used again.
     pub(crate) fn remove(&mut self, task: usize) {
         if let Some(entry) = self.tasks.get_mut(task) {
             *entry = None;
         }
     }
 
-    /// Marks a task ready. Without effect on one that is ready already or has its turn, which says so when it
-    /// has [acted](Scheduler::acted).
+    /// Marks a task ready. Has no effect on a task that is already ready or has its turn: such a task reports
+    /// in [acted](Scheduler::acted) whether it is still ready.
     pub(crate) fn ready(&mut self, task: usize) {
         self.ready_by(task, NEVER);
     }
 
-    /// As [`Scheduler::ready`], with a deadline in microseconds for [`Policy::Deadline`].
+    /// Like [`Scheduler::ready`], with a deadline in microseconds for [`Policy::Deadline`].
     pub(crate) fn ready_by(&mut self, task: usize, deadline_us: u64) {
         if matches!(self.tasks.get(task), Some(Some(known)) if known.state == State::Idle) {
             self.queue(task, deadline_us);
         }
     }
 
-    /// Next action at `now_us`.
+    /// Determines the next action at `now_us`.
     pub(crate) fn next(&mut self, now_us: u64) -> Next {
         self.let_go_on(now_us);
         loop {
@@ -196,8 +197,8 @@ impl Scheduler {
         }
     }
 
-    /// Charges a task for its turn; `more` says that it is still ready. Call it before the task is removed,
-    /// or its class is not charged.
+    /// Charges a task for its turn. `more` is true if the task is still ready. Must be called before the task
+    /// is removed, or the class is not charged.
     pub(crate) fn acted(&mut self, task: usize, cost: impl Into<Cost>, more: bool, now_us: u64) {
         let cost: Cost = cost.into();
         let Some(Some(known)) = self.tasks.get_mut(task) else { return };
@@ -226,7 +227,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts tasks whose rate allows them to continue back into their queues.
+    /// Moves tasks that their rate allows to continue back to their queues.
     fn let_go_on(&mut self, now_us: u64) {
         while let Some(Reverse((until_us, task))) = self.held.peek().copied() {
             if until_us > now_us {
@@ -242,7 +243,7 @@ impl Scheduler {
         }
     }
 
-    /// The class with the next turn, of those that have a ready task and whose rate is not used up.
+    /// Class with the next turn, among the classes that have a ready task and whose rate is not used up.
     fn choose(&mut self, now_us: u64) -> Option<usize> {
         for class in 0..self.classes.len() {
             self.forget_stale(class);
@@ -250,7 +251,7 @@ impl Scheduler {
         self.policy.next(&ReadyClasses::new(&self.classes, now_us))
     }
 
-    /// Drops stale entries in front of a class's queue.
+    /// Removes stale entries at the front of a class's queue.
     fn forget_stale(&mut self, class: usize) {
         while let Some(Reverse((_, arrival, task))) = self.classes[class].ready.peek() {
             let state = self.tasks[*task].as_ref().map(|known| known.state);
@@ -272,7 +273,7 @@ impl Scheduler {
         allowed.min(self.policy.allowance(class)).max(1)
     }
 
-    /// Time of the next turn when none is possible now.
+    /// Next action if no turn is possible now: the time of the next turn, or nothing.
     fn wait(&self, now_us: u64) -> Next {
         let held = self.held.peek().map(|Reverse((until_us, _))| *until_us);
         let closed = self.classes.iter().filter(|queue| !queue.ready.is_empty());

@@ -1,15 +1,15 @@
 //! Stall detection: time since the last progress, sampled.
 
-/// Samples to take within the time limit of a stall, so that a stall is found within a quarter more.
+/// Number of samples within the time limit of a stall. A stall is thus detected at most a quarter late.
 pub const STALL_SAMPLES: u32 = 4;
 
-/// Stall detector: time since a measure of progress changed.
+/// Stall detector: measures the time since a measure of progress last changed.
 ///
-/// The measure need not say when it changed. Bytes that a connection took and its peer has not acknowledged,
-/// for example, only differ from those of the last sample.
+/// The measure need not include the time of its change. For example, the number of bytes that a connection
+/// has accepted and its peer has not acknowledged is only compared with the last sample.
 #[derive(Debug)]
 pub struct StallDetector<T> {
-    /// The measure, and the time of its first sample in microseconds of CLOCK_MONOTONIC.
+    /// Last measure, and the time of the first sample with this value, in microseconds of CLOCK_MONOTONIC.
     last: Option<(T, u64)>,
 }
 
@@ -21,8 +21,8 @@ impl<T> Default for StallDetector<T> {
 }
 
 impl<T: PartialEq> StallDetector<T> {
-    /// Takes a sample. Returns how long the measure has had this value, in microseconds: 0 for the first
-    /// sample.
+    /// Takes a sample. Returns the time in microseconds for which the measure has had this value; 0 for the
+    /// first sample.
     pub fn sample(&mut self, progress: T, now_us: u64) -> u64 {
         let since_us = match &self.last {
             Some((last, since_us)) if *last == progress => *since_us,

@@ -1,4 +1,4 @@
-//! Tasks, and the requests that they make to their engine thread.
+//! Tasks, and their requests to the engine thread.
 
 use std::any::Any;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,50 +13,50 @@ use crate::mailbox::{Handle, Mailbox, Waker};
 use crate::scheduler::{Cost, Rate, Scheduler};
 use crate::timer_wheel::TimerWheel;
 
-/// Work that lives on one engine thread. No callback may block.
+/// Work on an engine thread. Callbacks must not block.
 pub trait Task: Any + Send {
-    /// Called once, before all other callbacks, on the task's thread.
+    /// Called once on the task's thread, before all other callbacks.
     fn start(&mut self, context: &mut Context<'_>);
 
-    /// The task's timer is due.
+    /// Called when the task's timer is due.
     fn fire(&mut self, _context: &mut Context<'_>) {}
 
-    /// A descriptor that the task [watches](Watcher) is ready, or has failed.
+    /// Called when a descriptor that the task [watches](Watcher) is ready or has failed.
     fn ready(&mut self, _event: Event, _context: &mut Context<'_>) {}
 
-    /// [`Waker::wake`](crate::Waker::wake) was called with this token.
+    /// Called after [`Waker::wake`](crate::Waker::wake), with the token of the waker.
     fn wake(&mut self, _token: u64, _context: &mut Context<'_>) {}
 
-    /// The task has its turn, which it [requested](Context::request_turn), and should move at most
-    /// `allowance` bytes. Returns the cost of the turn.
+    /// Called when the task has its turn, after a [request](Context::request_turn). The task should move at
+    /// most `allowance` bytes. Returns the cost of the turn.
     fn turn(&mut self, _allowance: u64, _context: &mut Context<'_>) -> Cost {
         Cost::default()
     }
 
-    /// Processor time of the last turn in nanoseconds, if classes share that
+    /// Reports the processor time of the last turn in nanoseconds, if classes share processor time
     /// ([`Round::ProcessorTime`](crate::Round::ProcessorTime)).
     fn note_processor_time(&mut self, _used_ns: u64) {}
 
-    /// The task should end ([`Handle::stop`]): now, or as soon as it can.
+    /// Called by [`Handle::stop`]. The task should end now, or as soon as it can.
     fn stop(&mut self, context: &mut Context<'_>) {
         context.end();
     }
 
-    /// The last callback: the task has [ended](Context::end), or its engine has. `pool` has the threads that
-    /// may block.
+    /// Last callback, called after the task has [ended](Context::end) or when the engine ends. `pool` has
+    /// threads that may block.
     fn end(self: Box<Self>, pool: &BlockingPool);
 }
 
 /// Readiness of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// The token that the descriptor was [added](Watcher::add) with.
+    /// Token with which the descriptor was [added](Watcher::add).
     pub token: u32,
     /// Flags that epoll reported.
     pub flags: EventFlags,
 }
 
-/// State of an engine thread that tasks use.
+/// State of an engine thread that its tasks use.
 pub(crate) struct Core {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) epoll: Arc<OwnedFd>,
@@ -67,7 +67,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Ends a task. Its counters are updated before it is told.
+    /// Ends a task. The counters are updated before the task's last callback.
     pub(crate) fn conclude(&self, task: Box<dyn Task>) {
         self.counters.tasks.decrement();
         self.counters.load.decrement();
@@ -75,7 +75,7 @@ impl Core {
     }
 }
 
-/// Requests of a task to its thread, during a callback.
+/// Context of a callback, for requests of the task to its thread.
 pub struct Context<'a> {
     pub(crate) core: &'a mut Core,
     pub(crate) key: usize,
@@ -85,7 +85,7 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Sets the task's timer to a time in microseconds of CLOCK_MONOTONIC, in place of an earlier setting.
+    /// Sets the task's timer to a time in microseconds of CLOCK_MONOTONIC, and replaces an earlier setting.
     /// The timer fires at most a [tick](crate::TICK_US) late, never early.
     pub fn set_timer(&mut self, at_us: u64) {
         self.core.timers.set(self.key, at_us);
@@ -101,13 +101,13 @@ impl Context<'_> {
         self.requested_turn.get_or_insert(None);
     }
 
-    /// Requests a turn which, under [`Policy::Deadline`](crate::Policy::Deadline), should be over by this
-    /// time in microseconds of CLOCK_MONOTONIC.
+    /// Requests a turn that, under [`Policy::Deadline`](crate::Policy::Deadline), should be over by this time
+    /// in microseconds of CLOCK_MONOTONIC.
     pub fn request_turn_by(&mut self, deadline_us: u64) {
         self.requested_turn = Some(Some(deadline_us));
     }
 
-    /// Limits what the task may read, from now on.
+    /// Sets the limit of the task's reading rate from now on.
     pub fn set_rate(&mut self, rate: Option<Rate>, now_us: u64) {
         self.core.scheduler.set_rate(self.key, rate, now_us);
     }
@@ -117,29 +117,29 @@ impl Context<'_> {
         self.has_ended = true;
     }
 
-    /// Watches descriptors for this task.
+    /// Returns a watcher of descriptors for this task.
     pub fn watcher(&self) -> Watcher {
         let (epoll, mailbox) = (Arc::clone(&self.core.epoll), Arc::clone(&self.core.mailbox));
         Watcher { epoll, mailbox, key: self.key, id: self.id }
     }
 
-    /// Address of the task, of the type that it is.
+    /// Handle of the task. `T` must be the type of the task.
     pub fn handle<T: Task>(&self) -> Handle<T> {
         Handle::new(self.id, Arc::clone(&self.core.mailbox))
     }
 
-    /// Counts a unit of load on this thread, as [`Engine::add_load`](crate::Engine::add_load) does.
+    /// Adds a unit of load to this thread, as [`Engine::add_load`](crate::Engine::add_load) does.
     pub fn add_load(&self) -> LoadUnit {
         LoadUnit::new(&self.core.counters)
     }
 
-    /// The threads that may block.
+    /// Pool of threads that may block.
     pub fn pool(&self) -> &BlockingPool {
         &self.core.pool
     }
 }
 
-/// Watches descriptors for one task, and makes [`Waker`]s of it.
+/// Watches descriptors for a task, and makes [`Waker`]s for the task.
 #[derive(Clone)]
 pub struct Watcher {
     epoll: Arc<OwnedFd>,
@@ -149,11 +149,11 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches a descriptor. Its events come with `token`. Descriptors that are always ready, such as
+    /// Watches a descriptor. Its events have this `token`. Descriptors that are always ready, such as
     /// `/dev/null`, have no events.
     ///
     /// # Errors
-    /// Failure of `epoll_ctl`.
+    /// `epoll_ctl` failed.
     pub fn add(&self, descriptor: BorrowedFd<'_>, token: u32, flags: EventFlags) -> Result<(), Errno> {
         let data = EventData::new_u64(u64::from(self.key as u32) | u64::from(token) << 32);
         match epoll::add(&self.epoll, descriptor, data, flags) {
@@ -162,13 +162,13 @@ impl Watcher {
         }
     }
 
-    /// A waker that calls [`Task::wake`] with `token`.
+    /// Returns a waker that calls [`Task::wake`] with `token`.
     pub fn waker(&self, token: u64) -> Waker {
         Waker::new(self.id, Arc::clone(&self.mailbox), token)
     }
 
-    /// Ends the watch of a descriptor. One that was not watched is no error: its owner may have closed the
-    /// file.
+    /// Stops watching a descriptor. A descriptor that is not watched is not an error, since its owner may
+    /// have closed the file.
     pub fn remove(&self, descriptor: impl AsFd) {
         if let Err(errno) = epoll::delete(&self.epoll, descriptor)
             && !matches!(errno, Errno::NOENT | Errno::PERM)

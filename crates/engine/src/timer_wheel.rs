@@ -1,22 +1,22 @@
-//! Timer wheel: the next of many keys by deadline, in constant time and without allocation once it has grown.
+//! Timer wheel: orders keys by deadline, in constant time and without allocation once it has grown.
 //!
-//! Pure: the time comes in as an argument. Deadlines are grouped into ticks of a millisecond; within a tick,
-//! the order is that of insertion. A deadline further off than one revolution stays in its slot for the next.
+//! Pure: time is an argument. Deadlines are grouped into ticks of a millisecond; within a tick, keys are in
+//! the order of insertion. A deadline beyond one revolution stays in its slot until its revolution.
 
-/// Length of a tick in microseconds: the precision of timers, and the shortest sleep between them.
+/// Length of a tick in microseconds: the precision of timers, and the shortest sleep between timers.
 pub const TICK_US: u64 = 1000;
 
 const SLOTS: usize = 1024;
 const NONE: u32 = u32::MAX;
 
-/// Keys (small integers, as from a slab) ordered by deadline, in microseconds of one clock.
+/// Keys (small integers, as from a slab) ordered by deadline, in microseconds of a single clock.
 pub struct TimerWheel {
-    /// First and last key of each slot's list.
+    /// First and last key in the list of each slot.
     slots: Box<[(u32, u32); SLOTS]>,
-    /// One bit for each slot that is not empty.
+    /// Bit set of the slots that are not empty.
     occupied: [u64; SLOTS / 64],
     entries: Vec<Entry>,
-    /// The first tick that has not been taken from completely.
+    /// First tick whose keys have not all been taken.
     tick: u64,
 }
 
@@ -24,14 +24,14 @@ pub struct TimerWheel {
 struct Entry {
     previous: u32,
     next: u32,
-    /// Tick of the deadline; `IDLE` for a key that is not in the wheel.
+    /// Tick of the deadline; `IDLE` if the key is not in the wheel.
     tick: u64,
 }
 
 const IDLE: u64 = u64::MAX;
 
 impl TimerWheel {
-    /// An empty wheel.
+    /// Makes an empty wheel.
     pub fn new(now_us: u64) -> TimerWheel {
         TimerWheel {
             slots: Box::new([(NONE, NONE); SLOTS]),
@@ -41,8 +41,8 @@ impl TimerWheel {
         }
     }
 
-    /// Sets the deadline of `key`, in place of an earlier one. The key is due in the tick after
-    /// `deadline_us`, never before it.
+    /// Sets the deadline of `key`, and replaces an earlier one. The key is due at the first tick that is not
+    /// before `deadline_us`.
     pub fn set(&mut self, key: usize, deadline_us: u64) {
         self.cancel(key);
         if key >= self.entries.len() {
@@ -87,21 +87,21 @@ impl TimerWheel {
                 self.cancel(key);
                 return Some(key);
             }
-            // After a pause of more than a revolution, every slot has been checked once.
+            // Limits the advance: after a pause of more than a revolution, every slot is checked once.
             let distance = self.distance_to_occupied().unwrap_or(u64::MAX).max(1);
             self.tick = self.tick.saturating_add(distance).min(now + 1);
         }
         None
     }
 
-    /// Time of the next [`TimerWheel::pop`], in microseconds: never after the next deadline. None without
-    /// deadlines.
+    /// Time of the next [`TimerWheel::pop`] in microseconds, never after the next deadline. None if there are
+    /// no deadlines.
     pub fn next_us(&self) -> Option<u64> {
         Some((self.tick + self.distance_to_occupied()?) * TICK_US)
     }
 
-    /// The first key of the current slot whose tick has come by `now`; others there are due a revolution or
-    /// more later.
+    /// First key of the current slot that is due at tick `now`. Other keys of the slot are due one or more
+    /// revolutions later.
     fn due_in_slot(&self, now: u64) -> Option<usize> {
         let mut key = self.slots[self.tick as usize % SLOTS].0;
         while key != NONE {
@@ -114,7 +114,7 @@ impl TimerWheel {
         None
     }
 
-    /// Ticks from the current one to the first whose slot is not empty.
+    /// Number of ticks from the current one to the next slot that is not empty.
     fn distance_to_occupied(&self) -> Option<u64> {
         let start = self.tick as usize % SLOTS;
         (0..=SLOTS / 64)
@@ -182,7 +182,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a sorted map: the same keys are due at the same times, and `next_us` is never too late.
+        /// Compared with a sorted map: the same keys are due at the same times, and `next_us` is never too
+        /// late.
         #[test]
         fn like_a_sorted_map(start in 0u64..10_000_000, steps in steps()) {
             let (mut wheel, mut model, mut now) = (TimerWheel::new(start), BTreeMap::new(), start);

@@ -1,4 +1,4 @@
-//! One engine thread: runs what is due, gives turns, then sleeps until something is ready.
+//! Engine thread: runs due timers, gives turns, and then sleeps until something is ready.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,11 +22,11 @@ use crate::timer_wheel::TimerWheel;
 pub(crate) struct Worker {
     core: Core,
     tasks: Slab<Entry>,
-    /// Keys in `tasks` by the identity that commands carry.
+    /// Key in `tasks` for each task identity; commands carry the identity.
     keys: HashMap<u64, usize>,
-    /// Turns are measured, which takes two kernel calls each.
+    /// True if turns are measured, which takes two system calls per turn.
     measures_turns: bool,
-    /// Time of CLOCK_MONOTONIC, in microseconds, since which the thread is awake.
+    /// Time since which the thread is awake, in microseconds of CLOCK_MONOTONIC.
     awake_since_us: u64,
 }
 
@@ -35,16 +35,17 @@ struct Entry {
     task: Box<dyn Task>,
 }
 
-/// The epoll data of the mailbox; tasks have their keys and tokens.
+/// Epoll data of the mailbox. Tasks use their key and a token.
 const MAILBOX: u64 = u64::MAX;
 
-/// Most bytes that one turn should move: about 50 microseconds' worth, so that no task waits long.
+/// Maximum number of bytes that a turn should move: about 50 microseconds of work, so that no task waits
+/// long.
 pub const TURN_BYTES: u64 = 256 * 1024;
 
-/// Turns before commands and events are handled again.
+/// Maximum number of turns before commands and events are handled again.
 const TURNS: usize = 64;
 
-/// Events taken from epoll at a time.
+/// Maximum number of events taken from epoll at a time.
 const EVENTS: usize = 256;
 
 impl Worker {
@@ -87,8 +88,8 @@ impl Worker {
         }
     }
 
-    /// Fires the timers that are due now. Those that become due meanwhile wait until commands and events are
-    /// handled, or an overloaded thread would never hear that it may stop.
+    /// Fires the timers that are due now. Timers that become due meanwhile wait until commands and events are
+    /// handled; otherwise an overloaded thread would never receive the command to stop.
     fn fire_due(&mut self) {
         let now_us = now_us();
         while let Some(key) = self.core.timers.pop(now_us) {
@@ -96,7 +97,7 @@ impl Worker {
         }
     }
 
-    /// Gives turns until commands and events are to be handled. Returns when the next turn is due, in
+    /// Gives turns until commands and events must be handled. Returns the time of the next turn, in
     /// microseconds of CLOCK_MONOTONIC.
     fn run_turns(&mut self) -> Option<u64> {
         for _ in 0..TURNS {
@@ -106,7 +107,7 @@ impl Worker {
                 Next::Nothing => return None,
             }
             self.report_policy_failure();
-            self.fire_due(); // timers have deadlines, turns have none
+            self.fire_due(); // timers have deadlines, so they go before turns
         }
         Some(0)
     }
@@ -124,7 +125,7 @@ impl Worker {
             let cost = task.turn(allowance, context);
             context.core.counters.turns.increment();
             context.core.counters.moved_bytes.add(cost.shared);
-            // No turn is free, however coarse the clock.
+            // A turn costs at least 1 ns, even if the clock is coarse.
             let used_ns = begun_ns.map(|begun_ns| thread_time_ns().saturating_sub(begun_ns).max(1));
             let shared = used_ns.unwrap_or(cost.shared);
             context.core.scheduler.acted(key, Cost { shared, ..cost }, false, now_us());
@@ -134,7 +135,7 @@ impl Worker {
         });
     }
 
-    /// Sleeps until a timer or turn is due or an event comes. Returns whether there are commands.
+    /// Sleeps until a timer or a turn is due, or an event arrives. Returns whether there are commands.
     fn sleep(&mut self, next_turn_us: Option<u64>) -> bool {
         let due_us = [self.core.timers.next_us(), next_turn_us].into_iter().flatten().min();
         let now_us = now_us();
@@ -147,7 +148,7 @@ impl Worker {
             Ok((ready, _)) => ready,
             Err(Errno::INTR) => return false,
             Err(errno) => {
-                // It cannot fail with a descriptor and buffer of our own; the loop goes on.
+                // Cannot fail with a valid descriptor and buffer. The thread continues.
                 tracing::error!(%errno, "epoll_wait failed");
                 return false;
             }
@@ -189,7 +190,7 @@ impl Worker {
         }
     }
 
-    /// Calls a task, then does what it requested. An event of a task that has ended is ignored.
+    /// Calls a task, and then executes its requests. Events of ended tasks are ignored.
     fn call(&mut self, key: usize, act: impl FnOnce(&mut dyn Task, &mut Context<'_>)) {
         let Some(Entry { id, task }) = self.tasks.get_mut(key) else { return };
         let mut context =

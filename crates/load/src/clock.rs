@@ -1,11 +1,11 @@
-//! Clock of a run.
+//! Time since the start of a run.
 
 use std::time::{Duration, Instant, SystemTime};
 
-/// Waiting times above this are a wall clock that was set.
+/// Maximum plausible waiting time. A longer time means that the wall clock was set.
 const MOST_WAITING: Duration = Duration::from_secs(30);
 
-/// Microseconds since the start of a run.
+/// Clock that counts microseconds since the start of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -24,8 +24,8 @@ impl Clock {
         self.start.elapsed()
     }
 
-    /// Time of arrival by the kernel's stamp, and how long the datagram waited for this program. Without a
-    /// stamp it arrives now.
+    /// Arrival time of a datagram by the kernel's timestamp, and the time that the datagram waited in the
+    /// kernel. Without a valid timestamp, the datagram counts as just arrived.
     pub(crate) fn arrival_us(self, since_1970: Option<Duration>) -> (i64, i64) {
         let now_us = self.now_us();
         let waited = since_1970.and_then(|stamp| SystemTime::UNIX_EPOCH.elapsed().ok()?.checked_sub(stamp));

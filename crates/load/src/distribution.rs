@@ -1,23 +1,23 @@
-//! Distribution of times, with its quantiles.
+//! Distribution of times and its quantiles.
 
 use std::collections::BTreeMap;
 
-/// Width of a bin below [`FINE_LIMIT_US`].
+/// Width of bins for times below [`FINE_LIMIT_US`].
 const FINE_US: i64 = 100;
 
-/// Times below this, in both directions, are told apart to [`FINE_US`].
+/// Limit, in both directions, of the times that are distinguished to within [`FINE_US`].
 const FINE_LIMIT_US: i64 = 2_000_000;
 
-/// Width of a bin beyond that.
+/// Width of bins for times beyond [`FINE_LIMIT_US`].
 const COARSE_US: i64 = 10_000;
 
-/// Times beyond this count as this.
+/// Maximum absolute time. Times beyond it count as this time.
 const LIMIT_US: i64 = 120_000_000;
 
-/// Distribution of times in microseconds. Its size is bounded by the widths of its bins.
+/// Distribution of times in microseconds. The number of bins is bounded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distribution {
-    /// Lower end of each bin, and how many times are in it.
+    /// Lower end of each bin, and the number of times in the bin.
     bins: BTreeMap<i64, u64>,
     count: u64,
     greatest: Option<i64>,
@@ -43,7 +43,7 @@ impl Distribution {
         self.greatest = self.greatest.max(other.greatest);
     }
 
-    /// Adds by how much each time of another distribution is later than `floor_us`: 0 for those before.
+    /// Adds, for each time of another distribution, its excess over `floor_us`; 0 for times below the floor.
     pub(crate) fn add_later_than(&mut self, other: &Distribution, floor_us: i64) {
         for (us, count) in &other.bins {
             self.add_many((us - bin(floor_us)).max(0), *count);
@@ -51,7 +51,8 @@ impl Distribution {
         self.greatest = self.greatest.max(other.greatest.map(|greatest| (greatest - floor_us).max(0)));
     }
 
-    /// Time that is not exceeded by this share of all times, to the width of a bin; `None` without times.
+    /// Time that this share of all times does not exceed, to within the width of a bin; `None` if there are
+    /// no times.
     pub(crate) fn quantile(&self, share: f64) -> Option<i64> {
         let greatest = self.greatest?;
         let rank = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count);
@@ -70,13 +71,13 @@ impl Distribution {
         self.count
     }
 
-    /// Greatest time, exactly.
+    /// Greatest time, exact.
     pub(crate) fn greatest(&self) -> Option<i64> {
         self.greatest
     }
 }
 
-/// Lower end of the bin of a time.
+/// Lower end of the bin that contains a time.
 fn bin(us: i64) -> i64 {
     let us = us.clamp(-LIMIT_US, LIMIT_US);
     let width = if us.abs() < FINE_LIMIT_US { FINE_US } else { COARSE_US };

@@ -1,4 +1,4 @@
-//! Result of a run as a document, for a terminal and as a page.
+//! Result of a run as a document, which can be shown on a terminal or as a page.
 
 use wirepath_report::number::{NOTHING, about_bytes, bit_rate, count, percent, significant};
 use wirepath_report::{Cell, Document, Kind, Section, Table};
@@ -7,19 +7,19 @@ use crate::outcome::{Asked, Asset, Outcome};
 use crate::record::{HttpRecord, MediaRecord, SessionRecord, Times};
 use crate::storm::StormOutcome;
 
-/// Sessions that are shown one by one: those with most underruns.
+/// Number of sessions shown individually: the sessions with most underruns.
 const WORST: usize = 5;
 
-/// Reasons of failures and assets that are shown.
+/// Maximum number of failure reasons and of assets shown.
 const MOST_ROWS: usize = 10;
 
-/// Lateness of the client itself from which the result may be its own.
+/// Lateness of the client from which the measured lateness may be caused by the client itself.
 const LATE_CLIENT_MS: f64 = 20.0;
 
-/// Share of a thread's processor from which the client may be the limit.
+/// Processor use per thread from which the client may be the bottleneck.
 const BUSY: f64 = 0.85;
 
-/// The document of a result.
+/// Makes the document of a result.
 pub fn document(outcome: &Outcome) -> Document {
     let mut summary = Section::new("summary", "Result");
     summary.table(times(outcome));
@@ -54,7 +54,7 @@ fn facts(outcome: &Outcome) -> Vec<String> {
     ]
 }
 
-/// Player that sessions stand for, as text.
+/// Describes the player that the sessions simulate.
 fn player(asked: &Asked) -> String {
     let rate = asked.rate.map_or(String::new(), |rate| format!("{}, ", bit_rate(rate as f64 / 8.0)));
     match asked.has_clock {
@@ -177,7 +177,7 @@ fn counts(outcome: &Outcome) -> Table {
     table
 }
 
-/// Lateness of sessions before, during and after a storm, and what came of its set-ups.
+/// Table of the lateness of sessions before, during and after a storm, and of the results of its set-ups.
 fn storm_table(storm: &StormOutcome) -> Table {
     let heads = ["storm", "#bursts", "#late p50", "#p99", "#max", "#lost", "#underruns"];
     let mut table = Table::new("Sessions beside a storm of set-ups, in milliseconds", &heads);
@@ -268,7 +268,7 @@ fn failures(outcome: &Outcome) -> Table {
 
 fn worst(outcome: &Outcome) -> Table {
     let heads = ["session", "#underruns", "#waited ms", "#gap ms", "#late ms", "#lost"];
-    // Lateness and loss over HTTP show as underruns.
+    // Over HTTP, lateness and loss appear as underruns.
     let heads = if outcome.http.is_some() { &heads[..4] } else { &heads };
     let mut table = Table::new("Sessions with most underruns", heads);
     let mut sessions: Vec<&SessionRecord> =

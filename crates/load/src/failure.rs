@@ -6,118 +6,118 @@ use wirepath_http::{ChunkedError, HeadError};
 use wirepath_media::hls::PlaylistError;
 use wirepath_media::rtsp::ServerFault;
 
-/// Why a session failed.
+/// Reason why a session failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// No connection to the server.
+    /// Connecting to the server failed.
     #[error("connecting failed: {0}")]
     Connect(#[source] io::Error),
-    /// No answer in time.
+    /// No response in time.
     #[error("{0} was not answered in time")]
     Timeout(&'static str),
-    /// An answer other than 200.
+    /// Response with an unexpected status.
     #[error("{method} was refused: {status} {reason}")]
     Refused {
         /// Method of the request.
         method: &'static str,
-        /// Status of the answer.
+        /// Status of the response.
         status: u16,
-        /// Reason of the answer.
+        /// Reason phrase of the response.
         reason: String,
     },
-    /// End of the connection.
+    /// The connection ended.
     #[error("the server closed the connection")]
     Closed,
-    /// Error of the connection.
+    /// The connection failed.
     #[error("the connection failed: {0}")]
     Connection(#[source] io::Error),
-    /// The server's bytes are not RTSP.
+    /// The bytes from the server are not valid RTSP.
     #[error("invalid RTSP from the server: {0}")]
     Server(#[from] ServerFault),
-    /// The server takes nothing any more.
+    /// The server does not read requests any more.
     #[error("the server does not read from its connection")]
     Unread,
-    /// No track to play.
+    /// The presentation has no playable track.
     #[error("DESCRIBE has neither audio nor video")]
     NoTrack,
-    /// No usable transport.
+    /// The server offered no usable transport.
     #[error("SETUP was answered with another transport: {0}")]
     Transport(String),
-    /// No sockets for media.
+    /// The sockets for media could not be opened.
     #[error("opening UDP sockets failed: {0}")]
     Sockets(#[source] io::Error),
-    /// Error of a socket for media.
+    /// A socket for media failed.
     #[error("receiving failed: {0}")]
     Receive(#[source] io::Error),
-    /// The run is over: no failure of the session.
+    /// The run is over. This is not a failure of the session.
     #[error("the run was over")]
     Stopped,
-    /// PLAY was answered, and nothing came.
+    /// PLAY succeeded, but no media arrived.
     #[error("no packet came after PLAY")]
     Silent,
-    /// The server's bytes are not HTTP.
+    /// The bytes from the server are not valid HTTP.
     #[error("invalid HTTP from the server: {0}")]
     Head(#[from] HeadError),
-    /// A chunked body is not.
+    /// The chunked coding of a body is invalid.
     #[error("invalid HTTP from the server: {0}")]
     Chunked(#[from] ChunkedError),
-    /// Another transfer coding.
+    /// The transfer coding is not supported.
     #[error("unsupported Transfer-Encoding: expected chunked without Content-Length")]
     Coding,
-    /// The connection ended inside a body with a length.
+    /// The connection ended in a body with Content-Length.
     #[error("the body is shorter than its Content-Length")]
     Short,
-    /// The connection ended inside a chunked body.
+    /// The connection ended in a chunked body.
     #[error("the body ended before its last chunk")]
     Truncated,
-    /// Another length than that of the range.
+    /// The body does not have the length of the requested range.
     #[error("the body has another length than the requested range")]
     RangeLength,
-    /// A range that was not requested.
+    /// The response has a range that was not requested.
     #[error("GET with Range was answered with another range: {0}")]
     OtherRange(String),
-    /// A size that no file has.
+    /// The length is greater than any file size.
     #[error("Content-Length is above {}", i64::MAX)]
     Length,
-    /// Responses that are not final, without end.
+    /// The server sent too many informational responses before the final response.
     #[error("no final response: too many informational responses, or too many bytes before it")]
     NoFinalResponse,
-    /// An empty body where media were expected.
+    /// The body is empty, but media were expected.
     #[error("no media: empty body")]
     EmptyBody,
-    /// A playlist whose segments take no time.
+    /// The segments of the playlist have no duration.
     #[error("the playlist has no duration: the #EXTINF of all segments is 0")]
     NoDuration,
-    /// No 206.
+    /// The server does not support ranges: it did not respond with 206.
     #[error("GET with Range was answered with 200: the server does not support ranges")]
     NoRange,
-    /// No data inside a body in time.
+    /// No data of a body arrived in time.
     #[error("the body stalled: no data in time")]
     Stalled,
-    /// The asset is elsewhere.
+    /// The asset has moved to this location.
     #[error("GET was redirected to {0}: name that URL, redirects are not followed")]
     Redirected(String),
-    /// The asset is elsewhere, and the server does not say where.
+    /// The asset has moved, and the response has no Location.
     #[error("GET was redirected without Location")]
     NoLocation,
-    /// A playlist that cannot be played.
+    /// The playlist cannot be played.
     #[error("invalid playlist: {0}")]
     Playlist(#[from] PlaylistError),
-    /// A playlist is too long.
+    /// The playlist is too long.
     #[error("the playlist is longer than {} bytes", wirepath_media::hls::PLAYLIST_LIMIT)]
     PlaylistSize,
-    /// Playlists take too much memory.
+    /// The playlists of all sessions use too much memory.
     #[error(
         "the playlists of all sessions take more than {} MiB: use fewer --sessions",
         crate::session::PLAYLIST_MEMORY >> 20
     )]
     PlaylistMemory,
-    /// A variant without segments.
+    /// The variant of a master playlist has no segments.
     #[error("the variant of the master playlist is a master playlist")]
     NestedPlaylist,
 }
 
-/// Letters of a server's text that are kept.
+/// Maximum number of characters kept of a text from the server.
 const KEPT: usize = 80;
 
 impl Failure {

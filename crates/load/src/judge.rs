@@ -1,4 +1,4 @@
-//! Judgement of the packets of one source: a pure function of their headers and times of arrival.
+//! Judge of the packets from a source: a pure function of their headers and arrival times.
 
 mod clock;
 mod pace;
@@ -15,85 +15,86 @@ use pace::Pace;
 pub(crate) use pace::Reference;
 use sequence::{Place, Sequence};
 
-/// Packets that arrive closer to each other than this are of one burst.
+/// Maximum interval between packets of the same burst.
 const BURST_GAP_US: i64 = 1_000;
 
-/// Quantile of transit times that counts as on time, and the bursts from which on it does.
+/// Quantile of transit times that counts as on time, and the number of bursts from which the quantile is
+/// used.
 const ON_TIME: f64 = 0.25;
 const LEAST_BURSTS: u64 = 20;
 
-/// Largest difference between the first packet announced (`RTP-Info`) and the first that came which is taken
-/// for loss.
+/// Maximum difference between the first announced packet (`RTP-Info`) and the first received packet that
+/// counts as loss.
 const MOST_MISSING: u16 = 3_000;
 
-/// Packets held back until the answer to PLAY says which is the first.
+/// Maximum number of packets held until the response to PLAY announces the first one.
 const MOST_HELD: usize = 4_096;
 
-/// Times to the first packet that are kept, of a session that seeks on and on.
+/// Maximum number of recorded times to the first packet, for sessions that seek often.
 const MOST_STARTS: usize = 1_000;
 
-/// A packet that arrived.
+/// Received packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub(crate) header: Header,
-    /// Length with the header.
+    /// Length including the header.
     pub(crate) bytes: usize,
-    /// Time of arrival on the run's clock.
+    /// Arrival time on the clock of the run.
     pub(crate) arrival_us: i64,
-    /// Clock reference of the transport stream that it carries.
+    /// Clock reference of the transport stream in the packet.
     pub(crate) reference: Option<Reference>,
 }
 
-/// Counts of one source.
+/// Packet counts of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Packets, without duplicates and strays.
+    /// Packets without duplicates and strays.
     pub(crate) packets: u64,
-    /// Bytes of those, RTP headers included.
+    /// Bytes of these packets, including RTP headers.
     pub(crate) bytes: u64,
-    /// Packets that never came, between others that did.
+    /// Packets that were lost between received packets.
     pub(crate) lost: u64,
-    /// Packets that the answer to PLAY announced before the first that came.
+    /// Packets that the response to PLAY announced, before the first received packet.
     pub(crate) missing_at_start: u64,
-    /// Packets that came behind later ones.
+    /// Packets received after a later packet.
     pub(crate) reordered: u64,
-    /// Packets that came again.
+    /// Packets received again.
     pub(crate) duplicates: u64,
-    /// Packets that are not of the source: other payload type, far sequence number, no RTP.
+    /// Packets that do not belong to the source: other payload type, distant sequence number, or not RTP.
     pub(crate) strays: u64,
-    /// New starts: another SSRC, or a jump of the sequence numbers.
+    /// Restarts of the source: another SSRC, or a jump of the sequence numbers.
     pub(crate) restarts: u64,
 }
 
-/// Change by one packet, for those who watch.
+/// Changes that a packet makes, for live figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Packets lost more, or fewer.
+    /// Change of the number of lost packets; negative if the packet fills a gap.
     pub(crate) lost: i64,
-    /// Lateness, if the packet begins a burst.
+    /// Lateness of the packet, if it begins a burst.
     pub(crate) lateness_us: Option<i64>,
-    /// The player's buffer had run dry.
+    /// True if the player's buffer had run dry before the packet.
     pub(crate) underrun: bool,
 }
 
 /// Phase of a source.
 #[derive(Debug)]
 enum Phase {
-    /// No packet is expected: those that come are left from before.
+    /// No packet is expected. Received packets are left over from before.
     Idle,
-    /// PLAY was asked for and not answered.
+    /// PLAY was sent and is not answered yet; the packets are held.
     Asked(Vec<Packet>),
     Playing,
 }
 
-/// Burst that is arriving.
+/// Burst that is being received.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     begin_media_us: i64,
     last_arrival_us: i64,
 }
 
-/// Judge of one source.
+/// Judge of a source.
 #[derive(Debug)]
 pub(crate) struct Judge {
     payload_type: Option<u8>,
@@ -101,9 +102,9 @@ pub(crate) struct Judge {
     /// Time from which lateness, bursts and underruns count.
     from_us: i64,
     phase: Phase,
-    /// First packet announced.
+    /// Sequence number of the first announced packet.
     announced: Option<u16>,
-    /// Time at which PLAY was sent, until the first packet came.
+    /// Time at which PLAY was sent, until the first packet is received.
     requested_us: Option<i64>,
     /// Times from PLAY to the first packet.
     pub(crate) starts: Vec<i64>,
@@ -113,30 +114,31 @@ pub(crate) struct Judge {
     pub(crate) pace: Pace,
     pub(crate) player: Player,
     burst: Option<Burst>,
-    /// Arrival of the first packet since PLAY, from which transits are told: a distribution tells small times
-    /// apart better than great ones.
+    /// Arrival time of the first packet since PLAY. Transit times are relative to it, since a distribution
+    /// resolves small times more finely.
     origin_us: Option<i64>,
-    /// Arrival less media time of the first packets of bursts, since PLAY; and of those of them that count.
+    /// Arrival time minus media time of the first packet of each burst since PLAY: of all bursts, and of the
+    /// bursts that count.
     transits: Distribution,
     counted_transits: Distribution,
-    /// Least time that was on time since PLAY, from [`LEAST_BURSTS`] on.
+    /// Smallest transit time that counted as on time since PLAY, known after [`LEAST_BURSTS`] bursts.
     on_time_us: Option<i64>,
     last_arrival_us: Option<i64>,
     last_transit_us: Option<i64>,
     jitter_us: f64,
-    /// Lateness of all bursts but those since the last PLAY.
+    /// Lateness of all bursts except the bursts since the last PLAY.
     lateness: Distribution,
-    /// Media time of bursts.
+    /// Media time of each burst.
     pub(crate) bursts: Distribution,
     pub(crate) counts: Counts,
     pub(crate) clock_jumps: u64,
     pub(crate) longest_gap_us: i64,
-    /// Packets expected and lost at the last report.
+    /// Numbers of expected and lost packets in the last report.
     reported: (u64, u64),
 }
 
 impl Judge {
-    /// A judge of packets of this payload type (any, without one) and clock rate, for a player with a buffer.
+    /// Judge of packets with this payload type (`None`: any) and clock rate, for a player with a buffer.
     pub(crate) fn new(payload_type: Option<u8>, hz: u32, buffer_us: i64) -> Judge {
         Judge {
             payload_type,
@@ -168,18 +170,18 @@ impl Judge {
         }
     }
 
-    /// The same judge, for whom lateness, bursts and underruns count from this time on.
+    /// The same judge, but lateness, bursts and underruns count only from this time on.
     pub(crate) fn judging_from(self, from_us: i64) -> Judge {
         Judge { from_us, ..self }
     }
 
-    /// PLAY is sent: packets are held until its answer.
+    /// Notes that PLAY is sent. Packets are held until the response.
     pub(crate) fn ask(&mut self, now_us: i64) {
         (self.phase, self.requested_us) = (Phase::Asked(Vec::new()), Some(now_us));
     }
 
-    /// PLAY is answered, with the first sequence number or without. Answers the changes by packets that came
-    /// before the answer.
+    /// Notes the response to PLAY, with the first sequence number if it was announced. Returns the changes by
+    /// packets that arrived before the response.
     pub(crate) fn play(&mut self, announced: Option<u16>) -> Vec<Change> {
         let Phase::Asked(held) = std::mem::replace(&mut self.phase, Phase::Playing) else {
             return Vec::new();
@@ -188,7 +190,7 @@ impl Judge {
         held.iter().map(|packet| self.packet(packet)).collect()
     }
 
-    /// The playing ends at this time: by the client, or by the source at the end of the media (`whole`).
+    /// Notes the end of playing: ended by the client, or by the source at the end of the media (`whole`).
     pub(crate) fn stop(&mut self, now_us: i64, whole: bool) {
         if !matches!(std::mem::replace(&mut self.phase, Phase::Idle), Phase::Playing) {
             return;
@@ -236,21 +238,22 @@ impl Judge {
         self.count(place, packet)
     }
 
-    /// Arrival less media time of a burst that is on time: a quarter of the bursts until some time since PLAY were
-    /// as early. It never rises, so that a session that gets late for good is late.
+    /// Transit time (arrival time minus media time) of a burst that is on time: at some time since PLAY, a
+    /// quarter of the bursts were as early. The value never rises, so that a session that becomes permanently
+    /// late counts as late.
     ///
-    /// It is not that of the earliest one: after a pause inside a burst the rest of it looks like an early burst,
-    /// and all others would look late for as long as the session plays.
+    /// The earliest burst is not the reference: after a pause inside a burst, the rest of the burst looks
+    /// like an early burst, and all other bursts would look late as long as the session plays.
     fn on_time_us(&self) -> Option<i64> {
         self.on_time_us.or_else(|| self.transits.quantile(ON_TIME))
     }
 
-    /// Lateness of all bursts: how much later than those on time since their PLAY.
+    /// Lateness of all bursts, relative to the bursts that were on time since the same PLAY.
     pub(crate) fn lateness(&self) -> &Distribution {
         &self.lateness
     }
 
-    /// Arrival of the last packet since PLAY.
+    /// Arrival time of the last packet since PLAY.
     pub(crate) fn last_arrival_us(&self) -> Option<i64> {
         self.last_arrival_us
     }
@@ -275,7 +278,7 @@ impl Judge {
         Some((ssrc, reception))
     }
 
-    /// Returns whether a packet was sent before the PLAY that announced its first.
+    /// Returns whether a packet was sent before the PLAY that announced a later first packet.
     fn is_from_before(&self, sequence: u16) -> bool {
         let behind = self.announced.map_or(0, |first| first.wrapping_sub(sequence));
         self.sequence.first().is_none() && (1..=MOST_MISSING).contains(&behind)
@@ -325,7 +328,7 @@ impl Judge {
         Change { lost, lateness_us, underrun }
     }
 
-    /// Judges the time of a packet that was counted.
+    /// Judges the arrival time of a packet that was counted.
     fn time(&mut self, packet: &Packet, in_order: bool) -> (Option<i64>, bool) {
         let Packet { header, arrival_us, .. } = *packet;
         if let Some(asked) = self.requested_us.take()

@@ -1,10 +1,10 @@
-//! Load on RTSP and HTTP servers: many sessions that behave as players or downloaders do, and a judgement of
-//! what came.
+//! Load generator for RTSP and HTTP servers: many sessions that behave like players or downloaders, and a
+//! judgement of the received media.
 //!
-//! [`run`] starts sessions as [`Options`] say, on a few threads with an event loop each. A sample of the
-//! sessions is received in full and judged by a pure function of headers and times of arrival, which are the
-//! kernel's; of the others the kernel drops the media at once. An [`Outcome`] says both, and what the client
-//! itself cost and how late it was. Everything that comes from a server is taken for hostile.
+//! [`run`] starts sessions according to [`Options`], on a few threads with an event loop each. A sample of
+//! the sessions is received in full and judged by a pure function of headers and of the kernel's arrival
+//! times. The kernel drops the media of the other sessions at once. An [`Outcome`] has the results of both,
+//! and the cost and lateness of the client itself. All data from a server are treated as hostile.
 
 mod clock;
 mod distribution;

@@ -5,22 +5,22 @@ use wirepath_media::random::Random;
 /// Distribution of sessions over assets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mix {
-    /// All alike, in turn.
+    /// Equal numbers of sessions, by taking the assets in turn.
     Even,
-    /// Zipf's law: the asset in place k is played in proportion to 1 / k^s.
+    /// Zipf's law: the asset at rank k is played in proportion to 1 / k^s.
     Zipf(f64),
 }
 
-/// Largest exponent of Zipf's law: the first asset of two is then played a thousand times more.
+/// Largest exponent of Zipf's law. With it, the first of two assets is played a thousand times more often.
 const MOST_EXPONENT: f64 = 10.0;
 
-/// A mix over a number of assets.
+/// Mix for a number of assets.
 #[derive(Clone, Debug)]
 pub(crate) enum Chooser {
-    /// One asset after the other, of so many: drawn at random, some of several servers with a limit each would get
-    /// more sessions than others.
+    /// Takes the assets in turn; the value is their number. With a random choice, some of several servers
+    /// with a session limit each would get more sessions than others.
     InTurn(u64),
-    /// Share of all assets up to each.
+    /// Cumulative share of each asset and all assets before it.
     Shares(Vec<f64>),
 }
 
@@ -60,7 +60,7 @@ impl Chooser {
         Chooser::Shares(cumulative.collect())
     }
 
-    /// Index of the asset of the session with this number.
+    /// Index of the asset for the session with this number.
     pub(crate) fn choose(&self, number: u64, random: &mut Random) -> usize {
         match self {
             Chooser::InTurn(assets) => (number % assets) as usize,
@@ -73,13 +73,13 @@ impl Chooser {
     }
 }
 
-/// A number from 0 to 1, 1 excluded.
+/// Random number from 0 to 1, excluding 1.
 pub(crate) fn share(random: &mut Random) -> f64 {
     const STEPS: u64 = 1 << 53;
     random.below(STEPS) as f64 / STEPS as f64
 }
 
-/// A time of an exponential distribution with this mean, at most ten times the mean.
+/// Random time with an exponential distribution and this mean, at most ten times the mean.
 pub(crate) fn waiting_time(random: &mut Random, mean: std::time::Duration) -> std::time::Duration {
     mean.mul_f64((-(1.0 - share(random)).ln()).min(10.0))
 }

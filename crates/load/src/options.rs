@@ -7,76 +7,78 @@ use crate::mix::Mix;
 use crate::storm::Storm;
 use crate::target::{Scheme, Target};
 
-/// Most sessions that vanished by silence whose sockets are kept at a time.
+/// Maximum number of silently vanished sessions whose sockets are kept at the same time.
 const MOST_SILENT: usize = 1_000;
 
-/// Longest ramp.
+/// Maximum duration of a ramp.
 const LONGEST_RAMP: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Lower transport of media over RTSP (RFC 2326 section 12.39).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// RTP and RTCP over UDP, on a pair of ports for each track.
+    /// RTP and RTCP over UDP, with a pair of ports for each track.
     Udp,
-    /// Interleaved with RTSP on its connection (RFC 2326 section 10.12).
+    /// Interleaved with RTSP on the same connection (RFC 2326 section 10.12).
     Tcp,
 }
 
-/// A run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Assets, the most popular first. At least one.
+    /// Assets, at least one, with the most popular first.
     pub targets: Vec<Target>,
-    /// Distribution of sessions over them.
+    /// Distribution of sessions over the assets.
     pub mix: Mix,
-    /// Sessions at a time.
+    /// Number of concurrent sessions.
     pub sessions: usize,
-    /// Sessions started a second.
+    /// Number of sessions started per second.
     pub ramp: f64,
-    /// Time from the start of the last session to the end.
+    /// Time from the start of the last session to the end of the run.
     pub duration: Duration,
     /// Time from the start of the last session until lateness, bursts and underruns count. Loss and failures
     /// always count.
     pub settle: Duration,
     /// Transport of media over RTSP.
     pub transport: Transport,
-    /// Bits a second at which assets that are not playlists are played over HTTP; without, they are
-    /// downloaded at full speed.
+    /// Rate in bits per second at which assets that are not playlists are played over HTTP; `None` downloads
+    /// them at full speed.
     pub rate: Option<u64>,
-    /// Share of the sessions that are received and judged, chosen at random. The first one always is.
+    /// Share of the sessions that are received and judged, chosen at random. The first session is always
+    /// judged.
     pub sample: f64,
     /// Mean time between seeks of a session.
     pub seek_every: Option<Duration>,
-    /// Mean time after which a session ends and another begins.
+    /// Mean time after which a session ends and another one starts.
     pub churn: Option<Duration>,
-    /// Share of those that end without a word.
+    /// Share of these sessions that end without closing the session.
     pub vanish: f64,
-    /// Media that a player holds back.
+    /// Duration of media that a player buffers.
     pub buffer: Duration,
-    /// Local addresses, which sessions use in turn; the system's choice without any.
+    /// Local addresses, used by the sessions in turn. If empty, the system chooses the address.
     pub from: Vec<IpAddr>,
-    /// Local addresses of judged sessions; those of `from` without any.
+    /// Local addresses of judged sessions. If empty, `from` is used.
     pub sample_from: Vec<IpAddr>,
-    /// Set-ups beside the sessions.
+    /// Storm of set-ups beside the sessions.
     pub storm: Option<Storm>,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Time for each answer, and for the first packet.
+    /// Time limit for each response, and for the first packet.
     pub timeout: Duration,
 }
 
 impl Options {
-    /// Scheme of the first asset; all have the same.
+    /// Scheme of all assets.
     pub(crate) fn scheme(&self) -> Scheme {
         self.targets.first().map_or(Scheme::Rtsp, |target| target.scheme)
     }
 
-    /// Returns whether there are sessions with a media clock, by which they can be late: all but downloads.
+    /// Returns whether there are sessions with a media clock. Only such sessions can be late; downloads have
+    /// no media clock.
     pub fn has_clock(&self) -> bool {
         self.rate.is_some() || self.targets.iter().any(|target| !target.is_download())
     }
 
-    /// Descriptors that sessions with one track take, those included that vanished by silence.
+    /// Number of descriptors that sessions with a single track need, including silently vanished sessions.
     pub fn descriptors(&self) -> u64 {
         let sessions = self.sessions.saturating_add(self.most_silent()) as u64;
         if self.transport == Transport::Tcp || self.scheme() == Scheme::Http {
@@ -91,12 +93,12 @@ impl Options {
         sessions.saturating_add(pairs.saturating_mul(2))
     }
 
-    /// Most sessions that vanished by silence whose sockets are kept at a time.
+    /// Maximum number of silently vanished sessions whose sockets are kept at the same time.
     pub(crate) fn most_silent(&self) -> usize {
         if self.vanish > 0.0 && self.churn.is_some() { self.sessions.min(MOST_SILENT) } else { 0 }
     }
 
-    /// Time from the first session's start until lateness counts.
+    /// Time from the start of the first session until lateness counts.
     pub(crate) fn judged_after(&self) -> Duration {
         match self.settle {
             Duration::ZERO => Duration::ZERO,
@@ -104,13 +106,13 @@ impl Options {
         }
     }
 
-    /// Time from the first session's start to the last's.
+    /// Time from the start of the first session to the start of the last session.
     pub(crate) fn ramp_time(&self) -> Duration {
         let seconds = self.sessions.saturating_sub(1) as f64 / self.ramp;
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_RAMP).min(LONGEST_RAMP)
     }
 
-    /// Returns whether sessions outside the sample share sockets: they have several addresses.
+    /// Returns whether sessions outside the sample share sockets, which needs several local addresses.
     pub(crate) fn shares_sockets(&self) -> bool {
         self.from.len() > 1 && self.from.iter().all(IpAddr::is_ipv4)
     }
@@ -118,7 +120,7 @@ impl Options {
 
 #[cfg(test)]
 impl Options {
-    /// One session for one second, over UDP and judged, for tests.
+    /// Options of a test: one session for one second, over UDP and judged.
     pub(crate) fn one_second_of(url: &str) -> Options {
         Options {
             targets: vec![Target::parse(url).unwrap()],

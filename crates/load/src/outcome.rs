@@ -1,4 +1,4 @@
-//! Result of a run: all sessions together.
+//! Result of a run, over all sessions.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +12,37 @@ use crate::storm::StormOutcome;
 use crate::target::Scheme;
 use crate::totals::{ClientLateness, Snapshot};
 
-/// Version of the form of the JSON.
+/// Version of the JSON format.
 const SCHEMA: u32 = 1;
 
-/// Session records that are kept one by one.
+/// Maximum number of session records that are kept.
 const MOST_RECORDS: usize = 50_000;
 
-/// Playing time in seconds within which media or a sender report must have come.
+/// Playing time in seconds within which media or a sender report must have been received.
 const LONG_S: f64 = 10.0;
 
-/// Reason of sessions without a record.
+/// Failure reason of sessions without a record.
 const LOST: &str = "the session was lost: it panicked, or its thread did not end in time";
 
-/// Reasons of failures that are told apart.
+/// Maximum number of distinct failure reasons.
 const MOST_REASONS: usize = 100;
 
 /// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Version of this form.
+    /// Version of the format.
     pub schema: u32,
     /// Options of the run.
     pub asked: Asked,
-    /// Stopped before its time.
+    /// True if the run was stopped before its time.
     pub partial: bool,
-    /// Seconds from the first session's start to the end.
+    /// Seconds from the start of the first session to the end.
     pub seconds: f64,
     /// Counts of sessions.
     pub sessions: Sessions,
-    /// Reasons of failures, and how often.
+    /// Reasons of failures, each with the number of sessions.
     pub failures: BTreeMap<String, u64>,
-    /// Milliseconds from connecting to the last SETUP's answer, over RTSP.
+    /// Milliseconds from connecting to the response to the last SETUP, over RTSP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setup_ms: Option<Times>,
     /// Milliseconds from PLAY to the first packet, over RTSP.
@@ -50,65 +50,65 @@ pub struct Outcome {
     pub first_packet_ms: Option<Times>,
     /// Milliseconds from a seek to the first packet or byte.
     pub seek_ms: Option<Times>,
-    /// Judged media of all RTSP sessions; empty over HTTP, and left out of the JSON then.
+    /// Judged media of all RTSP sessions. Over HTTP it is empty and omitted in the JSON.
     #[serde(skip_serializing_if = "MediaRecord::is_of_http")]
     pub media: MediaRecord,
     /// Requests and bodies of all judged HTTP sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpRecord>,
-    /// Share of the expected packets that were lost, over RTSP.
+    /// Share of expected packets that were lost, over RTSP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_share: Option<f64>,
-    /// Receiver reports sent, over RTSP.
+    /// Number of receiver reports sent, over RTSP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_reports: Option<u64>,
-    /// Sender reports received, over RTSP.
+    /// Number of sender reports received, over RTSP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender_reports: Option<u64>,
     /// Media that were not judged.
     pub unjudged: Unjudged,
     /// Cost and lateness of the client itself.
     pub client: ClientCost,
-    /// Storm of set-ups.
+    /// Result of the storm of set-ups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storm: Option<StormOutcome>,
     /// Sessions by asset.
     pub assets: Vec<Asset>,
-    /// State each second.
+    /// State in each second.
     pub timeline: Vec<Snapshot>,
-    /// Sessions in the order of their ends.
+    /// Records of sessions, in the order in which the sessions ended.
     pub records: Vec<SessionRecord>,
-    /// Sessions that are not in `records`.
+    /// Number of sessions without a record in `records`.
     pub records_left_out: u64,
 }
 
-/// Options as they are written to a result.
+/// Options as recorded in a result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Asked {
-    /// Assets.
+    /// URLs of the assets.
     pub urls: Vec<String>,
-    /// Spread over assets.
+    /// Distribution over the assets.
     pub mix: String,
-    /// Sessions at a time.
+    /// Number of concurrent sessions.
     pub sessions: usize,
-    /// Sessions a second.
+    /// Sessions started per second.
     pub ramp: f64,
     /// Seconds after the ramp.
     pub duration_s: f64,
-    /// Seconds after the ramp before lateness and underruns counted.
+    /// Seconds after the ramp until lateness and underruns counted.
     pub settle_s: f64,
     /// Transport: `udp`, `tcp` or `http`.
     pub transport: &'static str,
-    /// Bits a second of players over HTTP.
+    /// Bits per second of players over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
-    /// There are sessions with a media clock; downloads have none.
+    /// True if there are sessions with a media clock; downloads have none.
     pub has_clock: bool,
-    /// Share that is judged.
+    /// Share of sessions that are judged.
     pub sample: f64,
     /// Mean seconds between seeks.
     pub seek_every_s: Option<f64>,
-    /// Mean seconds of a session.
+    /// Mean seconds until a session ends.
     pub churn_s: Option<f64>,
     /// Share of leaving sessions that vanish.
     pub vanish: f64,
@@ -119,75 +119,77 @@ pub struct Asked {
 /// Counts of sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sessions {
-    /// Started.
+    /// Sessions started.
     pub started: u64,
-    /// Failed, judged or not.
+    /// Sessions that failed, judged or not.
     pub failed: u64,
-    /// Left or vanished by `--churn`.
+    /// Sessions that left or vanished by `--churn`.
     pub left: u64,
-    /// Played to the end of their media.
+    /// Sessions that played to the end of their media.
     pub media_over: u64,
-    /// Judged, long enough to tell.
+    /// Judged sessions that played long enough for a verdict.
     pub judged: u64,
-    /// Judged and timely.
+    /// Judged sessions that were timely.
     pub timely: u64,
-    /// Seeks of all.
+    /// Seeks of all sessions.
     pub seeks: u64,
 }
 
 /// Media that were not judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Unjudged {
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Failed ones of those.
+    /// Number of these sessions that failed.
     pub failed: u64,
-    /// Sessions that had not begun to play a second or longer after their start, when the run was over.
+    /// Number of sessions that had not begun to play when the run was over, a second or longer after their
+    /// start.
     pub never_played: u64,
-    /// Datagrams or whole trains that the kernel dropped for them.
+    /// Datagrams or whole trains that the kernel dropped for these sessions.
     pub dropped_buffers: u64,
-    /// Sessions that played for ten seconds or longer, and for which neither media nor reports came.
+    /// Number of sessions that played for ten seconds or longer, and for which neither media nor reports were
+    /// received.
     pub without_media: u64,
-    /// Bytes over TCP that were thrown away, HTTP's among them.
+    /// Bytes over TCP that were discarded, including HTTP.
     pub discarded_bytes: u64,
 }
 
 /// Cost and lateness of the client itself.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClientCost {
-    /// Threads with sessions.
+    /// Number of threads with sessions.
     pub threads: usize,
-    /// Processor time in user space.
+    /// Processor seconds in user space.
     pub user_s: f64,
-    /// Processor time in the kernel.
+    /// Processor seconds in the kernel.
     pub system_s: f64,
     /// Processors used on average.
     pub processors: f64,
-    /// Lateness of the timers of its event loops.
+    /// Lateness of timers of the client's event loops.
     pub event_loop_ms: Option<Times>,
-    /// Time that datagrams waited in the kernel until they were read, over RTSP.
+    /// Time that datagrams waited in the kernel before they were read, over RTSP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_ms: Option<Times>,
-    /// Datagrams or trains of judged sessions that its own sockets dropped.
+    /// Datagrams or trains that the sockets of judged sessions dropped.
     pub dropped_buffers: u64,
 }
 
 /// Sessions of an asset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Asset {
-    /// Its URL.
+    /// URL of the asset.
     pub url: String,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
-    /// Judged ones.
+    /// Number of judged sessions.
     pub judged: u64,
-    /// Timely ones of those.
+    /// Number of judged sessions that were timely.
     pub timely: u64,
-    /// Failed ones.
+    /// Number of sessions that failed.
     pub failed: u64,
 }
 
-/// Records of a run that goes on, all together.
+/// Collected records of a run in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     sessions: Sessions,
@@ -252,7 +254,7 @@ impl Collected {
         self.keep(record);
     }
 
-    /// Adds sessions that started and of which no record came, as failed ones.
+    /// Adds sessions that were started but sent no record, as failed sessions.
     pub(crate) fn add_lost(&mut self, started: u64) {
         let lost = started.saturating_sub(self.sessions.started);
         if lost > 0 {
@@ -266,7 +268,7 @@ impl Collected {
         }
     }
 
-    /// Adds what sockets dropped that sessions outside the sample shared.
+    /// Adds the number of drops at sockets that sessions outside the sample share.
     pub(crate) fn add_shared_drops(&mut self, drops: u64) {
         self.unjudged.dropped_buffers += drops;
     }
@@ -289,7 +291,7 @@ impl Unjudged {
         self.never_played += u64::from(record.never_played);
         self.dropped_buffers += record.dropped_buffers;
         self.discarded_bytes += record.discarded_bytes;
-        // Over shared sockets, a server that reports is one that sends.
+        // Over shared sockets, sender reports show that the server sends.
         let came =
             record.dropped_buffers > 0 || record.discarded_bytes > 0 || record.sender_reports > Some(0);
         self.without_media += u64::from(!came && record.failure.is_none() && record.played_s >= LONG_S);
@@ -339,13 +341,13 @@ impl Outcome {
         }
     }
 
-    /// Sessions that count for a share of timely ones: those judged, and those that failed or never played
-    /// unjudged.
+    /// Number of sessions that count in the share of timely sessions: the judged sessions, and the unjudged
+    /// sessions that failed or never played.
     pub fn counted(&self) -> u64 {
         self.sessions.judged + self.unjudged.failed + self.unjudged.never_played
     }
 
-    /// Share of timely sessions of those that count; 0 without any.
+    /// Share of timely sessions among the counted sessions; 0 if there are none.
     pub fn timely_share(&self) -> f64 {
         match self.counted() {
             0 => 0.0,

@@ -1,16 +1,17 @@
-//! A player with a buffer: when it runs dry.
+//! Model of a player with a buffer, which detects underruns.
 
-/// Player that starts when it has `buffer_us` of media, by its clock, and again after each underrun.
+/// Player that starts when it has `buffer_us` of media, by the media clock, and restarts in the same way
+/// after each underrun.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
     buffer_us: i64,
-    /// Time of playing less media time; `None` before the first packet.
+    /// Playing time minus media time; `None` before the first packet.
     offset_us: Option<i64>,
-    /// End of the media that it has, by media time.
+    /// End of the received media, in media time.
     end_us: i64,
-    /// Times that the buffer ran dry.
+    /// Number of times that the buffer ran dry.
     pub(crate) underruns: u64,
-    /// Time that it waited for media, without the refilling of its buffer.
+    /// Time that the player waited for media, without the time to refill its buffer.
     pub(crate) stalled_us: i64,
 }
 
@@ -19,7 +20,7 @@ impl Player {
         Player { buffer_us, offset_us: None, end_us: i64::MIN, underruns: 0, stalled_us: 0 }
     }
 
-    /// Takes a packet that is not a duplicate. Answers whether its buffer had run dry before.
+    /// Notes a packet that is not a duplicate. Returns whether the buffer had run dry before.
     pub(crate) fn packet(&mut self, media_us: i64, arrival_us: i64) -> bool {
         self.end_us = self.end_us.max(media_us);
         let offset = *self.offset_us.get_or_insert(arrival_us - media_us + self.buffer_us);
@@ -31,17 +32,18 @@ impl Player {
         true
     }
 
-    /// Takes media up to this time.
+    /// Notes that media up to this time were received.
     pub(crate) fn extend(&mut self, media_us: i64) {
         self.end_us = self.end_us.max(media_us);
     }
 
-    /// Media that it has and has not played yet; 0 before the first.
+    /// Duration of received media that are not played yet; 0 before the first packet.
     pub(crate) fn ahead_us(&self, now_us: i64) -> i64 {
         self.offset_us.map_or(0, |offset| self.end_us.saturating_add(offset).saturating_sub(now_us))
     }
 
-    /// The sending has stopped before its end, at this time: media that the player waits for do not come.
+    /// Notes that sending stopped at this time, before the end of the media: the media that the player waits
+    /// for will not arrive.
     pub(crate) fn cut(&mut self, now_us: i64) {
         if let Some(offset) = self.offset_us
             && now_us > self.end_us.saturating_add(offset)
@@ -50,12 +52,12 @@ impl Player {
         }
     }
 
-    /// Empties the buffer: the next packet is the first of another playing.
+    /// Empties the buffer: the next packet starts another playback.
     pub(crate) fn rewind(&mut self) {
         (self.offset_us, self.end_us) = (None, i64::MIN);
     }
 
-    /// Forgets underruns until now. What the player waited for then, it has as buffer.
+    /// Forgets all underruns until now. The time that the player waited remains as its buffer.
     pub(crate) fn forgive(&mut self) {
         (self.underruns, self.stalled_us) = (0, 0);
     }
@@ -63,7 +65,7 @@ impl Player {
     fn stall(&mut self, late_us: i64) {
         self.underruns += 1;
         self.stalled_us += late_us;
-        // The player fills its buffer again before it goes on.
+        // The player refills its buffer before it continues.
         self.offset_us = self.offset_us.map(|offset| offset + late_us + self.buffer_us);
     }
 }
@@ -103,7 +105,7 @@ mod tests {
         player.packet(0, 0);
         assert!(player.packet(100_000, 301_000));
         assert_eq!((player.underruns, player.stalled_us), (1, 1_000));
-        // The player has 200 ms again.
+        // The player has a buffer of 200 ms again.
         assert!(!player.packet(120_000, 521_000));
         assert!(player.packet(140_000, 541_001));
         assert_eq!((player.underruns, player.stalled_us), (2, 1_001));

@@ -1,4 +1,4 @@
-//! Record of a session that is over.
+//! Record of a finished session.
 
 use serde::Serialize;
 
@@ -10,127 +10,129 @@ use crate::judge::{Counts, Judge};
 pub struct Times {
     /// Median.
     pub p50: f64,
-    /// 90 % are not above it.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 % are not above it.
+    /// 99th percentile.
     pub p99: f64,
-    /// 99.9 % are not above it.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// Greatest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// End of a session.
+/// Reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The run was over.
+    /// The run ended.
     RunOver,
-    /// The media were over.
+    /// The media ended.
     MediaOver,
-    /// Its time was over, by `--churn`.
+    /// The time of the session ended, by `--churn`.
     Left,
-    /// The same, without TEARDOWN.
+    /// The time of the session ended, by `--churn`, and the session sent no TEARDOWN.
     Vanished,
-    /// Failure.
+    /// The session failed.
     Failed,
 }
 
-/// A session.
+/// Finished session.
 #[derive(Clone, Debug, Serialize)]
 pub struct SessionRecord {
-    /// Number in the order of starting.
+    /// Number of the session, in the order of starts.
     pub number: u64,
-    /// URL of its asset.
+    /// URL of the asset.
     pub url: String,
-    /// Received and judged.
+    /// True if the session was received and judged.
     pub judged: bool,
     /// Seconds from the start of the run to the start of the session.
     pub started_s: f64,
-    /// Seconds that it played.
+    /// Seconds that the session played.
     pub played_s: f64,
-    /// PLAY was not answered yet when the run was over, a second or longer after its start.
+    /// True if PLAY was not answered when the run was over, a second or longer after the start of the
+    /// session.
     pub never_played: bool,
-    /// End of the session.
+    /// Reason for the end of the session.
     pub ending: Ending,
-    /// Why it failed.
+    /// Reason of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Milliseconds from connecting to the answer to the last SETUP.
+    /// Milliseconds from connecting to the response to the last SETUP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setup_ms: Option<f64>,
-    /// Seeks.
+    /// Number of seeks.
     pub seeks: u64,
-    /// Receiver reports sent, of an RTSP session.
+    /// Number of receiver reports sent by an RTSP session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver_reports: Option<u64>,
-    /// Sender reports received, of an RTSP session.
+    /// Number of sender reports received by an RTSP session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender_reports: Option<u64>,
-    /// Judgement of its media, of an RTSP session.
+    /// Judgement of the media of an RTSP session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub media: Option<MediaRecord>,
     /// Judgement of an HTTP session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpRecord>,
-    /// Buffers (datagrams, or whole trains) that the client's socket did not take: of a judged session, loss
-    /// by the client; of another, its media.
+    /// Buffers (datagrams, or whole trains) that the client's sockets dropped. In a judged session, these are
+    /// losses by the client; in another session, these are its media.
     pub dropped_buffers: u64,
-    /// Bytes over TCP that were thrown away.
+    /// Bytes over TCP that were discarded.
     pub discarded_bytes: u64,
 }
 
-/// Media of a judged session, all tracks together.
+/// Media of a judged session, over all tracks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MediaRecord {
-    /// No underrun, at its rate, and it did not fail. `None` of a session that was too short to tell.
+    /// True if the session had no underrun, received the media at their rate, and did not fail. `None` if the
+    /// session was too short for a verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timely: Option<bool>,
     /// Milliseconds from PLAY to the first packet.
     pub first_packet_ms: Option<f64>,
-    /// Packets, without duplicates.
+    /// Packets received, without duplicates.
     pub packets: u64,
-    /// Bytes of those, with RTP headers.
+    /// Bytes of these packets, including RTP headers.
     pub bytes: u64,
-    /// Bits a second of those while it played.
+    /// Bits per second of these packets while the session played.
     pub bits_per_second: f64,
-    /// Packets lost between others.
+    /// Packets lost between received packets.
     pub lost: u64,
-    /// Packets announced in the answer to PLAY, and lost before the first that came.
+    /// Packets announced in the response to PLAY, but lost before the first received packet.
     pub missing_at_start: u64,
-    /// Packets that came behind later ones.
+    /// Packets received after a later packet.
     pub reordered: u64,
-    /// Packets that came again.
+    /// Packets received again.
     pub duplicates: u64,
-    /// Packets that were not of the stream.
+    /// Packets that do not belong to the stream.
     pub strays: u64,
-    /// New sources or sequences.
+    /// Restarts of a source, with a new SSRC or new sequence numbers.
     pub restarts: u64,
-    /// Discontinuities of the timestamps.
+    /// Discontinuities of RTP timestamps.
     pub clock_jumps: u64,
     /// Lateness of bursts.
     pub lateness_ms: Option<Times>,
-    /// Media time of a burst.
+    /// Media time of bursts.
     pub burst_ms: Option<Times>,
-    /// Longest time without a packet.
+    /// Longest interval without a packet.
     pub longest_gap_ms: f64,
-    /// Times that the player's buffer ran dry.
+    /// Number of times that the player's buffer ran dry.
     pub underruns: u64,
-    /// Time that it waited then.
+    /// Milliseconds that the player waited for media then.
     pub stalled_ms: f64,
-    /// Least rate of a transport stream, as a share of its own by its clock (PCR).
+    /// Lowest receiving rate of a transport stream, as a share of the stream's own rate by its clock (PCR).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub least_pace: Option<f64>,
-    /// Transport streams that came at less than 0.9 of their rate.
+    /// Number of transport streams received at less than 0.9 of their rate.
     pub slow: u64,
     #[serde(skip)]
     pub(crate) lateness: Distribution,
     #[serde(skip)]
     pub(crate) bursts: Distribution,
-    /// Times from PLAY to the first packet, of seeks.
+    /// Times from PLAY to the first packet, after seeks.
     #[serde(skip)]
     pub(crate) seek_starts: Vec<i64>,
-    /// Over HTTP there is nothing to say here.
+    /// True over HTTP, where these figures do not apply.
     #[serde(skip)]
     pub(crate) is_of_http: bool,
 }
@@ -138,30 +140,31 @@ pub struct MediaRecord {
 /// Requests and bodies of a judged HTTP session.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HttpRecord {
-    /// No underrun, and it did not fail. `None` of a session that was too short to tell.
+    /// True if the session had no underrun and did not fail. `None` if the session was too short for a
+    /// verdict.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timely: Option<bool>,
     /// Connections opened.
     pub connections: u64,
-    /// Requests sent, those included that a kept connection did not answer because it had ended.
+    /// Requests sent, including requests on a kept connection that the server had already closed.
     pub requests: u64,
-    /// Bodies of media received to their ends.
+    /// Bodies of media received completely.
     pub responses: u64,
-    /// Bytes of media.
+    /// Bytes of media received.
     pub bytes: u64,
-    /// Bits a second of those while it played.
+    /// Bits per second of these bytes while the session played.
     pub bits_per_second: f64,
-    /// Milliseconds that connecting took.
+    /// Milliseconds to connect.
     pub connect_ms: Option<Times>,
     /// Milliseconds from a request to the first byte of its response.
     pub first_byte_ms: Option<Times>,
-    /// Milliseconds from a request to the last byte of its body, where that is read at full speed.
+    /// Milliseconds from a request to the last byte of its body, for bodies read at full speed.
     pub response_ms: Option<Times>,
-    /// Longest time without a byte while one was awaited.
+    /// Longest interval without a byte while a byte was awaited.
     pub longest_gap_ms: f64,
-    /// Times that the player's buffer ran dry.
+    /// Number of times that the player's buffer ran dry.
     pub underruns: u64,
-    /// Time that it waited then.
+    /// Milliseconds that the player waited for media then.
     pub stalled_ms: f64,
     #[serde(skip)]
     pub(crate) connect: Distribution,
@@ -169,13 +172,13 @@ pub struct HttpRecord {
     pub(crate) first_byte: Distribution,
     #[serde(skip)]
     pub(crate) response: Distribution,
-    /// Times from seeks to the first byte of media.
+    /// Times from a seek to the first byte of media.
     #[serde(skip)]
     pub(crate) seek_starts: Vec<i64>,
 }
 
 impl HttpRecord {
-    /// Derives rates and quantiles.
+    /// Calculates rates and quantiles.
     pub(crate) fn summarize(&mut self, seconds: f64) {
         self.bits_per_second = if seconds > 0.0 { self.bytes as f64 * 8.0 / seconds } else { 0.0 };
         self.connect_ms = Times::of(&self.connect);
@@ -183,7 +186,7 @@ impl HttpRecord {
         self.response_ms = Times::of(&self.response);
     }
 
-    /// Adds another session.
+    /// Adds the figures of another session.
     pub(crate) fn merge(&mut self, other: &HttpRecord) {
         self.connections += other.connections;
         self.requests += other.requests;
@@ -197,7 +200,7 @@ impl HttpRecord {
         self.stalled_ms += other.stalled_ms;
     }
 
-    /// Gives back the memory of what was merged.
+    /// Frees the memory of figures that were merged.
     pub(crate) fn forget(&mut self) {
         (self.connect, self.first_byte) = (Distribution::default(), Distribution::default());
         (self.response, self.seek_starts) = (Distribution::default(), Vec::new());
@@ -205,7 +208,7 @@ impl HttpRecord {
 }
 
 impl Times {
-    /// Of a distribution in microseconds; `None` of an empty one.
+    /// Quantiles of a distribution in microseconds; `None` if the distribution is empty.
     pub(crate) fn of(times: &Distribution) -> Option<Times> {
         let at = |share| times.quantile(share).map(milliseconds);
         Some(Times {
@@ -219,7 +222,7 @@ impl Times {
 }
 
 impl MediaRecord {
-    /// The judgements of all tracks of a session that played for so long.
+    /// Record of all tracks of a session that played for so many seconds.
     pub(crate) fn of<'a>(judges: impl Iterator<Item = &'a Judge>, played_s: f64) -> MediaRecord {
         let mut record = MediaRecord::default();
         judges.for_each(|judge| record.add(judge));
@@ -231,13 +234,13 @@ impl MediaRecord {
         self.is_of_http
     }
 
-    /// Derives rates and quantiles.
+    /// Calculates rates and quantiles.
     pub(crate) fn summarize(&mut self, seconds: f64) {
         self.bits_per_second = if seconds > 0.0 { self.bytes as f64 * 8.0 / seconds } else { 0.0 };
         (self.lateness_ms, self.burst_ms) = (Times::of(&self.lateness), Times::of(&self.bursts));
     }
 
-    /// Adds another session.
+    /// Adds the figures of another session.
     pub(crate) fn merge(&mut self, other: &MediaRecord) {
         self.packets += other.packets;
         self.bytes += other.bytes;
@@ -257,7 +260,7 @@ impl MediaRecord {
         self.slow += other.slow;
     }
 
-    /// Gives back the memory of what was merged.
+    /// Frees the memory of figures that were merged.
     pub(crate) fn forget(&mut self) {
         (self.lateness, self.bursts) = (Distribution::default(), Distribution::default());
         self.seek_starts = Vec::new();

@@ -1,4 +1,4 @@
-//! A run from its first session to its result.
+//! Run: from the start of the first session to the result.
 
 use std::io;
 use std::sync::Arc;
@@ -21,45 +21,45 @@ use crate::worker::{Starter, Worker};
 /// Interval of snapshots.
 const SNAPSHOT: Duration = Duration::from_secs(1);
 
-/// Longest time between two looks at what is due.
+/// Maximum time between checks for due work.
 const TURN: Duration = Duration::from_millis(5);
 
-/// Time that sessions have to end, besides that for an answer.
+/// Time that sessions have to end, in addition to the time limit of a response.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Snapshots that are kept; of a longer run, the last ones.
+/// Maximum number of snapshots kept. A longer run keeps the last ones.
 const MOST_SNAPSHOTS: usize = 100_000;
 
-/// Fault of a run, before its first session.
+/// Error that prevents a run from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No asset to play.
+    /// There is no asset to play.
     #[error("no asset to play: name at least one URL")]
     NoTarget,
-    /// URLs of both schemes.
+    /// The URLs have different schemes.
     #[error("rtsp:// and http:// URLs cannot be mixed: start one run for each")]
     MixedSchemes,
-    /// No thread, or no memory for one.
+    /// A thread could not be started, or there is no memory for it.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
-    /// No randomness.
+    /// Random numbers are not available.
     #[error("cannot get random numbers: {0}")]
     Random(#[source] getrandom::Error),
-    /// No account of processor time.
+    /// The processor time cannot be read.
     #[error("cannot read processor time: {0}")]
     Usage(#[source] io::Error),
 }
 
-/// Watches a run.
+/// Observer of a run.
 pub trait Observer {
-    /// Takes a snapshot, once a second.
+    /// Handles a snapshot, which is taken once a second.
     fn snapshot(&mut self, snapshot: &Snapshot);
 
-    /// Returns whether the run must end now. Asked many times a second.
+    /// Returns whether the run must end now. Called many times a second.
     fn is_stopped(&mut self) -> bool;
 }
 
-/// Threads and what comes from them.
+/// Running threads and their results.
 struct Running {
     starter: Arc<Starter>,
     workers: Vec<Worker>,
@@ -68,14 +68,14 @@ struct Running {
     collected: Collected,
     timeline: Vec<Snapshot>,
     storm: Option<StormThread>,
-    /// Times of the storm's begin and end.
+    /// Start and end time of the storm.
     stormed: Option<(Instant, Instant)>,
 }
 
-/// Runs sessions as the options say.
+/// Runs sessions according to the options.
 ///
 /// # Errors
-/// [`RunError`] before the first session; failures of sessions are part of the outcome.
+/// [`RunError`] before the first session. Failures of sessions are part of the outcome.
 pub fn run(options: Options, observer: &mut dyn Observer) -> Result<Outcome, RunError> {
     if options.targets.is_empty() {
         return Err(RunError::NoTarget);
@@ -120,8 +120,8 @@ impl Running {
         })
     }
 
-    /// Starts sessions as the ramp says, and watches until the time is over. Answers whether it was stopped
-    /// before.
+    /// Starts sessions according to the ramp, and runs until the time is over. Returns whether the run was
+    /// stopped before.
     fn play(&mut self, observer: &mut dyn Observer) -> bool {
         let shared = Arc::clone(&self.starter.shared);
         let options = &shared.options;
@@ -132,7 +132,7 @@ impl Running {
             let elapsed = begin.elapsed();
             let due = (elapsed.as_secs_f64() * options.ramp) as usize + 1;
             while started < due.min(options.sessions) {
-                // A thread ends only when it is told to.
+                // Cannot fail: a thread ends only when it is told to.
                 _ = self.workers[started % self.workers.len()].start.send(());
                 started += 1;
             }
@@ -152,7 +152,7 @@ impl Running {
         }
     }
 
-    /// Begins and ends the storm when it is time.
+    /// Starts and ends the storm when it is due.
     fn storm(&mut self, elapsed: Duration) {
         let shared = &self.starter.shared;
         let Some(storm) = shared.options.storm else { return };
@@ -162,7 +162,7 @@ impl Running {
         shared.totals.storm.enter(phase);
         match (phase, self.stormed) {
             (Some(StormPhase::During), None) => {
-                // Without a thread there is no storm: its result says that nothing was requested.
+                // Without a thread there is no storm, and its result shows that nothing was requested.
                 self.storm = StormThread::start(shared, storm).ok();
                 self.stormed = Some((Instant::now(), Instant::now()));
             }
@@ -185,7 +185,7 @@ impl Running {
         shared.options.storm.map(|storm| shared.totals.storm.outcome(storm, seconds))
     }
 
-    /// Returns whether all sessions have started and failed.
+    /// Returns whether all sessions were started and have failed.
     fn all_failed(&self, started: usize) -> bool {
         started == self.starter.shared.options.sessions && self.collected.failed >= started as u64
     }
@@ -200,7 +200,7 @@ impl Running {
         observer.snapshot(&snapshot);
     }
 
-    /// Takes records for this long.
+    /// Collects records for this long.
     fn collect(&mut self, time: Duration) {
         let until = Instant::now() + time;
         loop {
@@ -212,7 +212,7 @@ impl Running {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return,
-                // All threads have ended: what was sent is collected.
+                // All threads have ended, and their records are collected.
                 Err(RecvTimeoutError::Disconnected) => {
                     std::thread::sleep(until.saturating_duration_since(Instant::now()));
                     return;
@@ -221,13 +221,13 @@ impl Running {
         }
     }
 
-    /// Ends all sessions.
+    /// Ends all sessions and collects their records.
     fn end(&mut self) {
         self.end_storm();
         let shared = &self.starter.shared;
         shared.totals.storm.enter(None);
         shared.stopped_us.store(shared.clock.now_us(), Relaxed);
-        // Fails only if all threads have ended already.
+        // Fails only if all threads have already ended.
         _ = self.stop.send(true);
         let until = Instant::now() + self.starter.shared.options.timeout + ENDING;
         while Instant::now() < until && self.workers.iter().any(|worker| !worker.thread.is_finished()) {

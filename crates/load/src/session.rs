@@ -1,4 +1,4 @@
-//! A session: set up as a player or a downloader does, then played until something ends it.
+//! Session: set up like a player or downloader, and then played until it ends.
 
 mod http;
 mod rtsp;
@@ -21,35 +21,36 @@ use crate::totals::Totals;
 
 use http::Playlists;
 
-/// Playing time within which nothing has to come.
+/// Playing time within which media need not have been received.
 const SHORT_US: i64 = 1_000_000;
 
-/// Bytes read at once.
+/// Maximum number of bytes read at once.
 const READ: usize = 256 << 10;
 
-/// Bytes thrown away at once.
+/// Maximum number of bytes discarded at once.
 const DISCARD: usize = 4 << 20;
 
-/// Bytes that must have come before a session that throws them away is woken.
+/// Number of bytes that must have been received before a session that discards them is woken.
 const DISCARD_WATERMARK: u32 = 128 << 10;
 
-/// Most bytes of all playlists, and of texts that are being read: a server may give each session another.
+/// Maximum memory of all playlists and of texts that are being read, since a server may send each session a
+/// different playlist.
 pub(crate) const PLAYLIST_MEMORY: usize = 512 << 20;
 
 const USER_AGENT: &str = concat!("wirepath-load/", env!("CARGO_PKG_VERSION"));
 
-/// State that all sessions share.
+/// State shared by all sessions.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
-    /// Time of the end of the run. Sessions end one after another from then on, without reading.
+    /// Time of the end of the run. Sessions then end one after another, and do not read any more.
     pub(crate) stopped_us: AtomicI64,
     pub(crate) totals: Totals,
     pub(crate) pairs: SharedPairs,
     /// Playlists of HTTP sessions.
     pub(crate) playlists: Playlists,
-    /// Sessions that vanished by silence, and whose sockets are kept.
+    /// Number of silently vanished sessions whose sockets are kept.
     pub(crate) silent: AtomicUsize,
 }
 
@@ -66,18 +67,18 @@ impl Shared {
         }
     }
 
-    /// Time now; after the end of the run, that time.
+    /// Current time, but at most the time of the end of the run.
     fn until_stop_us(&self) -> i64 {
         self.clock.now_us().min(self.stopped_us.load(Relaxed))
     }
 
-    /// Takes a place among the sessions that are silent, if there is one.
+    /// Reserves a place among the silently vanished sessions. Returns whether there was a free place.
     fn keeps_silent(&self) -> bool {
         let most = self.options.most_silent();
         self.silent.fetch_update(Relaxed, Relaxed, |silent| (silent < most).then_some(silent + 1)).is_ok()
     }
 
-    /// Connects to the server of a session, from the local address that is its turn.
+    /// Connects to the server of a session. The local addresses are used in turn.
     async fn connect(&self, plan: Plan) -> Result<TcpStream, Failure> {
         let options = &self.options;
         let is_apart = plan.judged && !options.sample_from.is_empty();
@@ -104,7 +105,7 @@ async fn open(server: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream>
     Ok(stream)
 }
 
-/// Session to come.
+/// Session to be started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) number: u64,
@@ -114,7 +115,7 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
 }
 
-/// A session that is over, and what is left of it: sockets that are silent.
+/// Finished session. `silent` has the sockets of a silently vanished session.
 pub(crate) struct Finished {
     pub(crate) record: SessionRecord,
     pub(crate) silent: Option<Box<dyn Send>>,
@@ -129,7 +130,7 @@ pub(crate) async fn play(shared: Arc<Shared>, plan: Plan, stop: watch::Receiver<
     }
 }
 
-/// Sets sessions up on one connection, at this rate, until something fails.
+/// Sets up sessions on a single connection, at this rate, until a request fails.
 pub(crate) async fn storm(shared: &Shared, number: u64, rate: f64) -> Failure {
     rtsp::storm(shared, number, rate).await
 }

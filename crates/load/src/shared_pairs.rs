@@ -1,6 +1,6 @@
-//! Pairs of UDP sockets that sessions outside the sample share, where they have several local addresses: a
-//! pair is bound to every address, and each of its sessions has another one. So ten thousand sessions take
-//! forty pairs and not ten thousand.
+//! Pairs of UDP sockets that sessions outside the sample share, if there are several local addresses. A pair
+//! is bound to all local addresses, and each of its sessions uses a different address. Ten thousand sessions
+//! thus need forty pairs, and not ten thousand.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,31 +16,32 @@ use wirepath_sys::arrivals;
 
 use crate::sockets::UdpPair;
 
-/// Longest compound packet that is read.
+/// Maximum length of a compound packet that is read.
 const REPORT: usize = 2_048;
 
-/// All pairs of a run. They stay until its end, so that what their sockets dropped can be counted.
+/// All pairs of a run. They stay open until the end of the run, so that the drops of their sockets can be
+/// counted.
 #[derive(Debug, Default)]
 pub(crate) struct SharedPairs(Mutex<Vec<Arc<SharedPair>>>);
 
-/// A pair.
+/// Shared pair of sockets.
 #[derive(Debug)]
 struct SharedPair {
     sockets: UdpPair,
-    /// Sessions, by their local addresses.
+    /// Sessions, keyed by their local addresses.
     members: Mutex<HashMap<Ipv4Addr, Arc<Member>>>,
 }
 
-/// Packets that came for a session.
+/// Reports received for a session.
 #[derive(Debug, Default)]
 pub(crate) struct Member {
     pub(crate) sender_reports: AtomicU64,
-    /// Middle of the NTP time of the last one.
+    /// Middle 32 bits of the NTP time of the last sender report.
     pub(crate) last_report: AtomicU32,
     pub(crate) has_ended: AtomicBool,
 }
 
-/// A session's place in a pair, given back when dropped.
+/// Place of a session in a pair. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Membership {
     pair: Arc<SharedPair>,
@@ -49,7 +50,7 @@ pub(crate) struct Membership {
 }
 
 impl SharedPairs {
-    /// Finds a pair that has no session with this address, or binds another.
+    /// Joins a pair that has no session with this address, or binds a new pair.
     pub(crate) fn join(&self, address: Ipv4Addr) -> io::Result<Membership> {
         let mut pairs = self.0.lock();
         if let Some(membership) = pairs.iter().find_map(|pair| SharedPair::join(pair, address)) {
@@ -64,9 +65,9 @@ impl SharedPairs {
         membership.ok_or_else(|| io::ErrorKind::AddrInUse.into())
     }
 
-    /// Datagrams and trains that all pairs dropped.
+    /// Number of datagrams and trains dropped by all pairs.
     pub(crate) fn drops(&self) -> u64 {
-        // A socket that cannot say has dropped nothing that is known.
+        // A socket whose drops cannot be read counts as 0.
         let drops = |pair: &Arc<SharedPair>| arrivals::drops(pair.sockets.rtp.as_fd()).unwrap_or(0);
         self.0.lock().iter().map(|pair| u64::from(drops(pair))).sum()
     }
@@ -85,7 +86,7 @@ impl SharedPair {
 
     fn take(&self, destination: Option<IpAddr>, bytes: &[u8]) {
         let Some(IpAddr::V4(destination)) = destination else { return };
-        // Datagrams that are not RTCP, or for no member, are ignored.
+        // Datagrams that are not RTCP, or not for a member, are ignored.
         let (Some(member), Ok(found)) =
             (self.members.lock().get(&destination).cloned(), read_from_sender(bytes))
         else {
@@ -102,12 +103,12 @@ impl SharedPair {
 }
 
 impl Membership {
-    /// Port for RTP; RTCP has the next.
+    /// Port for RTP. RTCP uses the next port.
     pub(crate) fn port(&self) -> io::Result<u16> {
         self.pair.sockets.port()
     }
 
-    /// Sends a report from the session's own address.
+    /// Sends a report from the local address of the session.
     pub(crate) fn send(&self, report: &[u8], to: SocketAddr) -> io::Result<()> {
         let SocketAddr::V4(to) = to else { return Err(io::ErrorKind::Unsupported.into()) };
         arrivals::send_from(self.pair.sockets.rtcp.as_fd(), report, to, self.address).map(drop)
@@ -120,7 +121,7 @@ impl Drop for Membership {
     }
 }
 
-/// Reads reports for the sessions of a pair, as long as the thread that bound it goes on.
+/// Reads reports for the sessions of a pair, as long as the thread that bound the pair runs.
 async fn read_reports(pair: Arc<SharedPair>) {
     let socket = &pair.sockets.rtcp;
     let mut buffer = [0; REPORT];
@@ -128,7 +129,7 @@ async fn read_reports(pair: Arc<SharedPair>) {
         match socket.try_io(Interest::READABLE, || arrivals::receive(socket.as_fd(), &mut buffer)) {
             Ok(arrival) => pair.take(arrival.to, &buffer[..arrival.bytes]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // The server's port was closed when a report reached it.
+            // The server's port was already closed when a report reached it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(_) => return,
         }

@@ -1,7 +1,7 @@
-//! Pairs of UDP sockets, one for each track of a session.
+//! Pairs of UDP sockets, a pair for each track of a session.
 //!
-//! Each session has ports of its own, as every player does: servers tell clients apart by address and port,
-//! may send all of them the same SSRC from one port, and some refuse a second session to the same port.
+//! Each session has its own ports, as every player does: servers distinguish clients by address and port, may
+//! send all clients the same SSRC from the same port, and some refuse a second session to the same port.
 
 use std::cell::Cell;
 use std::io;
@@ -12,25 +12,24 @@ use socket2::{Domain, SockFilter, Socket, Type};
 use tokio::net::UdpSocket;
 use wirepath_sys::{arrivals, datagrams};
 
-/// Ports from which pairs are taken: not those that the system gives to others by default below 32768, but
-/// most of all.
+/// Range of ports for pairs. It avoids low port numbers, but includes most of the other ports.
 const PORTS: std::ops::Range<u16> = 10_000..65_000;
 
-/// Pairs tried before giving up.
+/// Maximum number of pairs tried.
 const ATTEMPTS: u32 = (PORTS.end - PORTS.start) as u32 / 2;
 
-/// Receive buffer that is asked for; the system may allow less.
+/// Requested size of receive buffers. The system may limit the size.
 const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// Receive buffer for RTCP: many sessions have one.
+/// Size of receive buffers for RTCP. It is small, since there may be many sessions.
 const RTCP_BUFFER: usize = 16 << 10;
 
 thread_local! {
-    /// The next port to try. Threads begin at random, so that they seldom meet.
+    /// Next port to try. Each thread starts at a random port, so that threads seldom collide.
     static NEXT: Cell<u16> = const { Cell::new(0) };
 }
 
-/// Sockets of one track.
+/// Sockets of a track.
 #[derive(Debug)]
 pub(crate) struct UdpPair {
     pub(crate) rtp: UdpSocket,
@@ -38,8 +37,8 @@ pub(crate) struct UdpPair {
 }
 
 impl UdpPair {
-    /// Binds an even port and the next of this address. Unless `received`, the kernel drops what comes for
-    /// RTP at once.
+    /// Binds an even port and the next port of this address. Unless `received` is true, the kernel drops
+    /// received RTP at once.
     pub(crate) fn bind(address: IpAddr, received: bool) -> io::Result<UdpPair> {
         for _ in 0..ATTEMPTS {
             let port = next_port()?;
@@ -51,7 +50,7 @@ impl UdpPair {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
-    /// Port for RTP; RTCP has the next.
+    /// Port for RTP. RTCP uses the next port.
     pub(crate) fn port(&self) -> io::Result<u16> {
         Ok(self.rtp.local_addr()?.port())
     }
@@ -68,7 +67,8 @@ fn next_port() -> io::Result<u16> {
 
 fn bind_both(address: IpAddr, port: u16, received: bool) -> io::Result<UdpPair> {
     let rtp = socket(address)?;
-    // Whole trains, also where they are dropped: the kernel would cut them up before its filter.
+    // Receives whole trains, even if they are dropped: otherwise the kernel would split trains before the
+    // filter drops them.
     datagrams::set_receive_offload(rtp.as_fd(), true)?;
     if received {
         arrivals::enable_timestamps(rtp.as_fd())?;
@@ -93,7 +93,7 @@ fn enlarge(socket: &Socket) -> io::Result<()> {
     socket.set_recv_buffer_size(RECEIVE_BUFFER)
 }
 
-/// `BPF_RET | BPF_K` of `linux/bpf_common.h`: keep 0 bytes.
+/// `BPF_RET | BPF_K` of `linux/bpf_common.h`: keeps 0 bytes.
 fn drop_everything() -> SockFilter {
     SockFilter::new(0x06, 0, 0, 0)
 }

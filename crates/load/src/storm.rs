@@ -1,5 +1,5 @@
-//! Storm of set-ups beside sessions that play: how many were made, and how late those were that played before,
-//! meanwhile and afterwards.
+//! Storm of set-ups beside playing sessions: the number of set-ups, and the lateness of the playing sessions
+//! before, during and after the storm.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,15 +11,15 @@ use crate::distribution::Distribution;
 use crate::judge::Change;
 use crate::record::Times;
 
-/// Least time before and after a storm.
+/// Minimum time before and after a storm.
 const LEAST_BESIDE: Duration = Duration::from_secs(1);
 
-/// A storm that is asked for.
+/// Options of a storm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Storm {
-    /// Set-ups a second.
+    /// Set-ups per second.
     pub rate: f64,
-    /// Its duration, in the middle of the time that is judged.
+    /// Duration of the storm. The storm is in the middle of the judged time.
     pub duration: Duration,
 }
 
@@ -34,50 +34,50 @@ pub(crate) enum StormPhase {
 /// Result of a storm.
 #[derive(Clone, Debug, Serialize)]
 pub struct StormOutcome {
-    /// Set-ups a second that were asked for.
+    /// Requested number of set-ups per second.
     pub rate: f64,
-    /// Seconds that it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Set-ups that were requested.
+    /// Number of requested set-ups.
     pub requested: u64,
-    /// Sessions that were set up, and torn down at once.
+    /// Number of sessions that were set up, and torn down at once.
     pub set_up: u64,
-    /// Those in a second.
+    /// Sessions set up per second.
     pub set_up_per_second: f64,
-    /// Set-ups that the server refused.
+    /// Number of set-ups that the server refused.
     pub refused: u64,
-    /// Connections of the storm that failed.
+    /// Number of connections of the storm that failed.
     pub failed_connections: u64,
     /// Reason of the last failure or refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Milliseconds from SETUP to its answer.
+    /// Milliseconds from SETUP to its response.
     pub setup_ms: Option<Times>,
-    /// Judged sessions before it.
+    /// Judged sessions before the storm.
     pub before: StormPhaseRecord,
-    /// Judged sessions meanwhile.
+    /// Judged sessions during the storm.
     pub during: StormPhaseRecord,
-    /// Judged sessions afterwards.
+    /// Judged sessions after the storm.
     pub after: StormPhaseRecord,
 }
 
 /// Judged sessions in a phase.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct StormPhaseRecord {
-    /// Bursts that arrived.
+    /// Number of received bursts.
     pub bursts: u64,
-    /// Milliseconds that they were late, by what was on time until then.
+    /// Lateness of bursts in milliseconds, relative to the bursts that were on time until then.
     pub lateness_ms: Option<Times>,
-    /// Packets lost more than came late.
+    /// Number of lost packets, less the packets that arrived late.
     pub lost: i64,
     /// Underruns of players.
     pub underruns: u64,
 }
 
-/// Counts of a storm while it goes on, and of its phases.
+/// Counts of a storm in progress, and of its phases.
 #[derive(Debug, Default)]
 pub(crate) struct StormTotals {
-    /// A phase and 1; 0 outside.
+    /// Current phase plus 1; 0 outside a storm.
     phase: AtomicUsize,
     phases: [Mutex<PhaseCounts>; 3],
     pub(crate) counts: Mutex<StormCounts>,
@@ -106,7 +106,7 @@ impl StormTotals {
         self.phase.store(phase.map_or(0, |phase| phase as usize + 1), Relaxed);
     }
 
-    /// Takes a change of a judged session.
+    /// Adds a change of a judged session to the current phase.
     pub(crate) fn change(&self, change: &Change) {
         let Some(phase) = self.phase.load(Relaxed).checked_sub(1).and_then(|phase| self.phases.get(phase))
         else {
@@ -118,7 +118,7 @@ impl StormTotals {
         phase.underruns += u64::from(change.underrun);
     }
 
-    /// The result of a storm that took so many seconds.
+    /// Result of a storm that took so many seconds.
     pub(crate) fn outcome(&self, storm: Storm, seconds: f64) -> StormOutcome {
         let counts = self.counts.lock().clone();
         let phase = |phase: StormPhase| {
@@ -148,13 +148,13 @@ impl StormTotals {
 }
 
 impl Storm {
-    /// Returns whether a run of this duration, of which so much is for settling, has time for it.
+    /// Returns whether a run has time for the storm: `duration` includes the time to settle.
     pub fn fits(&self, duration: Duration, settle: Duration) -> bool {
         duration.checked_sub(settle + LEAST_BESIDE * 2).is_some_and(|judged| judged >= self.duration)
     }
 
-    /// Phase at a time since the first session's start, of which `judged` is judged from `begin` on: the storm is in
-    /// the middle of that.
+    /// Phase at a time since the start of the first session. The time `judged`, from `begin` on, is judged,
+    /// and the storm is in its middle.
     pub(crate) fn phase_at(
         &self,
         elapsed: Duration,

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::session::{self, Shared};
 use crate::storm::Storm;
 
-/// Connections that share the set-ups.
+/// Number of connections that share the set-ups.
 const CONNECTIONS: u32 = 8;
 
 /// Thread of a storm.
@@ -29,9 +29,9 @@ impl StormThread {
         Ok(StormThread { stop, thread })
     }
 
-    /// Ends it: what was not answered until then does not count.
+    /// Ends the storm. Set-ups that are not answered by then do not count.
     pub(crate) fn end(self) {
-        // Fails only if the thread has ended.
+        // Fails only if the thread has already ended.
         _ = self.stop.send(true);
         _ = self.thread.join();
     }

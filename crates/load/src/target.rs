@@ -1,4 +1,4 @@
-//! URLs of assets, and the addresses of their server.
+//! URLs of assets, and the addresses of their servers.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -16,44 +16,44 @@ pub enum Scheme {
 /// Asset to play.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its URL, without user and password.
+    /// URL without user and password.
     pub url: String,
-    /// Address of its server.
+    /// Address of the server.
     pub address: SocketAddr,
-    /// Its protocol.
+    /// Protocol of the URL.
     pub scheme: Scheme,
 }
 
-/// Fault of a URL.
+/// Error in a URL.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Neither `rtsp://` nor `http://`.
+    /// The scheme is neither `rtsp://` nor `http://`.
     #[error("expected rtsp://HOST[:PORT]/ASSET or http://HOST[:PORT]/PATH")]
     Scheme,
-    /// `https://` or `rtsps://`.
+    /// The scheme is `https://` or `rtsps://`.
     #[error("TLS is not supported: expected rtsp:// or http://")]
     Tls,
-    /// Invalid or no host or port.
+    /// The host or port is missing or invalid.
     #[error("invalid host or port `{0}`: expected rtsp://HOST[:PORT]/ASSET or http://HOST[:PORT]/PATH")]
     Authority(String),
-    /// A space or control character, which would end the request line.
+    /// The URL has a space or control character, which would end the request line.
     #[error("spaces and control characters must be written as %XX")]
     Character,
-    /// User and password.
+    /// The URL has a user or password.
     #[error("users and passwords are not supported")]
     User,
-    /// The host has no address.
+    /// The host name cannot be resolved.
     #[error("cannot resolve {host}: {why}")]
     Resolve {
         /// Name of the host.
         host: String,
-        /// Reason.
+        /// Reason of the failure.
         why: String,
     },
 }
 
 impl Target {
-    /// Parses a URL and resolves its host; of several addresses, IPv4 comes first.
+    /// Parses a URL and resolves its host. IPv4 addresses are preferred.
     pub fn parse(url: &str) -> Result<Target, TargetError> {
         let (scheme, rest) = url.split_once("://").ok_or(TargetError::Scheme)?;
         let scheme = match scheme.to_ascii_lowercase().as_str() {
@@ -74,12 +74,12 @@ impl Target {
         Ok(Target { url: url.to_owned(), address: resolve(host, port)?, scheme })
     }
 
-    /// Returns whether its asset is downloaded as a whole: over HTTP, and not a playlist.
+    /// Returns whether the asset is downloaded as a whole: it is an HTTP URL, and not a playlist.
     pub fn is_download(&self) -> bool {
         self.scheme == Scheme::Http && !self.is_playlist()
     }
 
-    /// Returns whether its asset is an HLS playlist, by the end of its path.
+    /// Returns whether the asset is an HLS playlist, by the end of its path.
     pub(crate) fn is_playlist(&self) -> bool {
         let path = self.path();
         let path = path.split('?').next().unwrap_or_default().to_ascii_lowercase();
@@ -91,7 +91,7 @@ impl Target {
         authority(self.after_scheme())
     }
 
-    /// Path and query, as a request line holds them.
+    /// Path and query, as sent in a request line.
     pub(crate) fn path(&self) -> String {
         let path = &self.after_scheme()[self.authority().len()..];
         let path = encoded(path.split('#').next().unwrap_or_default());
@@ -104,7 +104,7 @@ impl Target {
 }
 
 impl Scheme {
-    /// Port without another in the URL: RFC 2326 section 3.2, RFC 9110 section 4.2.1.
+    /// Default port of the scheme: RFC 2326 section 3.2, RFC 9110 section 4.2.1.
     fn default_port(self) -> u16 {
         match self {
             Scheme::Rtsp => 554,
@@ -117,7 +117,7 @@ fn authority(rest: &str) -> &str {
     &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]
 }
 
-/// Host, without brackets, and port.
+/// Splits a host, without brackets, and a port.
 fn split_port(authority: &str, default: u16) -> Option<(&str, u16)> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;

@@ -1,4 +1,4 @@
-//! Totals of a run while it goes on, and how late the client itself is.
+//! Totals of a run in progress, and the lateness of the client itself.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -9,7 +9,7 @@ use crate::judge::Change;
 use crate::storm::StormTotals;
 use crate::target::Scheme;
 
-/// Counts that every thread adds to.
+/// Counts to which all threads add.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) started: AtomicU64,
@@ -18,15 +18,15 @@ pub(crate) struct Totals {
     pub(crate) packets: AtomicU64,
     /// Bytes of judged packets.
     pub(crate) bytes: AtomicU64,
-    /// Bytes of media over TCP that were thrown away.
+    /// Bytes of media over TCP that were discarded.
     pub(crate) discarded: AtomicU64,
     pub(crate) lost: AtomicI64,
     pub(crate) underruns: AtomicU64,
-    /// Greatest lateness since the last sample.
+    /// Greatest lateness since the last snapshot.
     latest_us: AtomicI64,
-    /// Bodies of media received to their ends.
+    /// Number of bodies of media received completely.
     pub(crate) responses: AtomicU64,
-    /// Greatest time to the first byte of a judged response since the last sample.
+    /// Greatest time to the first byte of a judged response since the last snapshot.
     pub(crate) first_byte_us: AtomicI64,
     pub(crate) client: Mutex<ClientLateness>,
     pub(crate) storm: StormTotals,
@@ -35,33 +35,33 @@ pub(crate) struct Totals {
 /// Lateness of the client itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClientLateness {
-    /// Of its event loops, by a timer.
+    /// Lateness of timers in the event loops.
     pub(crate) event_loops: Distribution,
-    /// Time that datagrams waited in the kernel until they were read.
+    /// Time that datagrams waited in the kernel before they were read.
     pub(crate) waiting: Distribution,
 }
 
-/// State of a run at one moment.
+/// State of a run at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Snapshot {
     /// Seconds since the start.
     pub at_s: f64,
     /// Sessions started so far.
     pub started: u64,
-    /// Sessions that play.
+    /// Number of playing sessions.
     pub playing: u64,
     /// Sessions that failed so far.
     pub failed: u64,
-    /// Bytes of media received so far, judged or thrown away by the kernel over TCP.
+    /// Bytes of media received so far: judged media, and media over TCP that the kernel discarded.
     pub bytes: u64,
     /// Underruns so far.
     pub underruns: u64,
-    /// Figures of the protocol.
+    /// Figures of the protocol in use.
     #[serde(flatten)]
     pub protocol: ProtocolSnapshot,
 }
 
-/// Figures that only one protocol has, at one moment.
+/// Figures that only a single protocol has, at one time.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum ProtocolSnapshot {
@@ -71,14 +71,14 @@ pub enum ProtocolSnapshot {
         packets: u64,
         /// Judged packets lost so far.
         lost: i64,
-        /// Greatest lateness of a burst since the snapshot before.
+        /// Greatest lateness of a burst since the previous snapshot.
         latest_us: i64,
     },
     /// HTTP.
     Http {
-        /// Bodies received to their ends so far.
+        /// Bodies received completely so far.
         responses: u64,
-        /// Greatest time to the first byte of a judged response since the snapshot before.
+        /// Greatest time to the first byte of a judged response since the previous snapshot.
         first_byte_us: i64,
     },
 }
@@ -103,7 +103,7 @@ impl Totals {
         }
     }
 
-    /// State now; the greatest times begin anew.
+    /// Current state. Resets the greatest times.
     pub(crate) fn snapshot(&self, at_s: f64, scheme: Scheme) -> Snapshot {
         Snapshot {
             at_s,

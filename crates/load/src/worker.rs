@@ -1,4 +1,4 @@
-//! Threads of a run: each has an event loop and its share of the sessions.
+//! Threads of a run. Each thread has an event loop and a share of the sessions.
 
 use std::io;
 use std::sync::Arc;
@@ -16,28 +16,29 @@ use crate::mix::{self, Chooser};
 use crate::record::{Ending, SessionRecord};
 use crate::session::{self, Plan, Shared};
 
-/// Time for which a session that vanished by silence keeps its sockets: longer than the timeouts of servers.
+/// Time for which a silently vanished session keeps its sockets. It is longer than the timeouts of servers.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// Least time between the beginnings of two sessions, of which the first one came to the end of its media.
+/// Minimum time between the starts of two consecutive sessions, if the first one reached the end of its
+/// media.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Interval at which an event loop is looked at for its lateness.
+/// Interval at which the lateness of an event loop is measured.
 const TICK: Duration = Duration::from_millis(10);
 
-/// State that threads share to start sessions.
+/// State shared by threads to start sessions.
 #[derive(Debug)]
 pub(crate) struct Starter {
     pub(crate) shared: Arc<Shared>,
     chooser: Chooser,
     seed: u64,
-    /// Sessions started so far.
+    /// Number of sessions started so far.
     next: AtomicU64,
 }
 
-/// A thread. It ends when the run is stopped and its sessions are over.
+/// Thread of a run. It ends when the run is stopped and its sessions are over.
 pub(crate) struct Worker {
-    /// Starts a session.
+    /// Sender of requests to start a session.
     pub(crate) start: async_mpsc::UnboundedSender<()>,
     pub(crate) thread: JoinHandle<()>,
 }
@@ -48,7 +49,7 @@ impl Starter {
         Starter { shared, chooser, seed, next: AtomicU64::new(0) }
     }
 
-    /// The next session to start.
+    /// Plan of the next session.
     fn plan(&self) -> Plan {
         let number = self.next.fetch_add(1, Relaxed);
         let mut random = Random::new(self.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
@@ -59,7 +60,7 @@ impl Starter {
 }
 
 impl Worker {
-    /// Starts a thread, which sends a record of each session that is over.
+    /// Starts a thread, which sends a record of each finished session.
     pub(crate) fn spawn(
         starter: &Arc<Starter>,
         stop: &watch::Receiver<bool>,
@@ -74,7 +75,7 @@ impl Worker {
     }
 }
 
-/// Runs sessions until the run is stopped, then until they are over.
+/// Runs sessions until the run is stopped, and then waits for their end.
 async fn work(
     starter: Arc<Starter>,
     mut starts: async_mpsc::UnboundedReceiver<()>,
@@ -95,12 +96,12 @@ async fn work(
             _ = stop.wait_for(|stop| *stop) => break,
         }
     }
-    // From here on the thread has a storm of its own making to work off.
+    // From here on, the thread is late because of its own work: all sessions end at once.
     watching.abort();
     while slots.join_next().await.is_some() {}
 }
 
-/// Plays sessions one after another, as long as they end by themselves.
+/// Plays sessions one after another, as long as they end regularly.
 async fn slot(starter: Arc<Starter>, mut stop: watch::Receiver<bool>, records: mpsc::Sender<SessionRecord>) {
     loop {
         let restart = Instant::now() + SHORTEST;
@@ -109,19 +110,19 @@ async fn slot(starter: Arc<Starter>, mut stop: watch::Receiver<bool>, records: m
         if let Some(sockets) = finished.silent {
             let (mut stop, shared) = (stop.clone(), Arc::clone(&starter.shared));
             tokio::spawn(async move {
-                // Until the run is over, its owner is gone, or the time is.
+                // Waits until the run is over, the sender is gone, or the time has passed.
                 _ = tokio::time::timeout(SILENCE, stop.wait_for(|stop| *stop)).await;
                 drop(sockets);
                 shared.silent.fetch_sub(1, Relaxed);
             });
         }
-        // Nobody takes records any more once the run was given up.
+        // The receiver is gone if the run was abandoned.
         let goes_on = records.send(finished.record).is_ok();
         if !goes_on || *stop.borrow_and_update() || matches!(ending, Ending::Failed | Ending::RunOver) {
             return;
         }
         if ending == Ending::MediaOver {
-            // Media that are over at once must not have sessions begin faster than any ramp.
+            // Very short media must not make sessions start faster than any ramp.
             if tokio::time::timeout_at(restart, stop.wait_for(|stop| *stop)).await.is_ok() {
                 return; // the run is over
             }
@@ -129,7 +130,7 @@ async fn slot(starter: Arc<Starter>, mut stop: watch::Receiver<bool>, records: m
     }
 }
 
-/// Notes how much later than asked for a timer of this event loop fires.
+/// Measures how late a timer of this event loop fires.
 async fn watch_lateness(shared: Arc<Shared>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -68,19 +68,19 @@ impl AddressError {
         AddressError { text: text.to_owned(), why }
     }
 
-    /// The reason without the address, for messages that name the address themselves.
+    /// The reason without the address, for messages that already name the address.
     pub fn why(&self) -> &str {
         &self.why
     }
 }
 
 impl Udp {
-    /// Says whether the host is the address of a multicast group.
+    /// Returns whether the host is a multicast address.
     fn is_group(&self) -> bool {
         self.host.parse().is_ok_and(|host: IpAddr| host.is_multicast())
     }
 
-    /// Checks that every option applies to this address of the host.
+    /// Checks that each option applies to `host`, the resolved address.
     pub(crate) fn check_host(&self, host: IpAddr) -> Result<(), String> {
         let option = match (&self.interface, self.ttl) {
             _ if host.is_multicast() => return Ok(()),
@@ -110,7 +110,7 @@ impl Address {
     /// Parses the address of an input.
     ///
     /// # Errors
-    /// An invalid address, or one of an output.
+    /// The address is invalid, or is one of an output.
     pub fn to_read(text: &str) -> Result<Address, AddressError> {
         let address: Address = text.parse()?;
         let option = match &address.kind {
@@ -126,7 +126,7 @@ impl Address {
     /// Parses the address of an output.
     ///
     /// # Errors
-    /// An invalid address, or one of an input: a UDP address with an @ or without a host.
+    /// The address is invalid, or is one of an input: a UDP address with an @ or without a host.
     pub fn to_write(text: &str) -> Result<Address, AddressError> {
         let address: Address = text.parse()?;
         let why = match &address.kind {
@@ -139,17 +139,17 @@ impl Address {
         Err(AddressError::new(text, why.to_owned()))
     }
 
-    /// Says whether it waits for peers to connect.
+    /// Returns whether the address waits for peers to connect.
     pub(crate) fn listens(&self) -> bool {
         matches!(self.kind, Kind::Tcp { listen: true, .. } | Kind::Unix { listen: true, .. })
     }
 
-    /// Says whether it transfers datagrams, which are records by themselves.
+    /// Returns whether the address transfers datagrams. Each datagram is a record.
     pub(crate) fn has_datagrams(&self) -> bool {
         matches!(self.kind, Kind::Udp(_))
     }
 
-    /// The same address, with a relative path relative to `folder`.
+    /// Resolves a relative path of the address against `folder`.
     pub(crate) fn within(self, folder: &Path) -> Address {
         let Address { mut text, mut kind } = self;
         if let Kind::File { path, .. } | Kind::Unix { path, .. } = &mut kind {
@@ -165,7 +165,7 @@ impl Address {
         self.kind == Kind::Standard
     }
 
-    /// Path of its file. The shell may have redirected a standard stream to a file.
+    /// Path of the file; for a standard stream its device, since the shell may have redirected it to a file.
     pub(crate) fn path(&self, is_output: bool) -> Option<&Path> {
         match &self.kind {
             Kind::Standard => Some(Path::new(if is_output { "/dev/stdout" } else { "/dev/stdin" })),
@@ -174,12 +174,12 @@ impl Address {
         }
     }
 
-    /// Says whether it is `file:PATH`.
+    /// Returns whether the address is `file:PATH`.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File { .. })
     }
 
-    /// Says whether it is a FIFO: opening one waits for a peer (fifo(7)).
+    /// Returns whether the address is a FIFO. Opening a FIFO waits for a peer (fifo(7)).
     pub(crate) fn is_fifo(&self) -> bool {
         let is_fifo = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
         matches!(&self.kind, Kind::File { path, .. } if is_fifo(path))

@@ -1,14 +1,15 @@
-//! Errors of the system about addresses, with what to do.
+//! System errors about addresses, with the remedy.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// Maximum length of the path of a Unix socket: `sun_path` has 108 bytes, the last is zero (unix(7)).
+/// Maximum length of the path of a Unix socket: `sun_path` has 108 bytes, and the last byte is zero
+/// (unix(7)).
 pub(crate) const MAX_SOCKET_PATH: usize = 107;
 
-/// First unprivileged port, by default of `net.ipv4.ip_unprivileged_port_start` (ip(7)).
+/// First unprivileged port, the default of `net.ipv4.ip_unprivileged_port_start` (ip(7)).
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 pub(crate) fn on_port(port: u16, error: io::Error) -> io::Error {
@@ -26,7 +27,8 @@ pub(crate) fn on_socket(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// Error about the path of a Unix socket: the standard library refuses only one that is too long.
+/// Error about the path of a Unix socket. The standard library reports `InvalidInput` for paths that are too
+/// long.
 pub(crate) fn on_length(path: &Path, error: io::Error) -> io::Error {
     let is_invalid = error.kind() == io::ErrorKind::InvalidInput && path.as_os_str().len() > MAX_SOCKET_PATH;
     if is_invalid { io::Error::new(error.kind(), too_long(path)) } else { error }
@@ -51,7 +53,7 @@ pub(crate) fn too_long(path: &Path) -> String {
     )
 }
 
-/// Error about a path that exists. A process that was killed leaves the path of its socket behind.
+/// Error about a path that exists. A killed process leaves the path of its socket behind.
 fn taken(path: &Path, kind: io::ErrorKind) -> io::Error {
     let what = match has_listener(path) {
         None => "a file or folder exists there; choose another path",
@@ -61,8 +63,8 @@ fn taken(path: &Path, kind: io::ErrorKind) -> io::Error {
     io::Error::new(kind, format!("path is taken: {what}"))
 }
 
-/// Says whether a Unix socket has a listener; none for other files. A datagram socket asks, as its type does
-/// not match: a stream socket would become the connection that is awaited.
+/// Returns whether a Unix socket has a listener; None for other files. The check connects a datagram socket,
+/// whose type does not match: a stream socket would become the connection that the listener waits for.
 fn has_listener(path: &Path) -> Option<bool> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let asked = || UnixDatagram::unbound().and_then(|socket| socket.connect(path));

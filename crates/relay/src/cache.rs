@@ -1,5 +1,5 @@
-//! HTTP cache in front of an origin (RFC 9111): a resource is fetched once, to a file and to all clients at
-//! the same time, and then served from the file while it is fresh.
+//! HTTP cache in front of an origin (RFC 9111). A resource is fetched once, to a file and to all clients at
+//! the same time; while it is fresh, it is served from the file.
 
 mod access;
 mod answer;
@@ -47,17 +47,19 @@ use uncacheable::UncacheableKeys;
 use crate::limits::{self, TooManyConnections};
 use crate::metrics::MetricsEndpoint;
 
-/// Descriptors of a client while bodies go both ways: two sockets, each held three times, and two pipes.
+/// Descriptors of a client while bodies are sent in both directions: two sockets, each held three times, and
+/// two pipes.
 const CLIENT_DESCRIPTORS: u64 = 10;
 
 /// Descriptors of a fetch: a socket, held twice while it is lent to the engine, the file of the body, a pipe,
 /// and the file of the record.
 const FETCH_DESCRIPTORS: u64 = 6;
 
-/// Descriptors for each client: there may be as many fetches, which go on when their clients have left.
+/// Descriptors for each client. Each client may have started a fetch, which continues when the client has
+/// left.
 const DESCRIPTORS: u64 = CLIENT_DESCRIPTORS + FETCH_DESCRIPTORS;
 
-/// Default limit of clients, if the descriptors suffice.
+/// Default limit of clients, if there are enough descriptors.
 const DEFAULT_CONNECTIONS: usize = 4096;
 
 const INDEX_BYTES: u64 = 1 << 30;
@@ -65,17 +67,20 @@ const INDEX_BYTES: u64 = 1 << 30;
 /// Options of a cache.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// Folder of the entries: a new or empty one, or a cache folder.
+    /// Folder of the entries: a new folder, an empty folder, or a cache folder.
     pub folder: PathBuf,
-    /// Maximum bytes of all entries.
+    /// Maximum total size of all entries, in bytes.
     pub budget_bytes: u64,
     /// Origin server.
     pub origin: Origin,
-    /// Time limit for the origin to begin a response, to continue one, and to continue reading a request.
+    /// Time limit for the origin to begin a response, to continue a response, and to continue reading a
+    /// request.
     pub origin_limit: Duration,
-    /// Time limit for a client to continue reading a response that passes through, or sending a request.
+    /// Time limit for a client to continue reading a response that passes through, or to continue sending a
+    /// request.
     pub client_limit: Duration,
-    /// Limit of client connections, and of fetches; by default what the descriptors allow, up to 4096.
+    /// Limit of client connections, and of fetches. The default is the number that the descriptors allow, up
+    /// to 4096.
     pub connections: Option<NonZeroUsize>,
 }
 
@@ -85,7 +90,7 @@ pub enum CacheError {
     /// The folder cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The descriptors do not suffice.
+    /// There are not enough descriptors.
     #[error(transparent)]
     TooManyConnections(#[from] TooManyConnections),
     /// The origin is one of the cache's own listeners.
@@ -100,7 +105,7 @@ pub struct Cache {
     connections: Arc<Semaphore>,
 }
 
-/// State that all connections and fetches share.
+/// State shared by all connections and fetches.
 struct Shared {
     origin: Origin,
     origin_limit: Duration,
@@ -135,10 +140,10 @@ impl Cache {
         Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(connections)) })
     }
 
-    /// Sets the addresses of the listeners, once, before it serves.
+    /// Sets the addresses of the cache's listeners. Must be called once, before the cache serves.
     ///
     /// # Errors
-    /// [`CacheError::Loop`] if the origin is one of them, as far as its URL has an address; a name is checked
+    /// [`CacheError::Loop`] if the URL of the origin has the address of a listener. A host name is checked
     /// when it is resolved.
     pub fn set_listeners(&self, listeners: Vec<SocketAddr>) -> Result<(), CacheError> {
         let origin = &self.shared.origin;
@@ -161,9 +166,9 @@ impl Cache {
         MetricsEndpoint::open(address, engine, |all, status| status::register(self, all, status))
     }
 
-    /// Serves clients until `drain` becomes true or its sender is dropped; then accepts no more, and returns
-    /// when the last response is sent and its connection closed. Must run on a tokio runtime, on which
-    /// fetches go on.
+    /// Serves clients until `drain` becomes true or its sender is dropped. It then accepts no more clients,
+    /// and returns when the last response is sent and its connection closed. Must run on a tokio runtime, on
+    /// which fetches continue.
     pub async fn serve(&self, listener: TcpListener, drain: watch::Receiver<bool>) {
         let for_connections = drain.clone();
         wirepath_net::serve("cache", listener, drain, None, |(stream, _)| {

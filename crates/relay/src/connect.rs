@@ -1,4 +1,4 @@
-//! Connecting to the addresses of a name.
+//! Connections to the addresses of a name.
 
 use std::future::Future;
 use std::io;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use tokio::time::timeout;
 
-/// Tries one address after the other, within `limit`. Each gets an equal part of the time left, so that an
-/// unresponsive address leaves time for the others.
+/// Tries the addresses one after the other, within `limit`. Each address gets an equal part of the time left,
+/// so that an unresponsive address leaves time for the others.
 pub(crate) async fn connect_to_any<A: Clone, C, F: Future<Output = io::Result<C>>>(
     addresses: &[A],
     limit: Duration,
@@ -28,7 +28,8 @@ pub(crate) async fn connect_to_any<A: Clone, C, F: Future<Output = io::Result<C>
     Err(last)
 }
 
-/// Says whether connecting failed for want of local descriptors or memory, which says nothing about the peer.
+/// Returns whether connecting failed for lack of local descriptors or memory. Such an error says nothing
+/// about the peer.
 pub(crate) fn is_local_exhaustion(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))

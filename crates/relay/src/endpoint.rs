@@ -1,4 +1,4 @@
-//! Endpoints of proxies and caches: where they listen, and where they connect to.
+//! Endpoints on which proxies and caches listen, or to which they connect.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ pub struct Endpoint(pub(crate) EndpointKind);
 /// Parsed endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointKind {
-    /// Host name or address, empty for every local address.
+    /// Host name or address; an empty host means every local address.
     Tcp {
         host: String,
         port: u16,
@@ -34,18 +34,18 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Says whether a connection to it reaches one of these listeners.
+    /// Returns whether a connection to this target reaches one of the listeners.
     pub(crate) fn is_one_of(&self, listeners: &[SocketAddr]) -> bool {
         matches!(self, Target::Tcp(address) if loop_detection::is_reached(*address, listeners))
     }
 }
 
 impl Endpoint {
-    /// Parses an endpoint to listen on. Without a host it is every address, of IPv4 and IPv6; port 0 is any
-    /// free port.
+    /// Parses an endpoint to listen on. Without a host, the endpoint is every address of IPv4 and IPv6; port
+    /// 0 is any free port.
     ///
     /// # Errors
-    /// An invalid endpoint.
+    /// The endpoint is invalid.
     pub fn to_listen(text: &str) -> Result<Endpoint, AddressError> {
         parse(text).map(Endpoint).map_err(|why| AddressError::new(text, why))
     }
@@ -53,7 +53,7 @@ impl Endpoint {
     /// Parses an endpoint to connect to.
     ///
     /// # Errors
-    /// An invalid endpoint, or one without a host or port.
+    /// The endpoint is invalid, or has no host or port.
     pub fn to_connect(text: &str) -> Result<Endpoint, AddressError> {
         let kind = parse(text).and_then(|kind| match kind {
             EndpointKind::Tcp { host, .. } if host.is_empty() => {
@@ -65,21 +65,22 @@ impl Endpoint {
         kind.map(Endpoint).map_err(|why| AddressError::new(text, why))
     }
 
-    /// Says whether it is a TCP endpoint.
+    /// Returns whether this is a TCP endpoint.
     pub fn is_tcp(&self) -> bool {
         matches!(self.0, EndpointKind::Tcp { .. })
     }
 
-    /// Says whether only one of the two can be listened on; any number of listeners can ask for a free port.
+    /// Returns whether listening on both endpoints at once is impossible. Any number of listeners can ask for
+    /// a free port.
     pub fn conflicts_with(&self, other: &Endpoint) -> bool {
         self == other && !matches!(self.0, EndpointKind::Tcp { port: 0, .. })
     }
 
-    /// Listens on every TCP address of the endpoint; without a host, on one socket for all of IPv4 and IPv6.
-    /// Must be called on a tokio runtime.
+    /// Listens on every TCP address of the endpoint; without a host, on one socket for all addresses of IPv4
+    /// and IPv6. Must be called on a tokio runtime.
     ///
     /// # Errors
-    /// Errors of the resolver or the system; a Unix socket.
+    /// The resolver or the system failed, or the endpoint is a Unix socket.
     pub async fn listen_tcp(&self) -> io::Result<Vec<TcpListener>> {
         match &self.0 {
             EndpointKind::Tcp { host, port } if host.is_empty() => Ok(vec![listen_on_any_address(*port)?]),

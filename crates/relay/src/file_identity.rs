@@ -1,10 +1,10 @@
-//! Identity of files, to find two names of one file.
+//! Identity of files: finds paths that name the same file.
 
 use std::fs::{FileType, metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// File behind a path.
+/// Identity of the file at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileIdentity {
     /// Existing file: device and inode.
@@ -14,7 +14,7 @@ pub(crate) enum FileIdentity {
 }
 
 impl FileIdentity {
-    /// Identity of the file at `path`, if it is new or its type is one that `applies`.
+    /// Identity of the file at `path`, if the file is new or `applies` accepts its type.
     pub(crate) fn of(path: &Path, applies: impl FnOnce(FileType) -> bool) -> Option<FileIdentity> {
         if let Ok(existing) = metadata(path) {
             return applies(existing.file_type())

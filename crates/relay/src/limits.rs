@@ -2,13 +2,13 @@
 
 use wirepath_net::raise_descriptor_limit;
 
-/// Descriptors for all but connections: listeners, health checks, 32 metrics clients, the log.
+/// Descriptors used by everything except connections: listeners, health checks, 32 metrics clients, the log.
 const OTHERS: u64 = 200;
 
-/// Descriptors of an engine thread: its epoll and its eventfd.
+/// Descriptors of an engine thread: an epoll and an eventfd.
 const PER_THREAD: u64 = 2;
 
-/// Limit of connections beyond what the descriptors allow.
+/// Error: the requested number of connections needs more descriptors than the process may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{connections} connections need {needed} descriptors, and the limit of this process is {limit}: raise it (ulimit -n, or \
@@ -21,8 +21,8 @@ pub struct TooManyConnections {
     possible: u64,
 }
 
-/// Raises the limit of open files and answers how many connections of `each` descriptors are possible beside
-/// so many engine threads: those `asked` for, or else at most `usual`.
+/// Raises the limit of open files, and returns the limit of connections of `each` descriptors beside so many
+/// engine threads: the number `asked` for, if the descriptors suffice, or by default at most `usual`.
 pub(crate) fn connections(
     asked: Option<usize>,
     each: u64,

@@ -6,24 +6,24 @@ use std::path::Path;
 
 use crate::file_identity::FileIdentity;
 
-/// Says whether a connection to `target` reaches one of these listeners.
+/// Returns whether a connection to `target` reaches one of these listeners.
 pub(crate) fn is_reached(target: SocketAddr, listeners: &[SocketAddr]) -> bool {
     let address = destination(target.ip());
     listeners.iter().any(|listener| {
         let ip = listener.ip().to_canonical();
-        // Listeners on :: accept IPv4, too.
+        // Listeners on :: also accept IPv4.
         let accepts = || ip.is_unspecified() && (ip.is_ipv6() || address.is_ipv4()) && is_local(address);
         listener.port() == target.port() && (ip == address || accepts())
     })
 }
 
-/// Says whether both paths are names of one Unix socket.
+/// Returns whether both paths name the same Unix socket.
 pub(crate) fn is_same_socket(path: &Path, other: &Path) -> bool {
     let identity = |path: &Path| FileIdentity::of(path, |_| true);
     path.exists() && identity(path) == identity(other)
 }
 
-/// The address that a connection goes to: an unspecified one means this machine.
+/// Destination of a connection. An unspecified address means this machine.
 fn destination(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -32,14 +32,14 @@ fn destination(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Says whether this machine has the address, by the source address of a route to it. Binding to it would not
-/// tell (`ip_nonlocal_bind` in ip(7)). Nothing is sent.
+/// Returns whether this machine has the address, by the source address of a route to it. Binding to the
+/// address would not prove it (`ip_nonlocal_bind` in ip(7)). No packet is sent.
 fn is_local(address: IpAddr) -> bool {
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let source = || {
         let socket = UdpSocket::bind((any, 0))?;
-        socket.connect((address, 9))?; // discard; any port would do
+        socket.connect((address, 9))?; // discard service; any port works
         socket.local_addr()
     };
     address.is_loopback() || source().is_ok_and(|source| source.ip() == address)

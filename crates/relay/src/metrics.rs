@@ -1,4 +1,4 @@
-//! Metrics of relays: declaring them, and the HTTP endpoint that shows them.
+//! Metrics of relays: their declaration, and the HTTP endpoint that shows them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use wirepath_net::http::{self, Endpoint, HttpOptions, Site};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 
-/// Maximum number of clients of the endpoint, for which the proxy's limit leaves descriptors.
+/// Maximum number of clients of the endpoint. The connection limit of the proxy leaves descriptors for them.
 const MAX_CONNECTIONS: usize = 32;
 
 /// Declares metrics of a snapshot: name, help text, and the value in the snapshot.
@@ -23,14 +23,14 @@ macro_rules! metrics {
 }
 pub(crate) use metrics;
 
-/// HTTP endpoint with `/metrics` and `/api/status`, on a thread of its own, until it is dropped.
+/// HTTP endpoint with `/metrics` and `/api/status`. Runs on its own thread until it is dropped.
 pub struct MetricsEndpoint {
     address: SocketAddr,
     _drain: watch::Sender<bool>,
 }
 
 impl MetricsEndpoint {
-    /// Listens for clients and shows what `register` adds.
+    /// Listens for clients, and shows the metrics and the status that `register` adds.
     pub(crate) fn open(
         address: SocketAddr,
         engine: Arc<Engine>,
@@ -39,7 +39,7 @@ impl MetricsEndpoint {
         MetricsEndpoint::open_site(address, engine, register, |endpoint| endpoint)
     }
 
-    /// As [`MetricsEndpoint::open`], with a site that has the endpoint as a part.
+    /// Like [`MetricsEndpoint::open`], for a site that contains the endpoint.
     pub(crate) fn open_site<S: Site>(
         address: SocketAddr,
         engine: Arc<Engine>,

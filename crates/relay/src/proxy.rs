@@ -1,8 +1,8 @@
 //! TCP proxy: connects each client to one of several backends.
 //!
 //! The control plane, a single-threaded runtime, accepts connections, chooses backends, connects, checks
-//! health and keeps time. Relayed bytes pass it by: each connection is two streams on the engine, one for
-//! each direction.
+//! health and keeps time. Relayed bytes do not pass through the control plane: each connection is two streams
+//! on the engine, one for each direction.
 
 mod backend;
 mod balance;
@@ -41,10 +41,11 @@ use crate::endpoint::Endpoint;
 use crate::limits::{self, TooManyConnections};
 use crate::metrics::MetricsEndpoint;
 
-/// Descriptors of a relayed connection: three for each of two sockets, and a pipe for each active direction.
+/// Descriptors of a relayed connection: three for each of the two sockets, and a pipe for each active
+/// direction.
 const DESCRIPTORS: u64 = 10;
 
-/// Default limit of connections, if the descriptors suffice.
+/// Default limit of connections, if there are enough descriptors.
 const DEFAULT_CONNECTIONS: usize = 20_000;
 
 /// Options of a proxy.
@@ -54,15 +55,16 @@ pub struct ProxyOptions {
     pub listen: Vec<Endpoint>,
     /// Endpoints to connect clients to.
     pub backends: Vec<Endpoint>,
-    /// Choice between backends.
+    /// Load balancing between the backends.
     pub balance: Balance,
-    /// Engine threads; at least one.
+    /// Number of engine threads, at least one.
     pub threads: usize,
-    /// Time limit of connecting to one backend, over all its addresses.
+    /// Time limit of connecting to a backend, over all its addresses.
     pub connect_timeout: Duration,
     /// Time without progress in either direction after which a connection is ended.
     pub idle_timeout: Option<Duration>,
-    /// Limit of connections, beyond which they wait; by default what the descriptors allow, up to 20,000.
+    /// Limit of connections; further connections wait. The default is the number that the descriptors allow,
+    /// up to 20,000.
     pub max_connections: Option<usize>,
     /// Health checks of backends.
     pub health: HealthOptions,
@@ -70,23 +72,23 @@ pub struct ProxyOptions {
     pub send_proxy: bool,
     /// Expects the client's address from clients (PROXY protocol, version 1 or 2).
     pub accept_proxy: bool,
-    /// Time limit of connections once the proxy drains.
+    /// Time limit of open connections when the proxy drains.
     pub drain: Duration,
 }
 
 /// Error that prevents a proxy from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// An address cannot be listened on.
+    /// Listening on an address failed.
     #[error("cannot listen on {0}: {1}")]
     Listen(Endpoint, #[source] io::Error),
     /// A backend is one of the proxy's own listeners.
     #[error("backend {0} is a listener of this proxy; name the server behind it")]
     Loop(Endpoint),
-    /// A backend cannot be resolved.
+    /// Resolving a backend failed.
     #[error("cannot resolve the backend {0}: {1}")]
     Resolve(Endpoint, #[source] io::Error),
-    /// The descriptors do not suffice.
+    /// There are not enough descriptors.
     #[error(transparent)]
     TooManyConnections(#[from] TooManyConnections),
     /// The engine cannot start.
@@ -94,7 +96,7 @@ pub enum ProxyError {
     System(#[from] io::Error),
 }
 
-/// Proxy that listens.
+/// Proxy that listens for clients.
 pub struct Proxy {
     listeners: Vec<Listener>,
     shared: Arc<Shared>,
@@ -102,12 +104,12 @@ pub struct Proxy {
     cut: watch::Sender<bool>,
 }
 
-/// View of a proxy's status, for any thread, also after the proxy has ended.
+/// View of a proxy's status. Can be used on any thread, and after the proxy has ended.
 #[derive(Clone)]
 pub struct ProxyView(Arc<Shared>);
 
 impl Proxy {
-    /// Resolves the backends and listens; must be called on a tokio runtime, like `run`.
+    /// Resolves the backends and listens. Must be called on a tokio runtime, like `run`.
     pub async fn start(options: ProxyOptions) -> Result<Proxy, ProxyError> {
         let connections =
             limits::connections(options.max_connections, DESCRIPTORS, DEFAULT_CONNECTIONS, options.threads)?;
@@ -139,7 +141,7 @@ impl Proxy {
         Ok(Proxy { listeners, shared, permits: Arc::new(Semaphore::new(connections)), cut })
     }
 
-    /// Addresses of its listeners.
+    /// Addresses of the proxy's listeners.
     pub fn listening(&self) -> &[String] {
         &self.shared.listening
     }
@@ -150,13 +152,13 @@ impl Proxy {
         MetricsEndpoint::open(address, engine, |all, status| status::register(&self.view(), all, status))
     }
 
-    /// View of its status.
+    /// View of the proxy's status.
     pub fn view(&self) -> ProxyView {
         ProxyView(Arc::clone(&self.shared))
     }
 
     /// Relays until `stop` completes, then drains: accepts no more connections and waits for the open ones.
-    /// Answers whether all ended in time; the others are reset.
+    /// Returns whether all connections ended in time; the others are reset.
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
         let Proxy { listeners, shared, permits, cut } = self;
         let ProxyOptions { health, connect_timeout, send_proxy, drain: limit, .. } = shared.options;
@@ -185,7 +187,7 @@ impl Proxy {
 }
 
 impl ProxyView {
-    /// The status; reading it costs the engine threads nothing.
+    /// Status of the proxy. Reading the status costs the engine threads nothing.
     pub fn status(&self) -> ProxyStatus {
         let shared = &self.0;
         ProxyStatus {
@@ -198,6 +200,6 @@ impl ProxyView {
 }
 
 fn engine(threads: usize) -> io::Result<Engine> {
-    // Relayed bytes never wait for storage.
+    // Relayed bytes never wait for storage, so one pool thread suffices.
     Engine::start(EngineOptions { threads, pool_threads: 1, ..EngineOptions::default() })
 }

@@ -1,4 +1,4 @@
-//! Streams: their configuration, opening their addresses, running and counting them.
+//! Streams: configuration, opening of addresses, execution and counters.
 
 mod configuration;
 mod control;

@@ -9,32 +9,32 @@ use wirepath_assess::Progress;
 use crate::interrupt::Interrupt;
 use crate::terminal;
 
-/// Parts that a bar is divided into.
+/// Resolution of the bar: number of parts.
 const PARTS: u64 = 10_000;
 
-/// Time before the first estimate of the time left.
+/// Time before the first estimate of the remaining time.
 const KNOWN_AFTER: Duration = Duration::from_secs(2);
 
-/// Interval of progress lines in logs, in percent.
+/// Interval of progress lines in a log, in percent.
 const LINE_EVERY: u32 = 10;
 
-/// A bar for all experiments, with one estimate of the time left. It is gone from the terminal when this is
-/// dropped.
+/// Progress bar for all experiments, with an estimate of the remaining time. Dropping it removes it from the
+/// terminal.
 pub(crate) struct Bar {
     bar: ProgressBar,
-    /// Names of the experiments, and about which share of the time each takes.
+    /// Names of the experiments, and their approximate shares of the time.
     steps: Vec<(&'static str, f64)>,
-    /// The one that is made.
+    /// Index of the current experiment.
     current: usize,
     start: Instant,
     interrupt: Interrupt,
-    /// Percent of the last line, where there is no terminal.
+    /// Percentage in the last line, without a terminal.
     told: u32,
 }
 
 impl Bar {
-    /// Bar for experiments of these names and weights. It is drawn when it moves, and never by a thread of
-    /// its own: that would cost processor time while others are measured.
+    /// Progress bar for experiments with these names and weights. The bar is drawn when it moves. It has no
+    /// thread of its own, which would use processor time during measurements.
     pub(crate) fn new(steps: &[(&'static str, f64)], interrupt: Interrupt) -> Bar {
         let bar =
             ProgressBar::with_draw_target(Some(PARTS), ProgressDrawTarget::stderr()).with_style(style());
@@ -44,7 +44,7 @@ impl Bar {
         bar
     }
 
-    /// Begins with one of the experiments.
+    /// Starts the experiment with this index.
     pub(crate) fn begin(&mut self, index: usize) {
         (self.current, self.told) = (index, 0);
         self.bar.set_prefix(self.name());
@@ -54,14 +54,14 @@ impl Bar {
         self.steps.get(self.current).map_or("", |(name, _)| name)
     }
 
-    /// The share of all experiments that is done, when such a share of the current one is.
+    /// Share of all experiments that is done when this share of the current one is done.
     fn overall(&self, share: f64) -> f64 {
         let weight = |steps: &[(&str, f64)]| steps.iter().map(|(_, weight)| weight).sum::<f64>();
         let current = self.steps.get(self.current).map_or(0.0, |(_, weight)| *weight);
         (weight(&self.steps[..self.current]) + current * share) / weight(&self.steps)
     }
 
-    /// Prints a line for each tenth of an experiment, for logs.
+    /// Prints a line for each tenth of an experiment, if there is no terminal.
     fn tell(&mut self, share: f64, left: &str) {
         let tenths = (share * 100.0) as u32 / LINE_EVERY * LINE_EVERY;
         if self.bar.is_hidden() && tenths > self.told {
@@ -87,7 +87,7 @@ impl Progress for Bar {
 
     fn note(&mut self, text: &str) {
         let said = format!("wirepath: {text}");
-        // In a log a line is a line.
+        // Lines are not wrapped in a log.
         let said = if std::io::stderr().is_terminal() {
             terminal::error_output().paragraph(&said)
         } else {
@@ -107,7 +107,7 @@ impl Drop for Bar {
     }
 }
 
-/// Estimate of the time left.
+/// Estimates the remaining time.
 fn time_left(elapsed: Duration, share: f64) -> Option<Duration> {
     let known = elapsed >= KNOWN_AFTER && share > 0.0 && share <= 1.0;
     known.then(|| elapsed.mul_f64((1.0 - share) / share))

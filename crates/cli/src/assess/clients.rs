@@ -43,7 +43,7 @@ impl Clients {
     }
 }
 
-/// Makes the experiment; what was found until an error or a signal is in the result.
+/// Runs the experiment. On an error or a signal, the result has the measurements until then.
 fn perform(options: &ClientOptions, interrupt: &Interrupt) -> (clients::Clients, Result<(), Error>) {
     let start = Instant::now();
     let program = format!("wirepath {}", crate::VERSION);

@@ -55,10 +55,10 @@ impl Compare {
     }
 }
 
-/// Description of a result.
+/// Describes a result.
 fn described(file: &Path, result: &Assessment) -> String {
     let Assessment { started, host, .. } = result;
     let machine = format!("{started}, {}, Linux {}", host.processor, host.kernel);
-    // What a result says is others' input, as names of files are.
+    // Texts in a result are untrusted input, like file names.
     format!("{}, {}", format::name(file), format::name(Path::new(&machine)))
 }

@@ -1,4 +1,4 @@
-//! The experiments, in the order in which they are made.
+//! The experiments, in the order in which they run.
 
 use anyhow::Result;
 use wirepath_assess::calibration::Calibrations;
@@ -11,31 +11,32 @@ use wirepath_assess::{
 
 #[derive(Clone, Copy)]
 pub(crate) struct Experiment {
-    /// Subject; its name is that of the sub-command that runs it alone.
+    /// Subject. Its name is the name of the sub-command that runs only this experiment.
     pub(crate) subject: Subject,
-    /// Runs it, and adds its findings to the result, also when it fails. What it could not measure goes to
-    /// `left_out`; an error ends the assessment.
+    /// Runs the experiment, and adds the measurements to the result even if it fails. Omitted measurements go
+    /// to `left_out`. An error ends the assessment.
     pub(crate) run: fn(&Options, &mut Assessment, &mut dyn Progress) -> Result<Soundness, Error>,
-    /// Returns whether it measured anything.
+    /// Returns whether the experiment measured anything.
     measured: fn(&Assessment) -> bool,
-    /// Share of the time that all take together, of a hundred, about: that of the kept assessments.
+    /// Approximate share of the total time in percent, taken from the stored assessments.
     pub(crate) weight: f64,
 }
 
 impl Experiment {
-    /// Returns whether it takes a permission that the others do not: where all are made, it may be left out.
+    /// Returns whether the experiment needs a permission that the others do not need. It may then be omitted
+    /// when all experiments run.
     fn takes_permission(&self) -> bool {
         matches!(self.subject, Subject::Profile | Subject::Count)
     }
 
-    /// Returns whether it sends to a sink that may be another host.
+    /// Returns whether the experiment sends to a sink that may be another host.
     pub(crate) fn sends(&self) -> bool {
         !matches!(self.subject, Subject::Host | Subject::Relay)
     }
 }
 
-/// The first experiment that was to measure something and did not. One that takes a permission counts if it
-/// alone was asked for.
+/// The first experiment that should have measured something, but did not. An experiment that needs a
+/// permission counts only if it runs alone.
 pub(crate) fn without_figures(experiments: &[Experiment], result: &Assessment) -> Option<Subject> {
     let counts = |one: &&Experiment| experiments.len() == 1 || !one.takes_permission();
     experiments.iter().filter(counts).find(|one| !(one.measured)(result)).map(|one| one.subject)
@@ -45,7 +46,7 @@ fn has_paths(result: &Assessment, experiment: Subject) -> bool {
     result.measurements.iter().any(|one| one.experiment == experiment && !one.runs.is_empty())
 }
 
-/// Kernel entry and copies. The machine itself is examined for every experiment.
+/// Cost of kernel entry and copies. The machine itself is examined for every experiment.
 pub(crate) const HOST: Experiment = Experiment {
     subject: Subject::Host,
     weight: 1.0,
@@ -101,8 +102,8 @@ pub(crate) const LOAN: Experiment = Experiment {
     measured: |result| result.loan.is_some(),
 };
 
-/// Not among [`EXPERIMENTS`]: it takes probes, which most machines do not permit, and its counts do not
-/// differ from machine to machine.
+/// Not in [`EXPERIMENTS`]: it needs probes, which most machines do not permit, and its counts do not differ
+/// between machines.
 pub(crate) const COUNT: Experiment = Experiment {
     subject: Subject::Count,
     weight: 1.0,
@@ -110,8 +111,8 @@ pub(crate) const COUNT: Experiment = Experiment {
     measured: |result| !result.counts.is_empty(),
 };
 
-/// Not among [`EXPERIMENTS`]: it takes other programs, thousands of descriptors and a quarter of an hour, and
-/// what it finds is of no use to those who serve files.
+/// Not in [`EXPERIMENTS`]: it needs other programs, thousands of descriptors and a quarter of an hour, and
+/// its results are not useful for serving files.
 pub(crate) const RELAY: Experiment = Experiment {
     subject: Subject::Relay,
     weight: 1.0,
@@ -119,7 +120,8 @@ pub(crate) const RELAY: Experiment = Experiment {
     measured: |result| !result.relay.is_empty(),
 };
 
-/// Measures what a server's paths cost on this sink, and adds that to the file that servers read.
+/// Measures the costs of the server's paths on this sink, and adds them to the calibration file that servers
+/// read.
 fn store_calibration(
     options: &Options,
     result: &mut Assessment,
@@ -137,14 +139,14 @@ fn store_calibration(
     note_store_failure(kept.map_err(|source| Error::System { doing, source }), result)
 }
 
-/// A measurement that cannot be kept stays in the result, which then says why; the exit code says that
-/// something failed.
+/// Handles a failure to store a measurement. The measurement stays in the result, together with the reason,
+/// and the exit code reports the failure.
 fn note_store_failure(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness, Error> {
     let Err(error) = kept else { return Ok(Soundness::Sound) };
     result.left_out.push(LeftOut { what: "the calibration file".to_owned(), why: error.to_string() });
     Ok(Soundness::Faulty)
 }
 
-/// Experiments of a plain `wirepath assess`. The loan comes first, so that the path `loan` lends by its
+/// Experiments of `wirepath assess` without a command. `loan` comes first, since the path `loan` uses its
 /// thresholds.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, LOAN, DOWNLOAD, STREAM, PROFILE];

@@ -70,7 +70,7 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 
-    /// The parts of `relay` that are wanted; none for all.
+    /// Parts of `relay` to measure; empty means all.
     #[arg(skip)]
     pub(crate) parts: Vec<Part>,
 
@@ -106,14 +106,14 @@ impl Measuring {
         file.context("no default calibration file: use --calibration FILE")
     }
 
-    /// Destination of packets, and what is left out by that: a device that drops, if none is named and one
-    /// can be had. Root in a container may lack the capabilities that it takes.
+    /// Destination of packets, and a note about omitted sinks. The default is a device that drops, if it can
+    /// be made. Root in a container may lack the necessary capabilities.
     fn sink(&self) -> (Sink, Option<LeftOut>) {
         if let Some(sink) = &self.sink {
             return (sink.clone(), None);
         }
         if !rustix::process::geteuid().is_root() {
-            return (Sink::Loopback, None); // experiments say themselves what takes root
+            return (Sink::Loopback, None); // each experiment reports what needs root
         }
         match test_bed::with_test_bed(&Sink::Drop, self.mtu(), self.cpu, |_| Ok(())) {
             Ok(()) => (Sink::Drop, None),
@@ -124,12 +124,12 @@ impl Measuring {
         }
     }
 
-    /// Checks that the named processor may be used.
+    /// Checks that the chosen processor may be used.
     pub(crate) fn check_processor(&self) -> Result<(), Error> {
         test_bed::check_processor(self.cpu)
     }
 
-    /// Options for experiments, and what was left out to have them.
+    /// Options for the experiments, and a note about omitted sinks.
     pub(crate) fn options(&self) -> Result<(Options, Option<LeftOut>)> {
         let volume = self.volume.unwrap_or(if self.quick { ByteSize::mib(128) } else { ByteSize::gib(1) });
         let scratch = self.scratch.clone().map_or_else(default_cache_folder, Ok);
@@ -166,7 +166,7 @@ fn volume(text: &str) -> Result<ByteSize, String> {
     if volume.as_u64() == 0 { Err("invalid volume 0: expected at least 1 B".to_owned()) } else { Ok(volume) }
 }
 
-/// Hides and refuses options of sending, for `host`.
+/// Hides and refuses options about sending, for `host`.
 pub(super) fn without_sending(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "mtu" => option.hide(true).value_parser(refuse::<u32>),
@@ -174,7 +174,7 @@ pub(super) fn without_sending(option: Arg) -> Arg {
     }
 }
 
-/// Hides and refuses options of data paths, for experiments without any.
+/// Hides and refuses options about data paths, for experiments without data paths.
 pub(super) fn without_paths(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "bare" => option.hide(true).value_parser(refuse::<PathBuf>),
@@ -183,7 +183,7 @@ pub(super) fn without_paths(option: Arg) -> Arg {
     }
 }
 
-/// Hides and refuses options of timing, for experiments that time nothing.
+/// Hides and refuses options about timing, for experiments without timing.
 pub(super) fn without_timing(option: Arg) -> Arg {
     match option.get_id().as_str() {
         "volume" => option.hide(true).value_parser(refuse::<ByteSize>),

@@ -1,4 +1,4 @@
-//! Makes experiments, and keeps what they found.
+//! Runs experiments, and stores their results.
 
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
@@ -16,17 +16,18 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::terminal;
 
-/// Exit code for invalid arguments, as clap's.
+/// Exit code for invalid arguments, the same as clap's.
 const INVALID_ARGUMENTS: u8 = 2;
 
-/// Makes the experiments one after the other and shows and writes the result, whatever became of them.
+/// Runs the experiments one after the other. Shows and writes the result, even after a failure.
 pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Result<ExitCode> {
     if let Err(error) = measuring.check_processor() {
         eprintln!("wirepath: {error}");
         return Ok(ExitCode::from(INVALID_ARGUMENTS));
     }
     let (options, left_out) = measuring.options()?;
-    // Before minutes are spent on what could not be kept, or would end at a sink that is not there.
+    // Checked first: minutes of measurements would be lost if the result could not be stored, or if the sink
+    // were missing.
     read_calibrations(&options.calibration)?;
     if experiments.iter().any(Experiment::sends) {
         test_bed::check_sink(&options.sink)?;
@@ -53,17 +54,17 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     };
     let outcome = make(experiments, &options, &mut result, &interrupt);
     if options.quick {
-        // Made again in seconds, and half a gigabyte of it.
+        // The files take half a gigabyte, and are generated again in seconds.
         remove_made(&options.scratch, &mut Bar::new(&[("removing", 1.0)], interrupt.clone()));
     }
     result.seconds = start.elapsed().as_secs_f64();
-    // What took an hour is shown, whatever becomes of the file.
+    // The result of an hour is shown even if the file cannot be written.
     let written = output.write(|| result.to_json().context("writing the result as JSON"));
     if !output.is_standard() {
         terminal::print(&terminal::output().document(&report::document(&result)))?;
     }
     if let (Err(_), Err(cause)) = (&written, &outcome) {
-        eprintln!("wirepath: {cause}"); // the error that follows is another one
+        eprintln!("wirepath: {cause}"); // the returned error is a different one
     }
     written?;
     match (outcome, interrupt.signal()) {
@@ -86,7 +87,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     }
 }
 
-/// Makes the experiments until one fails or is stopped.
+/// Runs the experiments until one fails or a signal stops them.
 fn make(
     experiments: &[Experiment],
     options: &Options,

@@ -1,4 +1,4 @@
-//! Reads kept results.
+//! Reader of stored results.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,18 +9,18 @@ use wirepath_assess::Assessment;
 use wirepath_assess::clients::Clients;
 use wirepath_assess::result::ReadError;
 
-/// A full run takes less than one megabyte.
+/// Maximum file size. A full run takes less than one megabyte.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// A result of one of the commands.
+/// Stored result of one of the commands.
 pub(super) enum Kept {
-    /// Of data paths and the relay.
+    /// Result about data paths and the relay.
     Assessment(Box<Assessment>),
-    /// Of clients.
+    /// Result about clients.
     Clients(Box<Clients>),
 }
 
-/// Reads a result that `wirepath assess --json` or `wirepath assess clients --json` wrote.
+/// Reads a result written by `wirepath assess --json` or `wirepath assess clients --json`.
 pub(super) fn kept(file: &Path) -> Result<Kept> {
     let text = text(file)?;
     match Clients::from_json(&text) {
@@ -32,7 +32,7 @@ pub(super) fn kept(file: &Path) -> Result<Kept> {
     }
 }
 
-/// Reads a result that `wirepath assess --json` wrote.
+/// Reads a result written by `wirepath assess --json`.
 pub(super) fn result(file: &Path) -> Result<Assessment> {
     parse(&text(file)?, file)
 }
@@ -47,7 +47,7 @@ fn text(file: &Path) -> Result<String> {
     let metadata = opened.metadata().with_context(|| format!("cannot read the metadata of {name}"))?;
     let remedy = "name the JSON file that `wirepath assess --json FILE` wrote";
     ensure!(!metadata.is_dir(), "{name} is a folder; {remedy}");
-    // A FIFO or a device would be read for ever.
+    // Reading a FIFO or a device might never end.
     ensure!(metadata.is_file(), "{name} is not a regular file; {remedy}");
     let mut text = Vec::new();
     opened.take(MOST_BYTES + 1).read_to_end(&mut text).with_context(|| format!("cannot read {name}"))?;

@@ -45,7 +45,7 @@ impl Report {
             files.iter().flatten().filter(|file| is_standard_output(file)).count() <= 1,
             "only one of --html, --markdown and --csv can be written to standard output"
         );
-        // Files come first: whoever reads standard output may have seen enough before its end.
+        // Files are written first, since the reader of standard output may close it early.
         for to_standard in [false, true] {
             let wanted = |file: &&PathBuf| is_standard_output(file) == to_standard;
             if let Some(file) = html_file.as_ref().filter(wanted) {
@@ -64,7 +64,7 @@ impl Report {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Writes to a file, but never over the result itself.
+    /// Writes to a file. Refuses to overwrite the result itself.
     fn write(&self, file: &Path, text: &str) -> Result<()> {
         if is_standard_output(file) {
             return terminal::print(text);

@@ -37,7 +37,7 @@ impl Sink {
         let address = listener.local_addr().context("asking for the address")?;
         if self.while_stdin {
             std::thread::spawn(|| {
-                // Whatever happens to it, it is over.
+                // The sink ends with standard input, also after a read error.
                 std::io::stdin().read_to_end(&mut Vec::new()).ok();
                 std::process::exit(0);
             });

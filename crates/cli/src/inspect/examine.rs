@@ -13,24 +13,24 @@ use wirepath_server::images::{USUAL_LIMITS, read_image};
 use crate::format;
 use crate::progress::Progress;
 
-/// Beginning of an image; packets of an asset begin with another byte.
+/// First bytes of an image. Packets of an asset begin with another byte.
 const IMAGE_MAGIC: &[u8] = b"WIREPATH";
 
-/// Bytes by which kinds of files are told apart.
+/// Number of bytes that distinguish the kinds of files.
 const HEAD_LENGTH: usize = 16;
 
-/// Bytes of an asset that are read at a time.
+/// Number of bytes of an asset read at a time.
 const READ_LENGTH: usize = 1 << 20;
 
 /// Contents of a file.
 pub(super) enum Found {
-    /// A transport stream or an image of one.
+    /// Transport stream, or an image of a transport stream.
     Stream(Box<Inspection>),
-    /// An MP4 or Matroska file.
+    /// MP4 or Matroska file.
     Movie(Box<Movie>),
 }
 
-/// An MP4 or Matroska file.
+/// MP4 or Matroska file.
 pub(super) struct Movie {
     pub(super) file: PathBuf,
     pub(super) size_bytes: u64,
@@ -40,10 +40,10 @@ pub(super) struct Movie {
 pub(super) struct Inspection {
     pub(super) file: PathBuf,
     pub(super) size_bytes: u64,
-    /// Recipe of its trains, or the default one of an asset.
+    /// Recipe of the image's trains; for an asset, the default recipe.
     pub(super) recipe: Recipe,
     pub(super) report: Report,
-    /// Facts of an image; none of an asset.
+    /// Facts about an image; None for an asset.
     pub(super) image: Option<ImageFacts>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct ImageFacts {
 
 pub(super) struct Damage {
     pub(super) segment: usize,
-    /// Byte of the file at which the segment begins.
+    /// Offset of the segment in the file.
     pub(super) offset: u64,
     pub(super) reason: String,
 }
@@ -67,8 +67,8 @@ impl Inspection {
     }
 }
 
-/// Reads the file at `path`, with a progress bar if `shown`: of MP4 and Matroska the boxes or
-/// elements, of others everything.
+/// Reads the file at `path`, with a progress bar if `shown`. Of MP4 and Matroska files, only the boxes or
+/// elements are read; other files are read completely.
 pub(super) fn examine(path: &Path, shown: bool) -> Result<Found> {
     examine_file(path, shown).with_context(|| format::name(path))
 }
@@ -103,7 +103,7 @@ fn examine_file(path: &Path, shown: bool) -> Result<Found> {
 fn examine_movie(file: &File, reader: MovieReader, progress: &Progress) -> Result<MovieReport> {
     let mut inspector = MovieInspector::new(reader);
     while let Some(wanted) = inspector.wanted() {
-        // The reader bounds what it wants, and wants nothing beyond the file.
+        // The reader limits the length, and requests no bytes beyond the end of the file.
         let mut bytes = vec![0; wanted.length as usize];
         let offset = wanted.offset;
         file.read_exact_at(&mut bytes, offset).with_context(|| format!("byte {offset}: cannot read"))?;
@@ -148,7 +148,7 @@ fn examine_image(file: &File, progress: &Progress) -> Result<(Report, ImageFacts
 fn read_segment(file: &File, table: &Table, segment: usize) -> Result<(u64, Vec<u8>)> {
     let entry = &table.segments[segment];
     let offset = entry.offset;
-    // The table was checked: a segment has a megabyte of packets at most, and lies within the file.
+    // The table was checked: a segment has at most a megabyte of packets and lies within the file.
     let mut bytes = vec![0; entry.length() as usize];
     match file.read_exact_at(&mut bytes, offset) {
         Ok(()) => Ok((offset, bytes)),
@@ -156,5 +156,5 @@ fn read_segment(file: &File, table: &Table, segment: usize) -> Result<(u64, Vec<
     }
 }
 
-/// The format's version; an image of another one is not read.
+/// Version of the image format. Images with another version are not read.
 pub(super) const IMAGE_VERSION: u32 = image::VERSION;

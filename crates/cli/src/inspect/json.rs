@@ -1,5 +1,5 @@
-//! An inspection as JSON; `docs/inspect.md` describes it. A field that changes its meaning or goes makes a
-//! new schema.
+//! Inspection as JSON, described in `docs/inspect.md`. Removing a field or changing its meaning needs a new
+//! schema.
 
 use serde_json::{Map, Value, json};
 use wirepath_media::image::{PayloadRecipe, Recipe};
@@ -10,7 +10,7 @@ use super::examine::{Damage, IMAGE_VERSION, ImageFacts, Inspection};
 use super::text::peak;
 use crate::warnings;
 
-/// The version of what is printed.
+/// Version of the JSON schema.
 pub(super) const SCHEMA: u32 = 2;
 
 pub(super) fn json(inspection: &Inspection) -> Value {
@@ -114,7 +114,7 @@ fn pid_facts(pid: &PidReport, report: &Report) -> Value {
     })
 }
 
-/// The part of all packets that has this PID, from 0 to 1.
+/// Share of all packets that have this PID, from 0 to 1.
 pub(super) fn share(pid: &PidReport, report: &Report) -> f64 {
     let all = report.payload_bytes / PACKET_LENGTH as u64;
     pid.packets as f64 / all.max(1) as f64

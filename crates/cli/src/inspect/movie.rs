@@ -1,4 +1,4 @@
-//! An MP4 or Matroska file as text and as JSON; `docs/inspect.md` describes the latter.
+//! MP4 or Matroska file as text and as JSON; `docs/inspect.md` describes the JSON.
 
 use serde_json::{Value, json};
 use wirepath_media::inspect::{MovieReport, TrackReport};
@@ -11,7 +11,7 @@ use crate::{format, terminal};
 use wirepath_report::number::visible;
 use wirepath_report::terminal::{Terminal, lines};
 
-/// Text about a movie, for people or as JSON.
+/// Report about a movie, as text or as JSON.
 pub(super) fn shown(movie: &Movie, as_json: bool) -> String {
     if as_json { format!("{}\n", of(movie)) } else { text(movie, terminal::output()) }
 }
@@ -127,7 +127,7 @@ fn tracks(report: &MovieReport, terminal: Terminal) -> String {
     lines(&mut table, PADDING)
 }
 
-/// The codec, and the size and rate of pictures or sound.
+/// Codec, and the size and rate of video or audio.
 fn content(track: &TrackReport) -> String {
     let mut parts = vec![visible(&track.codec)];
     parts.extend(track.profile.clone());

@@ -11,16 +11,16 @@ use super::json::share;
 use crate::plot::plot;
 use crate::{format, warnings};
 
-/// Blanks beside each column: few, for narrow terminals.
+/// Spaces beside each column. Few, for narrow terminals.
 pub(super) const PADDING: (u16, u16) = (1, 0);
 
-/// Window of the peak rate.
+/// Window over which the peak rate is measured.
 pub(super) const PEAK_WINDOW_US: u64 = 1_000_000;
 
-/// Maximum number of random access points that are listed.
+/// Maximum number of random access points in the list.
 const STARTS_SHOWN: usize = 5;
 
-/// All of it, in lines that fit the terminal where that is possible.
+/// The whole inspection, in lines that fit the terminal where possible.
 pub(super) fn text(inspection: &Inspection, terminal: Terminal) -> String {
     let report = &inspection.report;
     let warnings = &report.description.warnings;
@@ -38,12 +38,12 @@ pub(super) fn text(inspection: &Inspection, terminal: Terminal) -> String {
     parts.join("\n")
 }
 
-/// A part with its title; empty without content.
+/// Section with a title; empty if there is no content.
 pub(super) fn section(title: &str, content: &str) -> String {
     if content.is_empty() { String::new() } else { format!("{title}\n{content}") }
 }
 
-/// The highest rate over a second, or the mean of less.
+/// Highest rate over a second; for shorter media, the mean rate.
 pub(super) fn peak(report: &Report) -> Option<Peak> {
     report.bit_rate.peak(PEAK_WINDOW_US).or_else(|| {
         let bits_per_second = report.mean_bits_per_second()?;
@@ -213,7 +213,7 @@ fn errors(pid: &PidReport) -> String {
     if found.is_empty() { "none".to_owned() } else { found.join(", ") }
 }
 
-/// A PID in decimal and hexadecimal digits.
+/// Formats a PID in decimal and hexadecimal digits.
 fn pid_name(pid: u16) -> String {
     format!("{pid} ({pid:#x})")
 }

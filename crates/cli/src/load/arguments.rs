@@ -13,16 +13,16 @@ use wirepath_relay::RateSpec;
 
 use crate::values::{positive_count, positive_time, threads, time};
 
-/// Most addresses that `--from` may stand for.
+/// Maximum number of addresses in a network of `--from`.
 const MOST_ADDRESSES: u32 = 1 << 16;
 
-/// Media that a player holds back by default.
+/// Default duration of media that a player buffers.
 const BUFFER: Duration = Duration::from_millis(200);
 
-/// Duration of a storm by default.
+/// Default duration of a storm.
 const STORM: Duration = Duration::from_secs(5);
 
-/// Sessions a second.
+/// Valid numbers of sessions per second.
 const RAMP: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
 /// Arguments of `wirepath load`.
@@ -146,11 +146,11 @@ enum TransportName {
 /// Criterion of success.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Require {
-    /// So large a share of the judged sessions is timely.
+    /// At least this share of the counted sessions is timely.
     Timely(f64),
     /// No packet of judged sessions is lost.
     Lossless,
-    /// Anything.
+    /// No criterion.
     None,
 }
 
@@ -159,7 +159,7 @@ pub(super) enum Require {
 struct Addresses(Vec<IpAddr>);
 
 impl Load {
-    /// Says which option is not supported for the URLs.
+    /// Error message about an option that is not supported for the URLs, if any.
     pub(super) fn conflict(&self) -> Option<String> {
         if let Some(storm) = self.storm().filter(|storm| !storm.fits(self.duration, self.settle)) {
             return Some(format!(
@@ -232,7 +232,7 @@ fn all(addresses: &[Addresses]) -> Vec<IpAddr> {
 }
 
 impl Require {
-    /// Says what is not met.
+    /// Error message if the criterion is not met.
     pub(super) fn failure(self, outcome: &Outcome) -> Option<String> {
         let lost = outcome.media.lost + outcome.media.missing_at_start;
         match self {
@@ -279,13 +279,13 @@ impl FromStr for Addresses {
             return Err(format!("{text} has more than {MOST_ADDRESSES} addresses"));
         }
         let first = u64::from(network.to_bits()) / size * size;
-        // Network and broadcast addresses are not those of hosts.
+        // Network and broadcast addresses are not host addresses.
         let hosts = if size > 2 { first + 1..first + size - 1 } else { first..first + size };
         Ok(Addresses(hosts.map(|bits| IpAddr::V4((bits as u32).into())).collect()))
     }
 }
 
-/// A share, as `5%` or `0.05`.
+/// Parses a share, such as `5%` or `0.05`.
 fn share(text: &str) -> Result<f64, String> {
     let (digits, scale) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits, 100.0));
     let share = digits.trim().parse::<f64>().ok().map(|number| number / scale);

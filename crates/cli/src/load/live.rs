@@ -1,4 +1,4 @@
-//! State of a run on the terminal, redrawn each second. Nothing without a terminal.
+//! State of a run on the terminal, redrawn every second. Shows nothing without a terminal.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use wirepath_load::{ProtocolSnapshot, Snapshot};
 
 use crate::format;
 
-/// A few lines on standard error. Dropping this removes them.
+/// Lines on standard error. Dropping this removes them.
 pub(super) struct Live {
     bar: ProgressBar,
     sessions: usize,

@@ -1,4 +1,4 @@
-//! Files to pack.
+//! Finds files to pack.
 
 use std::fs::{self, FileType, Metadata};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
-/// File that was named, or found in a named folder.
+/// File that was named on the command line, or found in a named folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
@@ -17,17 +17,17 @@ pub(super) struct Found {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Named,
-    /// To be packed if it looks like a transport stream or a movie.
+    /// File in a folder, to be packed if it looks like a transport stream or a movie.
     InFolder,
-    /// Not to be packed, for this reason, without an error.
+    /// File to skip, with the reason. This is not an error.
     Skipped(&'static str),
-    /// Error, with its reason.
+    /// Error with its reason.
     Failed(String),
 }
 
-/// All files that `paths` name, and those in and below the folders among them, in the order of their names.
-/// As for the server, names that begin with a dot and symlinks that leave a folder are skipped. Symlinks to
-/// folders are not followed, which could be circular.
+/// All files that `paths` name, and all files in and below the named folders, in the order of their names. As
+/// in the server, names that begin with a dot and symlinks that leave a folder are skipped. Symlinks to
+/// folders are not followed, since they could be circular.
 pub(super) fn find(paths: &[PathBuf]) -> Vec<Found> {
     let mut found = Vec::new();
     for path in paths {
@@ -58,7 +58,7 @@ fn search(folder: &Path, found: &mut Vec<Found>) {
         }
         match look(&path, folder) {
             Ok(Item::Folder(mut entries)) => {
-                entries.sort_by(|one, other| other.cmp(one)); // the last is taken first
+                entries.sort_by(|one, other| other.cmp(one)); // `waiting` is a stack
                 waiting.extend(entries);
             }
             Ok(Item::File) => found.push(Found { path, verdict: Verdict::InFolder }),
@@ -90,7 +90,7 @@ fn look(path: &Path, root: &Path) -> io::Result<Item> {
     Ok(what_else(facts.file_type()).map_or(Item::File, Item::Other))
 }
 
-/// Says whether a symlink leaves a folder, as the server resolves it: absolute targets do.
+/// Returns whether a symlink leaves a folder, as the server resolves it. Absolute targets leave the folder.
 fn leaves(link: &Path, root: &Path) -> io::Result<bool> {
     let folder = fs::File::open(root)?;
     let relative = link.strip_prefix(root).unwrap_or(link);
@@ -103,7 +103,7 @@ fn leaves(link: &Path, root: &Path) -> io::Result<bool> {
     }
 }
 
-/// Kind of what is not a file. Opening some of these would block.
+/// Kind of a directory entry that is not a regular file. Opening some kinds would block.
 fn what_else(kind: FileType) -> Option<&'static str> {
     use std::os::unix::fs::FileTypeExt;
     match () {

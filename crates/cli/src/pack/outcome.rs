@@ -1,4 +1,4 @@
-//! Outcome of packing a file, as text and as JSON.
+//! Result of packing a file, as text and as JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use wirepath_media::ts::Warnings;
 
 use crate::{format, warnings};
 
-/// File and the result of packing it.
+/// File, and the result of packing it.
 #[derive(Serialize)]
 pub(super) struct Outcome {
     #[serde(serialize_with = "lossy")]
@@ -21,9 +21,9 @@ pub(super) struct Outcome {
 #[serde(tag = "status", rename_all = "snake_case")]
 pub(super) enum PackResult {
     Packed(Packed),
-    /// The image existed before.
+    /// The image existed already.
     AlreadyPacked(Packed),
-    /// The file is not to be packed.
+    /// The file must not be packed.
     Skipped {
         reason: String,
     },
@@ -68,7 +68,7 @@ impl Outcome {
         Some(format!("{}: {contents}, {done}\n", format::name(&self.file)))
     }
 
-    /// Lines for standard error: damage, errors, and the reason for skipping.
+    /// Lines for standard error: damage, errors, and the reason why the file was skipped.
     pub(super) fn remarks(&self) -> String {
         let name = format::name(&self.file);
         match &self.result {
@@ -81,7 +81,7 @@ impl Outcome {
     }
 }
 
-/// Path for JSON, which allows Unicode only.
+/// Path for JSON, which allows only Unicode.
 fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }

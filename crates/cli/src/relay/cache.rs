@@ -25,7 +25,7 @@ use crate::exit;
 use crate::output::Output;
 use crate::{format, terminal, values};
 
-/// Time limit of removing temporary files at the end; the next start removes the others.
+/// Time limit for removing temporary files at the end. The next start removes the rest.
 const CLEANUP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Options of the HTTP cache.
@@ -101,10 +101,10 @@ impl CacheOptions {
     }
 }
 
-/// Serves on all addresses until a signal and drains; answers whether all answers ended in time.
+/// Serves on all addresses until a signal, and then drains. Returns whether all responses ended in time.
 async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_ready: bool) -> Result<bool> {
     let mut signals = Signals::watch()?;
-    // A resolver may take long.
+    // Resolving may take long, so a signal can interrupt it.
     let listeners = tokio::select! {
         listeners = listen(addresses) => listeners?,
         _ = signals.next() => return Ok(true),
@@ -128,7 +128,7 @@ async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_read
     Ok(signals.run_until_drained(run, || tracing::info!("draining")).await == Some(true))
 }
 
-/// Prints the addresses of the listeners: the one line on standard output.
+/// Prints the addresses of the listeners, the one line on standard output.
 fn announce(listeners: &[TcpListener]) -> Result<()> {
     let mut line = "ready".to_owned();
     for listener in listeners {

@@ -1,4 +1,4 @@
-//! Messages about streams: their events, and a summary of each at its end.
+//! Messages about streams: events, and a summary of each stream at its end.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use wirepath_streams::{Dropped, StreamError, StreamEvent, StreamStatus};
 
 use crate::format;
 
-/// Minimum time for a rate: in less, buffers take everything.
+/// Minimum time for a meaningful rate. In a shorter time, buffers absorb all bytes.
 const MIN_RATE_TIME: Duration = Duration::from_millis(100);
 
-/// Message about an event of a stream, if it is worth one. A `name` is that of one stream among several.
+/// Message about an event of a stream, if the event is worth a message. `name` distinguishes several streams.
 pub(super) fn event(stream: &StreamSnapshot, event: &GroupEvent, name: Option<&str>) -> Option<String> {
     let text = match event {
         GroupEvent::WaitingFor(peer) => format!("waiting for {peer}"),
@@ -58,7 +58,7 @@ fn running(event: &StreamEvent) -> Option<String> {
     }
 }
 
-/// Undivided streams have no records to count.
+/// Streams without division into records have no record counts.
 fn undelivered(dropped: Dropped) -> String {
     let bytes = format::size(dropped.bytes);
     match dropped.records {
@@ -75,7 +75,7 @@ fn ended(stream: &StreamSnapshot, result: &Result<(), StreamError>, named: bool)
     }
     let error = match result {
         Ok(()) => String::new(),
-        // The last one failed with a message of its own.
+        // The last output failed with its own message.
         Err(StreamError::NoOutput(_)) => "no output is left".to_owned(),
         Err(StreamError::NoInput(_)) => "no input is left".to_owned(),
         Err(error) => error.to_string(),
@@ -89,7 +89,7 @@ fn ended(stream: &StreamSnapshot, result: &Result<(), StreamError>, named: bool)
     }
 }
 
-/// One line about what a stream did.
+/// One-line summary of a stream.
 fn summary(status: &StreamStatus, time: Duration) -> String {
     let stream = StreamSnapshot { status: status.clone(), ..StreamSnapshot::default() };
     let [waiting, dropped, lost] = stream.undelivered();
@@ -126,7 +126,7 @@ fn summary(status: &StreamStatus, time: Duration) -> String {
     text
 }
 
-/// Counts of errors, each with words for one and for several.
+/// Error counts, in singular or plural form.
 fn counts(status: &StreamStatus) -> String {
     let open = status.outputs.iter().map(|output| output.icmp_errors);
     let ended = status.ended_outputs.iter().map(|ended| ended.icmp_errors);

@@ -1,5 +1,5 @@
 //! Options of each mode of `wirepath relay`. An option that the mode would ignore is refused: a user who asks
-//! for a seal must not get an open stream.
+//! for a seal must not get an unencrypted stream.
 
 use clap::{Arg, Args, Command, Id};
 
@@ -11,11 +11,11 @@ use super::{Listening, Showing};
 struct Mode {
     /// Options that select this mode.
     selectors: &'static [&'static str],
-    /// All options of this mode, by the names of their fields.
+    /// All options of this mode, by their field names.
     options: Vec<Id>,
 }
 
-/// Streams, the TCP proxy, the HTTP cache.
+/// The modes: streams, TCP proxy, HTTP cache.
 fn modes() -> [Mode; 3] {
     let with = |own: Vec<Id>, more: Vec<Id>| [own, more, ids::<Showing>()].concat();
     let of_streams = ["config", "check", "threads", "remote_control", "lend"].map(Id::from).to_vec();
@@ -30,8 +30,8 @@ fn ids<A: Args>() -> Vec<Id> {
     A::augment_args(Command::new("")).get_arguments().map(|option| option.get_id().clone()).collect()
 }
 
-/// Makes an option conflict with the selectors of all modes that it does not belong to. `requires` would not
-/// do: clap drops requirements that another option conflicts with.
+/// Makes an option conflict with the selectors of all modes to which it does not belong. `requires` would not
+/// suffice, since clap drops a requirement if another option conflicts with it.
 pub(super) fn keep_apart(option: Arg) -> Arg {
     let id = option.get_id().clone();
     let others = modes().into_iter().filter(|mode| !mode.options.contains(&id));
@@ -73,7 +73,7 @@ mod tests {
                 let belongs = is_in(mode);
                 match result {
                     Ok(_) => assert!(belongs, "--{long} is ignored beside {selector}"),
-                    // For example a handler beside --config, which lacks --in.
+                    // For example, a handler beside --config lacks --in.
                     Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
                         assert!(belongs, "--{long} {selector}: {error}");
                     }
@@ -93,7 +93,7 @@ mod tests {
         command.get_arguments().find(of_name).unwrap().get_id().as_str()
     }
 
-    /// An option with a valid value.
+    /// Arguments for an option with a valid value.
     fn given(option: &Arg) -> Vec<String> {
         let long = format!("--{}", option.get_long().unwrap());
         let value = match option.get_id().as_str() {

@@ -75,7 +75,7 @@ impl ProxyOptions {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let says_ready = !matches!(output, Output::Standard);
         let relayed = runtime.block_on(relay(options, showing.metrics, says_ready, &log));
-        // Does not wait for a resolver.
+        // Does not wait for a running resolver.
         runtime.shutdown_background();
         let code = relayed.and_then(|relayed| {
             let Some((status, in_time)) = relayed else {
@@ -95,7 +95,7 @@ impl ProxyOptions {
         if let Some(duplicate) = self.to.iter().find(|backend| !earlier.insert(backend.to_string())) {
             refuse(&format!("duplicate backend {duplicate}; name each backend once"));
         }
-        // Checks change nothing without a choice, and some servers accept a single connection.
+        // With a single backend, checks change nothing, and some servers accept only a single connection.
         let is_alone = self.to.len() == 1;
         let interval = self.health_interval.or((!is_alone).then_some(Duration::from_secs(2)));
         if is_alone && self.balance.is_some() {
@@ -121,8 +121,8 @@ impl ProxyOptions {
     }
 }
 
-/// Relays until a signal and drains; answers the status and whether all connections ended in time. None if a
-/// signal came before it listened.
+/// Relays until a signal, and then drains. Returns the status and whether all connections ended in time; None
+/// if a signal was received before listening.
 async fn relay(
     options: wirepath_relay::ProxyOptions,
     metrics: Option<SocketAddr>,
@@ -130,7 +130,7 @@ async fn relay(
     log: &Log,
 ) -> Result<Option<(ProxyStatus, bool)>> {
     let mut signals = Signals::watch()?;
-    // A resolver may take long.
+    // Resolving may take long, so a signal can interrupt it.
     let proxy = tokio::select! {
         proxy = Proxy::start(options) => proxy?,
         _ = signals.next() => return Ok(None),

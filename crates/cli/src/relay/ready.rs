@@ -1,13 +1,14 @@
-//! The `ready` line of streams: the one line on standard output, once all that can be opened is open.
+//! The `ready` line of streams, the one line on standard output. It is printed when all streams are open or
+//! have failed.
 
 use std::collections::BTreeMap;
 
 use wirepath_relay::{Configuration, GroupEvent, StreamSnapshot};
 use wirepath_streams::StreamEvent;
 
-/// Streams that are still to open, and the line so far.
+/// Streams that are not open yet, and the line so far.
 pub(super) struct Ready {
-    /// Number of events awaited of each stream: its start, and each of its listeners.
+    /// Number of events to wait for, per stream: its start, and each of its listeners.
     awaited: BTreeMap<String, usize>,
     line: String,
     any_started: bool,
@@ -20,7 +21,7 @@ impl Ready {
         Ready { awaited, line: "ready".to_owned(), any_started: false }
     }
 
-    /// Notes an event; answers the line when the last stream is open, or failed beside others that are open.
+    /// Notes an event. Returns the line when no stream is left to open and at least one has started.
     pub(super) fn note(&mut self, stream: &StreamSnapshot, event: &GroupEvent) -> Option<String> {
         let left = self.awaited.get_mut(&stream.name)?;
         match event {

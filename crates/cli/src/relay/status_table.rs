@@ -1,5 +1,5 @@
-//! Status of streams on the terminal: a table that is redrawn, and messages above it. Without a terminal, the
-//! messages alone.
+//! Status of streams on the terminal: a table that is redrawn, with messages above it. Without a terminal,
+//! only the messages are printed.
 
 mod rows;
 
@@ -11,18 +11,18 @@ use super::messages;
 use super::ready::Ready;
 use crate::terminal;
 
-/// Table on standard error, if that is a terminal.
+/// Status table on standard error, if that is a terminal.
 pub(super) struct StatusTable {
     is_terminal: bool,
-    /// Streams have names: messages begin with them.
+    /// True if the streams have names, which then begin each message.
     named: bool,
-    /// The table as it was drawn last; the cursor is on the line below it.
+    /// The table as last drawn. The cursor is on the line below it.
     drawn: String,
     ready: Option<Ready>,
 }
 
 impl StatusTable {
-    /// A table for streams that are to be announced by `ready`, if they are.
+    /// Status table. `ready` announces the streams, if they are to be announced.
     pub(super) fn new(named: bool, ready: Option<Ready>) -> StatusTable {
         StatusTable { is_terminal: std::io::stderr().is_terminal(), named, drawn: String::new(), ready }
     }
@@ -33,21 +33,22 @@ impl StatusTable {
         self.draw(&table, &format!("{message}\n"), table.clone());
     }
 
-    /// Prints a line on standard output, which may be the same terminal: above the table, too.
+    /// Prints a line on standard output. If this is the same terminal, the line also appears above the table.
     fn announce(&mut self, line: &str) {
         let table = std::mem::take(&mut self.drawn);
         self.draw(&table, "", String::new());
         let printed = terminal::print(&format!("{line}\n"));
         self.draw("", "", table);
         if let Err(error) = printed {
-            // A reader that closed it does not wait for the line; the streams go on.
+            // The reader of standard output has closed it and does not wait for the line; the streams
+            // continue.
             self.print(&format!("wirepath: {error:#}"));
         }
     }
 
     fn draw(&mut self, previous: &str, messages: &str, table: String) {
         let clearing = clear(previous, terminal::error_size().0);
-        // A closed terminal accepts nothing; the report is written all the same.
+        // Writing to a closed terminal fails; the report is written nevertheless.
         drop(std::io::stderr().write_all(format!("{clearing}{messages}{table}").as_bytes()));
         self.drawn = table;
     }
@@ -79,15 +80,16 @@ impl Observer for StatusTable {
 }
 
 impl Drop for StatusTable {
-    /// Clears the table and leaves the messages.
+    /// Clears the table. The messages stay.
     fn drop(&mut self) {
         let previous = std::mem::take(&mut self.drawn);
         self.draw(&previous, "", String::new());
     }
 }
 
-/// Sequence that clears a table above the cursor on a terminal `width` columns wide. A terminal that was made
-/// narrower since has wrapped the lines of the table, so it takes more lines than were drawn.
+/// Escape sequence that clears a table above the cursor, on a terminal `width` columns wide. If the terminal
+/// was made narrower since, it has wrapped the lines of the table, which then takes more lines than were
+/// drawn.
 fn clear(table: &str, width: usize) -> String {
     let lines: usize = table.lines().map(|line| line.chars().count().div_ceil(width).max(1)).sum();
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r\x1b[J") }

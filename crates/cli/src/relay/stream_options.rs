@@ -65,7 +65,7 @@ pub(super) struct StreamOptions {
 }
 
 impl StreamOptions {
-    /// Adds the stream, if one is given, to those of the configuration.
+    /// Adds the stream to the configuration, if a stream is given.
     pub(super) fn add_to(self, configuration: &mut Configuration) -> Result<()> {
         if self.inputs.is_empty() {
             return Ok(());
@@ -89,7 +89,7 @@ impl StreamOptions {
     }
 }
 
-/// Index of a class. Without a configuration file, classes are only names.
+/// Index of the class with this name. Without a configuration file, classes are only names.
 fn class_index(name: String, configuration: &mut Configuration) -> Result<usize> {
     if configuration.streams.is_empty() && configuration.sharing.classes.is_empty() {
         configuration.sharing.classes.push(Class { name, priority: 0, share: 1, rate: None });

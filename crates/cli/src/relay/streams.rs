@@ -1,4 +1,4 @@
-//! `wirepath relay --in … --out …` and `--config`: streams, until all have ended or a signal stops them.
+//! `wirepath relay --in … --out …` and `--config`: runs streams until all have ended or a signal stops them.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -13,8 +13,8 @@ use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 
-/// Runs all streams of `configuration` on `threads`; other machines control handlers if `remote_control`. Messages about `named` streams begin with their names,
-/// and their JSON is a list.
+/// Runs all streams of `configuration` on `threads`. Other machines may control handlers if `remote_control`.
+/// Messages about `named` streams begin with their names, and their JSON is a list.
 pub(super) fn run(
     configuration: &Configuration,
     threads: usize,
@@ -32,7 +32,8 @@ pub(super) fn run(
     if let Some(endpoint) = &endpoint {
         table.print(&format!("wirepath: metrics at http://{}/metrics", endpoint.address()));
     }
-    // Opening may truncate files: nothing is opened before all that can fail at the start has not.
+    // Opening may truncate files, so addresses are opened only after everything else that can fail at the
+    // start.
     let begun = Instant::now();
     group.start(configuration);
     group.run(|| interrupt.signal().is_some(), &mut table);
@@ -48,7 +49,8 @@ pub(super) fn run(
     Ok(exit_code(&streams, interrupt.signal()))
 }
 
-/// Exit code of all streams: a failure comes before a signal, a signal before an incomplete stream.
+/// Exit code of all streams. A failure takes precedence over a signal, and a signal over an incomplete
+/// stream.
 fn exit_code(streams: &[StreamSnapshot], signal: Option<u8>) -> ExitCode {
     let has = |state: StreamState| streams.iter().any(|stream| stream.state == state);
     match signal {

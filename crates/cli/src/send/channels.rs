@@ -1,4 +1,4 @@
-//! The file of channels: a table for each.
+//! Configuration file of channels, with a table for each channel.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,17 +10,17 @@ use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 use wirepath_server::{ChannelOptions, Destination, Interface};
 
-/// Most bytes of the file: room for ten thousand channels.
+/// Maximum size of the file, enough for ten thousand channels.
 const FILE_LIMIT: u64 = 16 << 20;
 
-/// Most channels.
+/// Maximum number of channels.
 const CHANNEL_LIMIT: usize = 10_000;
 
 /// Table of a channel.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Table {
-    /// Assets and playlists, relative to the file.
+    /// Assets and playlists. Relative paths are relative to the folder of the file.
     assets: Vec<PathBuf>,
     to: Vec<Parsed<Destination>>,
     #[serde(default, rename = "loop")]
@@ -33,7 +33,7 @@ struct Table {
     interface: Option<Parsed<Interface>>,
 }
 
-/// Value that is written as a string.
+/// Value parsed from a string.
 struct Parsed<T>(T);
 
 impl<'de, T: std::str::FromStr<Err = String>> Deserialize<'de> for Parsed<T> {

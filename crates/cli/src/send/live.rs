@@ -1,4 +1,4 @@
-//! State of a sender on the terminal, redrawn each second.
+//! State of a sender on the terminal, redrawn every second.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use wirepath_server::{ChannelStatus, OutputStatus};
 
 use crate::{format, terminal};
 
-/// A line on standard error. Dropping this removes it.
+/// Status line on standard error. Dropping this removes it.
 pub(super) struct Live {
     bar: ProgressBar,
     before: (Duration, u64),
@@ -45,7 +45,7 @@ fn file_name(path: &str) -> String {
     format::name(Path::new(path).file_name().map_or(Path::new(path), Path::new))
 }
 
-/// One line: of one channel with its asset, of several with their number.
+/// Status line: a single channel is shown with its asset, several channels with their number.
 fn line(time: Duration, bits_per_second: u64, channels: &[ChannelStatus]) -> String {
     let lost: u64 = outputs(channels).map(|output| output.packets_lost).sum();
     let count = outputs(channels).count();

@@ -1,14 +1,14 @@
-//! A token bucket, kept as the time at which it would be full again: no timer fills it.
+//! Token bucket, stored as the time at which it will be full. No timer is needed to fill it.
 
 use super::Rate;
 
 const NANOSECONDS: u128 = 1_000_000_000;
 
-/// State of a rate: open while anything is left; spending beyond that closes it for longer.
+/// State of a rate. The bucket is open while tokens are left; spending more closes it for longer.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
-    /// Time at which it is full again, in nanoseconds; in the past if it is full.
+    /// Time at which the bucket is full, in nanoseconds; in the past if it is already full.
     full_ns: u128,
 }
 
@@ -18,7 +18,7 @@ impl Bucket {
         Bucket { rate, full_ns: 0 }
     }
 
-    /// Bucket of another rate from which as much was spent, but no more than its burst.
+    /// Bucket of another rate with the same number of spent tokens, but at most the burst of the new rate.
     pub(super) fn with(&self, rate: Rate, now_us: u64) -> Bucket {
         let mut bucket = Bucket::new(rate);
         let spent = self.rate.burst - self.level(now_us);
@@ -26,9 +26,9 @@ impl Bucket {
         bucket
     }
 
-    /// Time at which something is left, in microseconds; in the past if something is.
+    /// Time at which the bucket has a token, in microseconds; in the past if it has one now.
     pub(super) fn open_us(&self) -> u64 {
-        // One unit is left this long before it is full.
+        // The bucket has one token this long before it is full.
         let before_full_ns = self.time_of(self.rate.burst - 1);
         u64::try_from(self.full_ns.saturating_sub(before_full_ns).div_ceil(1000)).unwrap_or(u64::MAX)
     }
@@ -43,7 +43,7 @@ impl Bucket {
         self.full_ns = self.full_ns.max(u128::from(now_us) * 1000) + self.time_of(cost);
     }
 
-    /// Time that the rate takes for `cost`, in nanoseconds.
+    /// Time in which the rate yields `cost` tokens, in nanoseconds.
     fn time_of(&self, cost: u64) -> u128 {
         (u128::from(cost) * NANOSECONDS).div_ceil(u128::from(self.rate.per_second))
     }

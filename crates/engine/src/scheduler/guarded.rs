@@ -1,4 +1,4 @@
-//! Policies that the engine ships, and the guard that replaces a policy that fails.
+//! Built-in policies, and the guard that replaces a failed policy.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use super::share::Shares;
 use super::turn_policy::{ReadyClasses, TurnPolicy};
 use crate::panic::catch_panic;
 
-/// First come, first served, or the earliest deadline first: classes are only names.
+/// First come, first served, or earliest deadline first. Ignores classes.
 struct FirstCome;
 
 impl TurnPolicy for FirstCome {
@@ -29,7 +29,7 @@ impl TurnPolicy for Priority {
 
 struct FairShare {
     shares: Shares,
-    /// What is left of a round bounds a turn: its cost is known before.
+    /// True if the rest of the round limits a turn, since the cost is known before the turn.
     limits_turns: bool,
 }
 
@@ -48,7 +48,7 @@ impl TurnPolicy for FairShare {
 }
 
 impl Policy {
-    /// The policy of one engine thread.
+    /// Makes the policy of an engine thread.
     fn for_thread(&self, classes: &[Class]) -> Box<dyn TurnPolicy> {
         match self {
             Policy::BestEffort | Policy::Deadline => Box::new(FirstCome),
@@ -62,16 +62,16 @@ impl Policy {
         }
     }
 
-    /// Returns whether the earliest deadline of a class goes first.
+    /// Returns whether the tasks of a class are ordered by deadline.
     pub(super) fn has_deadlines(&self) -> bool {
         matches!(self, Policy::Deadline | Policy::Custom(_))
     }
 }
 
-/// A policy, until it fails; then first come, first served.
+/// Policy that is replaced by first come, first served when it fails.
 pub(super) struct GuardedPolicy {
     policy: Box<dyn TurnPolicy>,
-    /// Cause of its failure, until it is reported.
+    /// Reason of the failure, until it is reported.
     pub(super) failure: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl GuardedPolicy {
         GuardedPolicy { policy: policy.for_thread(classes), failure: None }
     }
 
-    /// The class with the next turn, if one is ready.
+    /// Class with the next turn; None if no class is ready.
     pub(super) fn next(&mut self, ready: &ReadyClasses<'_>) -> Option<usize> {
         ready.iter().next()?;
         match catch_panic(|| self.policy.next(ready)) {

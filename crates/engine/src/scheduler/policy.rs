@@ -1,4 +1,4 @@
-//! Settings of a scheduler: policy, classes, rates.
+//! Settings of a scheduler: policy, classes and rates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,39 +8,40 @@ use super::turn_policy::TurnPolicy;
 /// Division of turns between classes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// First come, first served; classes are only names.
+    /// First come, first served. Classes have only names.
     #[default]
     BestEffort,
-    /// The class with the highest priority that has something to do.
+    /// Strict priority: the ready class with the highest priority goes first.
     Priority,
-    /// Rounds in which each class gets its share.
+    /// Fair shares: rounds in which each class gets its share.
     FairShare {
-        /// Shared quantity, and its amount in a round in which all classes use all of their share.
+        /// Shared quantity, and its amount in a round if all classes use their shares completely.
         round: Round,
         /// Unused share that a class may carry into the next round, in percent of its share of a round, at
-        /// most 100. Overuse is always carried over.
+        /// most 100. Overuse is always carried over in full.
         carry_percent: u8,
     },
-    /// Earliest deadline first, over all classes; tasks without one come last. On an engine, tasks give
-    /// theirs with [`Context::request_turn_by`](crate::Context::request_turn_by).
+    /// Earliest deadline first, over all classes. Tasks without a deadline come last. Tasks of an engine set
+    /// deadlines with [`Context::request_turn_by`](crate::Context::request_turn_by).
     Deadline,
-    /// A policy of another's type; see [`Policy::custom`].
+    /// Custom policy, see [`Policy::custom`].
     Custom(CustomPolicy),
 }
 
 impl Policy {
-    /// A policy of the caller's type. `make` is called once for each engine thread, by
+    /// Makes a custom policy. `make` is called once for each engine thread, by
     /// [`Engine::start`](crate::Engine::start), with the classes: each thread schedules its own tasks.
     ///
-    /// A policy that panics or answers with a class that is not ready is replaced, on its thread, by
-    /// [`Policy::BestEffort`]; that is logged and counted
-    /// ([`Counters::policy_failures`](crate::Counters::policy_failures)). Tasks are not affected otherwise.
+    /// If a policy panics or returns a class that is not ready, its thread replaces it by
+    /// [`Policy::BestEffort`]. The replacement is logged and counted
+    /// ([`Counters::policy_failures`](crate::Counters::policy_failures)), and tasks are not affected
+    /// otherwise.
     pub fn custom(make: impl Fn(&[Class]) -> Box<dyn TurnPolicy> + Send + Sync + 'static) -> Policy {
         Policy::Custom(CustomPolicy(Arc::new(make)))
     }
 }
 
-/// Maker of a [`TurnPolicy`] for each engine thread. Equal to its clones only.
+/// Factory of a [`TurnPolicy`] for each engine thread. Equal only to its clones.
 #[derive(Clone)]
 pub struct CustomPolicy(Arc<MakePolicy>);
 
@@ -69,15 +70,15 @@ impl Eq for CustomPolicy {}
 /// Shared quantity of a [`Policy::FairShare`], and its amount in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// Volume, in bytes, as in the paper.
+    /// Volume in bytes, as in the paper.
     Volume(u64),
-    /// Processor time, in microseconds: on an engine, that of the engine thread during turns. Cheap bytes
-    /// leave more to others, whatever their volume.
+    /// Processor time in microseconds: the time of the engine thread in turns. Bytes that cost little time
+    /// leave more time to others, whatever their number.
     ProcessorTime(u64),
 }
 
 impl Round {
-    /// Amount in the unit of [`Cost::shared`](crate::Cost::shared).
+    /// Amount of a round in the unit of [`Cost::shared`](crate::Cost::shared).
     pub(super) fn cost(self) -> u64 {
         match self {
             Round::Volume(bytes) => bytes,
@@ -86,24 +87,24 @@ impl Round {
     }
 }
 
-/// Tasks that are treated alike.
+/// Class of tasks that are treated alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// Under [`Policy::Priority`]: higher goes first.
+    /// Priority under [`Policy::Priority`]. A higher value goes first.
     pub priority: u8,
-    /// Under [`Policy::FairShare`]: its part of the sum of all classes' shares. At least 1.
+    /// Share under [`Policy::FairShare`], relative to the sum of the shares of all classes. At least 1.
     pub share: u32,
-    /// Limit of all its tasks together, in the unit of [`Cost::rated`](crate::Cost::rated).
+    /// Limit of all tasks of the class together, in the unit of [`Cost::rated`](crate::Cost::rated).
     pub rate: Option<Rate>,
 }
 
-/// A limit: a long-term rate and a burst.
+/// Rate limit: a long-term rate and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// Cost a second. At least 1.
+    /// Cost per second. At least 1.
     pub per_second: u64,
-    /// Cost that may come at once. At least 1.
+    /// Cost that may be spent at once. At least 1.
     pub burst: u64,
 }

@@ -2,24 +2,24 @@
 //! its share. […] Unused volume from each class can be partially forwarded to the next round" (KStreams,
 //! section 3.4).
 
-/// Rest of each class in this round.
+/// Shares of classes, with the rest of each class in the current round.
 #[derive(Debug)]
 pub(super) struct Shares {
     classes: Vec<Share>,
-    /// The class that had its turn last: within a round classes take turns.
+    /// Class that had the last turn. Within a round, classes take turns.
     last: usize,
 }
 
 #[derive(Debug)]
 struct Share {
-    /// Amount in a round.
+    /// Amount per round.
     target: i64,
     most_carried: i64,
-    /// Left in this round; negative if it took too much.
+    /// Amount left in this round; negative after overuse.
     left: i64,
 }
 
-/// Least amount of a class in a round, so that it has turns at all.
+/// Minimum amount of a class per round, so that every class gets turns.
 const LEAST: i64 = 1;
 
 impl Shares {
@@ -36,8 +36,8 @@ impl Shares {
         Shares { classes, last: 0 }
     }
 
-    /// The next class of those that `has_work`, if any has. Begins a new round when all of them have used
-    /// their share.
+    /// Class with the next turn, among the classes that `has_work`; None if there is none. Starts a new round
+    /// when all these classes have used their shares.
     pub(super) fn next(&mut self, has_work: impl Fn(usize) -> bool) -> Option<usize> {
         let (count, last) = (self.classes.len(), self.last);
         let turns = (1..=count).map(|step| (last + step) % count);
@@ -63,14 +63,14 @@ impl Shares {
         share.left = share.left.saturating_sub(i64::try_from(cost).unwrap_or(i64::MAX));
     }
 
-    /// Begins as many rounds as it takes until a class that has work has something left.
+    /// Starts as many rounds as needed until a class with work has an amount left.
     fn begin_rounds(&mut self, has_work: impl Fn(usize) -> bool) {
         let needed =
             |share: &Share| (LEAST - share.left).max(1).unsigned_abs().div_ceil(share.target.unsigned_abs());
         let with_work = self.classes.iter().enumerate().filter(|(class, _)| has_work(*class));
         let rounds = with_work.map(|(_, share)| needed(share)).min().unwrap_or(1).max(1);
         for share in &mut self.classes {
-            // In each of these rounds but the first, what is carried is bounded again.
+            // In each of these rounds except the first, the carried amount is limited again.
             let given = i128::from(share.target) * i128::from(rounds);
             let left = i128::from(share.left.min(share.most_carried)) + given;
             share.left = left.min(i128::from(share.target) + i128::from(share.most_carried)) as i64;
@@ -108,9 +108,9 @@ mod tests {
         /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is
         /// paid back.
         ///
-        /// Costs that are not known before: nothing takes more than the turn too much that it began while
-        /// something was left, whatever the others do, and nothing gathers more than a round's worth and what
-        /// may be carried.
+        /// Holds for costs that are not known before a turn: a class exceeds its share by at most one turn
+        /// that it started while an amount was left, and accumulates at most the amount of a round and the
+        /// amount that may be carried.
         #[test]
         fn debts_and_savings_are_bounded(
             parts in proptest::collection::vec(1u32..50, 1..6),

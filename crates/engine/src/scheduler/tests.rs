@@ -6,7 +6,7 @@ fn class(priority: u8, share: u32, rate: Option<Rate>) -> Class {
     Class { name: format!("{priority} {share}"), priority, share, rate }
 }
 
-/// Lets what is ready act once, at the whole of its allowance.
+/// Gives the next task a turn, in which it uses its whole allowance.
 fn act(scheduler: &mut Scheduler, more: bool, now_us: u64) -> Next {
     let next = scheduler.next(now_us);
     if let Next::Act { task, allowance } = next {
@@ -24,12 +24,11 @@ fn tasks(scheduler: &mut Scheduler, classes: &[usize]) {
 
 /// Promise: Scheduling policies are best effort, priority, and fair share with carry-over of unused volume.
 ///
-/// The scheduler: best effort, priority, and fair share in rounds, with what was left unused carried over in
-/// part; time and events come in, actions go out.
+/// Time and events are inputs, actions are outputs.
 #[test]
 fn a_scheduler_weighs_classes() {
     let classes = || vec![class(0, 1, None), class(1, 3, None)];
-    // Bytes that each class got in so many turns of a byte, if both always have more to do.
+    // Bytes moved by each class in so many turns of one byte, if both classes always have work.
     let moved = |policy, turns| {
         let mut scheduler = Scheduler::new(policy, classes(), 1);
         let mut moved = [0_u32; 2];
@@ -50,7 +49,8 @@ fn a_scheduler_weighs_classes() {
         assert_eq!(moved(Policy::FairShare { round, carry_percent: 0 }, 32_000), [8_000, 24_000]);
     }
 
-    // One byte of its two is left unused in the first round: all of it, or nothing, may be used in the next.
+    // In the first round, one byte of the two is left unused. It can be used in the next round completely, or
+    // not at all.
     for (carry_percent, expected) in [(100, 3), (0, 2)] {
         let policy = Policy::FairShare { round: Round::Volume(8), carry_percent };
         let mut scheduler = Scheduler::new(policy, classes(), 100);
@@ -77,7 +77,7 @@ fn best_effort_is_first_come_first_served() {
     let mut scheduler = Scheduler::new(Policy::BestEffort, vec![class(0, 1, None), class(9, 1, None)], 10);
     let classes = [0, 1, 0];
     tasks(&mut scheduler, &classes);
-    scheduler.ready(1); // already is
+    scheduler.ready(1); // already ready
     let order: Vec<Next> = (0..4).map(|_| act(&mut scheduler, true, 0)).collect();
     assert_eq!(order, [0, 1, 2, 0].map(|task| Next::Act { task, allowance: 10 }));
 }
@@ -128,7 +128,7 @@ fn a_rate_is_changed_while_its_stream_waits_or_not() {
     scheduler.ready(0);
     assert_eq!(act(&mut scheduler, true, 0), Next::Act { task: 0, allowance: 100 });
     assert_eq!(act(&mut scheduler, true, 0), Next::At(100_000));
-    // A faster one is not as good as new: its burst is used up as well.
+    // The new rate does not start with a full bucket: its burst counts as spent, too.
     scheduler.set_rate(0, rate(1000, 50), 0);
     assert_eq!(act(&mut scheduler, true, 0), Next::At(1000));
     assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { task: 0, allowance: 10 });
@@ -137,7 +137,7 @@ fn a_rate_is_changed_while_its_stream_waits_or_not() {
     assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { task: 0, allowance: 1000 });
     scheduler.set_rate(0, rate(10, 100), 10_000);
     assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { task: 0, allowance: 100 });
-    scheduler.set_rate(7, None, 10_000); // nobody
+    scheduler.set_rate(7, None, 10_000); // no such task
     assert_eq!(act(&mut scheduler, true, 10_000), Next::At(110_000));
 }
 
@@ -160,7 +160,8 @@ fn rates_of_streams_and_classes_hold_back_only_their_own() {
     assert_eq!(scheduler.next(5000), Next::At(6000));
 }
 
-/// Each class got its share within a percent in any 100 rounds, of what classes had got every 20 rounds.
+/// Checks that each class got its share within a percent in any 100 rounds. The totals of the classes were
+/// recorded every 20 rounds.
 fn ensure_shares(shares: &[u32], every_20_rounds: &[Vec<u64>]) -> Result<(), TestCaseError> {
     let sum: u32 = shares.iter().sum();
     for (before, after) in every_20_rounds.iter().zip(&every_20_rounds[5..]) {
@@ -180,8 +181,8 @@ proptest! {
     /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid
     /// back.
     ///
-    /// Backlogged classes: in every window of 100 rounds, each gets its share within 1 %, though tasks move
-    /// less or more than they are allowed.
+    /// All classes always have work: in every window of 100 rounds, each class gets its share within 1 %,
+    /// even if tasks move fewer or more bytes than allowed.
     #[test]
     fn shares_are_kept_within_a_percent(
         shares in proptest::collection::vec(1u32..20, 2..6),
@@ -215,8 +216,9 @@ proptest! {
     /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid
     /// back.
     ///
-    /// The same of processor time, though no turn is measured before it is over: one may take more than a
-    /// class has in many rounds, and what a task's turn takes may change by a factor of hundreds.
+    /// The same holds for processor time, although the cost of a turn is known only afterwards: a turn may
+    /// take more time than the class has in many rounds, and the cost of a task's turns may vary by a factor
+    /// of hundreds.
     #[test]
     fn shares_of_processor_time_are_kept_within_a_percent(
         shares in proptest::collection::vec(1u32..20, 2..6),
@@ -255,9 +257,9 @@ proptest! {
     /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid
     /// back.
     ///
-    /// Whatever turns take, a class that took too much has its next turn when it has paid for that, and no
-    /// later; and one that comes back after a rest gets no more at once than a round's worth, what may be
-    /// carried, and the rest of a turn.
+    /// Holds for any cost of turns: a class that overused its share has its next turn as soon as it has paid
+    /// back the overuse, and no later. A class that returns after a rest gets at once at most the amount of a
+    /// round, the amount that may be carried, and the rest of a turn.
     #[test]
     fn debts_of_processor_time_are_paid_and_nobody_starves(
         costs_ns in proptest::collection::vec((1u64..2_000_000, 1u64..2_000_000), 1..50),
@@ -275,7 +277,8 @@ proptest! {
             let (first, second) = costs_ns[turn % costs_ns.len()];
             if task == 0 { first } else { second }
         };
-        // What a class got since the other had its last turn, and what that turn took.
+        // Time that each class got since the last turn of the other class, and the cost of the other's last
+        // turn.
         let (mut since_ns, mut debt_ns) = ([0u64; 2], [0u64; 2]);
         for turn in 0..400 {
             if turn == rest {
@@ -302,8 +305,8 @@ proptest! {
     /// Promise: Classes get their shares within 1 % over 100 rounds; no class starves, and overuse is paid
     /// back.
     ///
-    /// Nobody starves: while a class has work, it acts at least once in each round; and what a class that
-    /// rested gets when it comes back is bounded by a round and what may be carried.
+    /// No class starves: a class with work has at least one turn in each round. A class that returns after a
+    /// rest gets at most the amount of a round and the amount that may be carried.
     #[test]
     fn nobody_starves_and_rest_is_not_saved_up(rest_rounds in 1u64..50, carry_percent in 0u8..=100) {
         let round = 100_000;
@@ -331,8 +334,8 @@ proptest! {
 
     /// Promise: Tasks and classes never exceed their rates, whatever arrives.
     ///
-    /// Whatever comes in: a task that is told to act was ready, rates hold over the whole time, and when
-    /// nothing may act the time to look again is in the future.
+    /// Holds for any input: a task that gets a turn was ready, rates are kept over the whole time, and if no
+    /// turn is possible, the time of the next check is in the future.
     #[test]
     fn rates_hold_whatever_happens(
         steps in proptest::collection::vec((0usize..6, 0u64..50_000, 0u64..4000, any::<bool>()), 1..300),
@@ -367,7 +370,7 @@ proptest! {
     }
 }
 
-/// Gives turns to the classes in a fixed sequence, whatever they cost.
+/// Policy that gives turns to classes in a fixed sequence, whatever the turns cost.
 struct Sequence(Vec<usize>, usize);
 
 impl TurnPolicy for Sequence {

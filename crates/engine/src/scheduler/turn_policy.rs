@@ -1,25 +1,26 @@
-//! Division of turns between classes: the trait, and the classes to choose from.
+//! Trait for the division of turns between classes, and the classes to choose from.
 
 use std::cmp::Reverse;
 
 use super::{Cost, Queue};
 
-/// Division of turns between classes: KStreams' replaceable stream scheduler. The engine's own policies are
-/// of this trait, and [`Policy::custom`](crate::Policy::custom) takes those of others.
+/// Division of turns between classes: KStreams' replaceable stream scheduler. The built-in policies implement
+/// this trait, and [`Policy::custom`](crate::Policy::custom) accepts other implementations.
 ///
 /// An engine thread asks its policy before each turn. Within a class, the task with the earliest deadline has
-/// the turn, and among tasks without one the first that came. Rates hold whatever the policy answers. No
-/// method may block.
+/// the turn; tasks without deadlines are served first come, first served. Rates apply whatever the policy
+/// returns. Methods must not block.
 pub trait TurnPolicy: Send {
-    /// The class with the next turn: one of those that are ready, which are at least one.
+    /// Returns the class with the next turn, which must be ready. At least one class is ready.
     fn next(&mut self, ready: &ReadyClasses<'_>) -> usize;
 
-    /// Most bytes of a turn of this class, which has the next one. A turn ends after 256 KiB in any case.
+    /// Maximum number of bytes in a turn of this class, which has the next turn. A turn is limited to 256 KiB
+    /// in any case.
     fn allowance(&self, _class: usize) -> u64 {
         u64::MAX
     }
 
-    /// Notes what a turn of this class cost.
+    /// Notes the cost of a turn of this class.
     fn acted(&mut self, _class: usize, _cost: Cost) {}
 }
 
@@ -29,16 +30,16 @@ pub struct ReadyClasses<'a> {
     now_us: u64,
 }
 
-/// Class that has a ready task.
+/// Class with a ready task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyClass {
-    /// Its number: its place in [`Sharing::classes`](crate::Sharing::classes).
+    /// Number of the class: its index in [`Sharing::classes`](crate::Sharing::classes).
     pub class: usize,
-    /// Its [priority](crate::Class::priority).
+    /// [Priority](crate::Class::priority) of the class.
     pub priority: u8,
-    /// Earliest deadline of its ready tasks, in microseconds of CLOCK_MONOTONIC; `u64::MAX` without one.
+    /// Earliest deadline of the ready tasks, in microseconds of CLOCK_MONOTONIC; `u64::MAX` if there is none.
     pub deadline_us: u64,
-    /// Order in which the task that has the class's next turn became ready, on this thread.
+    /// Order in which the next task of the class became ready on this thread.
     pub arrival: u64,
 }
 
@@ -47,12 +48,12 @@ impl<'a> ReadyClasses<'a> {
         ReadyClasses { queues, now_us }
     }
 
-    /// Ready classes by their number.
+    /// Ready classes, in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = ReadyClass> {
         (0..self.queues.len()).filter_map(|class| self.get(class))
     }
 
-    /// A class, if it is ready.
+    /// Returns a class, if it is ready.
     pub fn get(&self, class: usize) -> Option<ReadyClass> {
         let queue = self.queues.get(class)?;
         let Reverse((deadline_us, arrival, _)) = *queue.ready.peek()?;

@@ -1,9 +1,10 @@
-//! Media clock: RTP timestamps as microseconds of one axis, across wraps and discontinuities.
+//! Media clock: converts RTP timestamps to microseconds on a continuous time axis, across wraps and
+//! discontinuities.
 
-/// Jump of the clock, beyond what the time of arrival explains, that is taken for a discontinuity.
+/// Jump of the timestamps, beyond the jump that the arrival time explains, that counts as a discontinuity.
 const JUMP_US: i64 = 10_000_000;
 
-/// The same where the sender has marked one (RFC 2250 section 2).
+/// The same limit for a packet with the marker set, which marks a discontinuity (RFC 2250 section 2).
 const MARKED_JUMP_US: i64 = 1_000_000;
 
 /// Media clock of a source.
@@ -11,7 +12,7 @@ const MARKED_JUMP_US: i64 = 1_000_000;
 pub(crate) struct MediaClock {
     hz: u32,
     last: Option<Last>,
-    /// Discontinuities so far.
+    /// Number of discontinuities so far.
     pub(crate) jumps: u64,
 }
 
@@ -23,12 +24,13 @@ struct Last {
 }
 
 impl MediaClock {
-    /// A clock of this rate, at least 1 Hz.
+    /// Clock with this rate, at least 1 Hz.
     pub(crate) fn new(hz: u32) -> MediaClock {
         MediaClock { hz: hz.max(1), last: None, jumps: 0 }
     }
 
-    /// Media time of a packet; the first one's is 0. After a discontinuity the axis goes on as time does.
+    /// Media time of a packet; 0 for the first packet. After a discontinuity, the media time continues by the
+    /// arrival time.
     pub(crate) fn time_us(&mut self, timestamp: u32, is_marked: bool, arrival_us: i64) -> i64 {
         let Some(last) = self.last else {
             self.last = Some(Last { timestamp, ticks: 0, arrival_us });
@@ -81,7 +83,7 @@ mod tests {
         let mut clock = MediaClock::new(90_000);
         clock.time_us(0, false, 0);
         assert_eq!(clock.time_us(900, false, 30_000_000), 10_000);
-        // And media that were lost for as long as nothing came are not one either.
+        // Media lost while nothing arrived are not a discontinuity, either.
         assert_eq!(clock.time_us(900 + 90_000 * 15, false, 45_000_000), 15_010_000);
         assert_eq!(clock.jumps, 0);
     }

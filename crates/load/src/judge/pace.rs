@@ -1,19 +1,21 @@
-//! Pace of a transport stream: its own clock (PCR) beside the times of arrival.
+//! Pace of a transport stream: its own clock (PCR), compared with the arrival times.
 //!
-//! A server may write the time of sending into RTP timestamps, as live555MediaServer does for transport
-//! streams. Such timestamps are never late, however slowly the media come. The stream's own clock tells.
+//! A server may write the sending time into RTP timestamps, as live555MediaServer does for transport streams.
+//! Such timestamps are never late, however slowly the media are sent. The clock of the stream shows the real
+//! pace.
 
 use wirepath_media::rtp::PAYLOAD_TYPE_MP2T;
 use wirepath_media::ts::{PACKET_LENGTH, Packet, Pcr, TICKS_PER_SECOND};
 
-/// Least share of its rate that the media of a timely session come at.
+/// Minimum pace of a timely session, as a share of the stream's own rate.
 pub const LEAST_PACE: f64 = 0.9;
 
-/// Time below which a share says too little: a burst is some percent of it.
+/// Minimum time of a measurement. In a shorter time, the result is inexact, since a burst is several percent
+/// of it.
 const LEAST_SPAN_US: i64 = 3_000_000;
 
-/// Advance of the clock beyond the time passed above which media were skipped: references are 100 ms apart at
-/// most.
+/// Advance of the clock, beyond the time passed, above which media were skipped. References are at most 100
+/// ms apart.
 const SKIP_US: i64 = 1_000_000;
 
 /// Length of an RTP header without contributing sources and extensions.
@@ -28,8 +30,8 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// Finds the first in an RTP packet that carries transport packets. They are at its end, whatever its
-    /// header's length.
+    /// Finds the first clock reference in an RTP packet that carries transport packets. The transport packets
+    /// are at the end of the packet, whatever the length of its header.
     pub(crate) fn find(payload_type: u8, packet: &[u8]) -> Option<Reference> {
         if payload_type != PAYLOAD_TYPE_MP2T {
             return None;
@@ -45,18 +47,18 @@ impl Reference {
     }
 }
 
-/// Progress of a source's clock.
+/// Progress of the clock of a source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pace {
-    /// Reference before, of the first PID that had one, and its arrival.
+    /// Last reference of the first PID that had one, and its arrival time.
     last: Option<(Reference, i64)>,
-    /// Progress of the clock, and time that passed meanwhile.
+    /// Progress of the clock, and time passed meanwhile.
     media_us: i64,
     span_us: i64,
 }
 
 impl Pace {
-    /// Takes a reference; `counts` is false of those whose interval is not judged.
+    /// Notes a reference. `counts` is false if the interval before it is not judged.
     pub(crate) fn observe(&mut self, reference: Reference, arrival_us: i64, counts: bool) {
         if self.last.is_some_and(|(last, _)| last.pid != reference.pid) {
             return;
@@ -65,7 +67,7 @@ impl Pace {
         let waited_us = arrival_us - last_us;
         let step_us =
             reference.pcr.since(last.pcr).map(|ticks| (ticks / (TICKS_PER_SECOND / 1_000_000)) as i64);
-        // A clock that stands still does not say how much came.
+        // A clock that does not advance gives no measurement.
         let Some(step_us) = step_us.filter(|step| *step > 0) else { return };
         if counts && !reference.discontinuity {
             self.media_us += if step_us <= waited_us + SKIP_US { step_us } else { 0 };
@@ -73,17 +75,17 @@ impl Pace {
         }
     }
 
-    /// Forgets the last reference: what comes next is of another playing.
+    /// Forgets the last reference: the next reference is of another playback.
     pub(crate) fn rewind(&mut self) {
         self.last = None;
     }
 
-    /// Seconds of media in a second; `None` if too little came to tell.
+    /// Pace: seconds of media per second; `None` if too few media arrived for a measurement.
     pub(crate) fn share(&self) -> Option<f64> {
         (self.span_us >= LEAST_SPAN_US).then(|| self.media_us as f64 / self.span_us as f64)
     }
 
-    /// Returns whether media came at less than their rate.
+    /// Returns whether media arrived at less than their rate.
     pub(crate) fn is_slow(&self) -> bool {
         self.share().is_some_and(|share| share < LEAST_PACE)
     }
@@ -97,7 +99,7 @@ mod tests {
         Reference { pid: 256, pcr: Pcr::new(ms * 27_000), discontinuity: false }
     }
 
-    /// Pace of a clock with a reference each 40 ms of media, which come each 40 ms by `speed`.
+    /// Pace of a clock with a reference for each 40 ms of media, sent at `speed`.
     fn pace(speed: f64, milliseconds: u64) -> Pace {
         let mut pace = Pace::default();
         for ms in (0..milliseconds).step_by(40) {
@@ -122,7 +124,7 @@ mod tests {
             let mut pace = Pace::default();
             for second in 0..10 {
                 for ms in (0..1000).step_by(100) {
-                    // Each second plays 0.5 s of the media, then 5 s are left out.
+                    // In each period, 0.5 s of media are played and 5 s are skipped.
                     let reference = reference(second * 5_500 + ms / 2);
                     let discontinuity = discontinuity && ms == 0;
                     let arrival_us = (second * 1000 + ms) as i64 * 1000;

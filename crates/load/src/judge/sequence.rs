@@ -1,41 +1,41 @@
-//! RFC 3550 appendix A.1: sequence numbers of a source, extended beyond 16 bits; loss, reordering,
-//! duplicates.
+//! Sequence numbers of a source, extended beyond 16 bits (RFC 3550 appendix A.1): detects loss, reordering
+//! and duplicates.
 
-/// Packets behind the highest for which it is known whether they came.
+/// Number of packets, up to the highest, for which it is recorded whether they were received.
 const WINDOW: u64 = 2048;
 
 const WORDS: usize = (WINDOW / 64) as usize;
 
-/// Largest gap that is taken for loss (`MAX_DROPOUT`); a larger one is a source that starts anew.
+/// Maximum gap that counts as loss (`MAX_DROPOUT`). A larger gap is a restart of the source.
 const MOST_DROPPED: u64 = 3000;
 
-/// Place of a packet among those before it.
+/// Place of a packet relative to the packets before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Later than all before, after a gap of so many packets.
+    /// The packet is later than all others, after a gap of so many packets.
     Ahead(u64),
-    /// Packet that fills a gap.
+    /// The packet fills a gap.
     Late,
-    /// Earlier than the first that came, with a gap of so many packets behind it.
+    /// The packet is earlier than the first received one, with a gap of so many packets after it.
     Before(u64),
-    /// Packet that came before.
+    /// The packet was received before.
     Duplicate,
-    /// Far from all before, and alone so far: not counted.
+    /// The packet is far from all others, and the only one so far: it is not counted.
     Stray,
-    /// The source starts anew, here.
+    /// The source restarts with this packet.
     Restart,
 }
 
-/// Sequence of a source.
+/// Sequence numbers of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     /// Highest number, extended; `None` before the first packet.
     highest: Option<u64>,
     /// Lowest number, extended.
     first: u64,
-    /// Bit `n % WINDOW`: packet `n` came, for the last `WINDOW` packets.
+    /// Received packets: bit `n % WINDOW` is for packet `n`, for the last `WINDOW` packets.
     came: [u64; WORDS],
-    /// Number that would confirm a new start.
+    /// Number of the packet that would confirm a restart.
     confirming: Option<u16>,
 }
 
@@ -46,7 +46,7 @@ impl Default for Sequence {
 }
 
 impl Sequence {
-    /// Finds the place of the next packet that arrived.
+    /// Determines the place of the next received packet.
     pub(crate) fn place(&mut self, number: u16) -> Place {
         let Some(highest) = self.highest else {
             self.start(number);
@@ -68,13 +68,13 @@ impl Sequence {
         place
     }
 
-    /// Highest sequence number with the count of its wraps above it, as receiver reports carry it.
+    /// Highest sequence number, with the number of wraps in the upper 16 bits, as in receiver reports.
     pub(crate) fn highest(&self) -> Option<u32> {
-        // The first number is extended by one wrap, so that packets before it have numbers too.
+        // The first number is extended by one wrap, so that packets before it have numbers, too.
         self.highest.map(|highest| (highest - (1 << 16)) as u32)
     }
 
-    /// Lowest number since the start.
+    /// Lowest sequence number since the start.
     pub(crate) fn first(&self) -> Option<u16> {
         self.highest.map(|_| self.first as u16)
     }
@@ -109,7 +109,7 @@ impl Sequence {
         Place::Late
     }
 
-    /// Two packets in a row start a source anew; one alone is a stray.
+    /// Two consecutive packets restart a source; a single packet is a stray.
     fn far(&mut self, number: u16) -> Place {
         if self.confirming == Some(number) {
             self.start(number);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every packet of a shuffled and thinned stream is counted once.
+        /// Every packet of a stream with reordering and loss is counted once.
         #[test]
         fn what_came_and_what_is_missing_make_the_whole(
             first: u16, kept in prop::collection::vec(any::<bool>(), 1..500),

@@ -1,11 +1,11 @@
-//! Judgements of made-up packets.
+//! Tests of the judge with artificial packets.
 
 use super::*;
 
-/// Packets of 1,328 bytes, seven transport packets each, at 4.2 Mb/s: one every 2.5 ms.
+/// Interval of packets: packets of 1,328 bytes, with seven transport packets each, at 4.2 Mb/s.
 const STEP_US: i64 = 2_500;
 
-/// Packet `index` of a stream, arriving then.
+/// Packet `index` of a stream, which arrives at this time.
 fn packet(index: u16, arrival_us: i64) -> Packet {
     let timestamp = (i64::from(index) * STEP_US * 9 / 100) as u32;
     let header = Header {
@@ -25,8 +25,8 @@ fn playing() -> Judge {
     judge
 }
 
-/// Packets `range` in bursts of eight, each burst late by what `late_us` says of its number, and those behind it
-/// not before it.
+/// Sends packets `range` in bursts of eight. `late_us` gives the lateness of each burst by its number; no
+/// burst overtakes the bursts before it.
 fn bursts(judge: &mut Judge, range: std::ops::Range<u16>, late_us: impl Fn(u16) -> i64) {
     let mut arrival_us = 0;
     for index in range {
@@ -87,7 +87,7 @@ fn lateness_does_not_depend_on_when_a_session_begins() {
 #[test]
 fn lateness_is_measured_from_bursts_on_time() {
     let mut judge = playing();
-    // The first burst is late by 30 ms, another by 90 ms.
+    // The first burst is late by 30 ms, and another burst by 90 ms.
     bursts(&mut judge, 0..1600, |burst| match burst {
         0 => 30_000,
         50 => 90_000,
@@ -104,7 +104,7 @@ fn lateness_is_measured_from_bursts_on_time() {
 #[test]
 fn what_was_on_time_once_stays_the_measure() {
     let mut judge = playing();
-    // 30 of 600 bursts are on time, and all others late by 400 ms.
+    // 30 of 600 bursts are on time, and all other bursts are late by 400 ms.
     bursts(&mut judge, 0..4800, |burst| if burst < 30 { 0 } else { 400_000 });
     judge.stop(12_000_000, false);
     assert_eq!(judge.lateness().quantile(0.5), Some(400_000));
@@ -114,7 +114,7 @@ fn what_was_on_time_once_stays_the_measure() {
 #[test]
 fn the_rest_of_a_burst_that_paused_is_early_and_no_measure_of_others() {
     let mut judge = playing();
-    // The second half of a burst comes 2 ms after the first, 8 ms before its time.
+    // The second half of each burst arrives 2 ms after the first half, 8 ms before it is due.
     bursts(&mut judge, 0..800, |_| 0);
     let middle = 804;
     bursts(&mut judge, 800..middle, |_| 0);

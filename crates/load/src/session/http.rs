@@ -29,15 +29,15 @@ pub(super) use playlists::Playlists;
 /// Use of the asset by a session.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
-    /// Downloads it, again and again.
+    /// Downloads the asset again and again.
     Download,
-    /// Plays it at this number of bits a second.
+    /// Plays the asset at this number of bits per second.
     Paced(u64),
     /// Plays the segments of a playlist.
     Segments,
 }
 
-/// A session.
+/// HTTP session.
 struct Session {
     shared: Arc<Shared>,
     plan: Plan,
@@ -47,18 +47,18 @@ struct Session {
     player: Player,
     figures: HttpRecord,
     playlist: Option<Arc<SharedPlaylist>>,
-    /// Position of a paced player in bytes, or of a player of segments in segments, at which it began or to
-    /// which it sought.
+    /// Position at which the player started or to which it sought: in bytes for a paced player, in segments
+    /// for a player of segments.
     position: u64,
-    /// Bytes of a paced asset.
+    /// Size of a paced asset in bytes, if known.
     size: Option<u64>,
     /// Time of the first byte of media.
     playing_since_us: Option<i64>,
-    /// Time of the last seek, until its first byte comes.
+    /// Time of the last seek, until its first byte is received.
     sought_us: Option<i64>,
-    /// Beginning of the wait for the next byte, while one is awaited.
+    /// Start of the wait for the next byte, while a byte is awaited.
     awaited_since_us: Option<i64>,
-    /// All media to the end have come: the player waits for none.
+    /// True if all media to the end were received, so that the player waits for none.
     is_whole: bool,
     seeks: u64,
 }
@@ -101,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Plays until something ends it.
+    /// Plays until the session ends.
     async fn live(&mut self, stop: &mut watch::Receiver<bool>) -> Result<Ending, Failure> {
         let leave = self.some_time(self.shared.options.churn);
         let seek_every = match self.mode {
@@ -111,7 +111,7 @@ impl Session {
         let mut seek = self.some_time(seek_every);
         loop {
             tokio::select! {
-                biased; // timers must not wait for bytes that do not end
+                biased; // timers must not wait for bytes that never end
                 _ = stop.wait_for(|stop| *stop) => return Ok(Ending::RunOver),
                 () = at(leave) => {
                     let vanishes = mix::share(&mut self.random) < self.shared.options.vanish;
@@ -125,13 +125,13 @@ impl Session {
         }
     }
 
-    /// A random time from now on with this mean.
+    /// Random time in the future, with this mean delay.
     fn some_time(&mut self, mean: Option<Duration>) -> Option<Instant> {
         mean.map(|mean| Instant::now() + mix::waiting_time(&mut self.random, mean))
     }
 }
 
-/// Waits until then; without a time, for ever.
+/// Waits until this time; without a time, forever.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,

@@ -1,4 +1,4 @@
-//! RTSP sessions: OPTIONS, DESCRIBE, SETUP and PLAY, and media over UDP or the connection.
+//! RTSP sessions: OPTIONS, DESCRIBE, SETUP and PLAY, with media over UDP or interleaved on the connection.
 
 mod agenda;
 mod connection;
@@ -30,7 +30,7 @@ use description::Description;
 pub(super) use storm::storm;
 use track::{Sink, Track};
 
-/// A session.
+/// RTSP session.
 struct Session {
     shared: Arc<Shared>,
     plan: Plan,
@@ -39,20 +39,20 @@ struct Session {
     connection: Connection,
     description: Description,
     tracks: Vec<Track>,
-    /// `Session` of the server, and its timeout.
+    /// Identifier from the server's `Session` header.
     id: Option<String>,
     keep_alive: Duration,
     keep_alive_method: &'static str,
     sleep: Pin<Box<Sleep>>,
     waiting: Distribution,
-    /// Over: only what ends it is still said.
+    /// True if the session is over and only has to be ended.
     leaves: bool,
     discards: bool,
     discarded: u64,
     seeks: u64,
-    /// Expected end of the media that play now.
+    /// Expected end of the media that are playing.
     media_end_us: Option<i64>,
-    /// Time of the answer to the first PLAY.
+    /// Time of the response to the first PLAY.
     playing_since_us: Option<i64>,
     played_us: i64,
     setup_us: Option<i64>,
@@ -124,7 +124,7 @@ impl Session {
         })
     }
 
-    /// Sets the session up and plays until something ends it.
+    /// Sets up the session and plays until it ends.
     async fn live(&mut self, started_us: i64) -> Result<Ending, Failure> {
         self.set_up().await?;
         self.setup_us = Some(self.shared.clock.now_us() - started_us);
@@ -146,7 +146,7 @@ impl Session {
                         return Ok(ending);
                     }
                 }
-                // The end of the media may be the end of the connection.
+                // A server may close the connection at the end of the media.
                 Err(Failure::Closed) if self.is_near_end(&agenda) => return Ok(Ending::MediaOver),
                 Err(failure) => return Err(failure),
             }
@@ -160,7 +160,7 @@ impl Session {
         self.tracks.iter().filter_map(|track| track.judge.as_ref())
     }
 
-    /// Waits for what comes next, until then.
+    /// Waits for the next event, at most until the deadline.
     async fn event(&mut self, deadline: Instant) -> Result<Event, Failure> {
         if let Some(response) = self.take_items()? {
             return Ok(Event::Response(response));
@@ -180,7 +180,7 @@ impl Session {
             result
         });
         let discarded = tokio::select! {
-            biased; // what is due must not wait for media that do not end
+            biased; // due work must not wait for endless media
             () = sleep.as_mut() => return Ok(Event::Deadline),
             _ = stop.wait_for(|stop| *stop), if !*leaves => return Ok(Event::Stop),
             received = receiving => return received.map(|()| Event::Received).map_err(Failure::Receive),
@@ -191,7 +191,7 @@ impl Session {
         Ok(self.take_items()?.map_or(Event::Received, Event::Response))
     }
 
-    /// Takes frames and requests that were read, up to the next response.
+    /// Handles frames and requests that were read, up to the next response.
     fn take_items(&mut self) -> Result<Option<ServerResponse>, Failure> {
         let now_us = self.shared.clock.now_us();
         loop {

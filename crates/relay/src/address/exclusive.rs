@@ -8,12 +8,12 @@ use crate::file_identity::FileIdentity;
 /// Use of a resource that only one input or output can use.
 pub(crate) struct ExclusiveUse {
     pub(crate) resource: String,
-    /// Message about a second use.
+    /// Error message for a second use.
     pub(crate) conflict: String,
 }
 
 impl Address {
-    /// The resource that no other address may use.
+    /// The resource that no other address may use, if there is such a resource.
     pub(crate) fn exclusive_use(&self, is_output: bool) -> Option<ExclusiveUse> {
         let (resource, conflict) = match &self.kind {
             Kind::Standard if is_output => (
@@ -28,7 +28,7 @@ impl Address {
                 output_file(path)?,
                 format!("{} is written to twice; give each output its own file", path.display()),
             ),
-            // Any number of sockets can join a group.
+            // Any number of sockets can join a multicast group.
             Kind::Udp(udp) if !is_output && !udp.is_group() => (
                 format!("udp://{}:{}", udp.host, udp.port),
                 format!("{self} is received twice; only one input gets the datagrams of a port"),
@@ -40,7 +40,7 @@ impl Address {
         Some(ExclusiveUse { resource, conflict })
     }
 
-    /// Says whether both are the same existing ordinary file.
+    /// Returns whether both addresses are the same existing ordinary file.
     pub(crate) fn is_same_file(&self, other: &Address) -> bool {
         let file = |address: &Address| match &address.kind {
             Kind::File { path, .. } if path.exists() => FileIdentity::of(path, |kind| kind.is_file()),
@@ -50,7 +50,7 @@ impl Address {
     }
 }
 
-/// Identity of an ordinary or new file; many may write to a device or a FIFO.
+/// Identity of an ordinary or new file. Devices and FIFOs have none, since many outputs may write to them.
 fn output_file(path: &Path) -> Option<String> {
     Some(match FileIdentity::of(path, |kind| kind.is_file())? {
         FileIdentity::Existing(device, inode) => format!("file {device}:{inode}"),

@@ -9,7 +9,7 @@ use super::query::Query;
 use super::{Existing, Kind, Udp};
 use crate::advice::{MAX_SOCKET_PATH, too_long};
 
-/// Kinds of addresses, for errors.
+/// Kinds of addresses, for error messages.
 const KINDS: &str =
     "tcp://HOST:PORT, tcp://HOST:PORT?listen, udp://HOST:PORT, udp://@:PORT, unix:PATH, file:PATH or -";
 
@@ -51,7 +51,7 @@ pub(super) fn parse(text: &str) -> Result<Kind, String> {
                 ttl: query.number("ttl", 255)?.map(|ttl| ttl as u32),
                 packet_bytes: query.number("packet", MAXIMUM_PAYLOAD as u64)?.map(|bytes| bytes as usize),
             };
-            // A name is checked when it is resolved.
+            // A host name is checked when it is resolved.
             match udp.host.parse::<IpAddr>() {
                 Ok(address) => udp.check_host(address)?,
                 Err(_) if udp.host.is_empty() => udp.check_host(Ipv4Addr::UNSPECIFIED.into())?,
@@ -65,7 +65,7 @@ pub(super) fn parse(text: &str) -> Result<Kind, String> {
     Ok(kind)
 }
 
-/// Error for an unknown scheme, with the address that may have been meant.
+/// Error for an unknown scheme, with the address that was probably meant.
 fn unknown(text: &str, scheme: &str) -> String {
     let meant = match authority(text) {
         Ok((host, 1..)) if host.is_empty() => {
@@ -78,7 +78,7 @@ fn unknown(text: &str, scheme: &str) -> String {
     format!("invalid address{meant}; expected {KINDS}")
 }
 
-/// Path of a Unix socket, within the limit of the system.
+/// Path of a Unix socket, checked against the length limit of the system.
 pub(crate) fn socket_path(place: &str) -> Result<PathBuf, String> {
     let path = path(place)?;
     if path.as_os_str().len() > MAX_SOCKET_PATH { Err(too_long(&path)) } else { Ok(path) }
@@ -98,7 +98,7 @@ fn host_and_port(place: &str) -> Result<(String, u16), String> {
     }
 }
 
-/// Parses HOST:PORT, where the host may be empty and the port 0.
+/// Parses HOST:PORT. The host may be empty, and the port may be 0.
 pub(crate) fn authority(place: &str) -> Result<(String, u16), String> {
     let Some((host, port)) = place.rsplit_once(':') else {
         return Err(match place.parse::<u16>() {

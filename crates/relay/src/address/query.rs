@@ -1,4 +1,4 @@
-//! Options of an address, after its question mark.
+//! Options of an address: the part after the question mark.
 
 pub(super) struct Query<'a> {
     options: Vec<(&'a str, Option<&'a str>)>,
@@ -44,7 +44,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Refuses options that were not read.
+    /// Refuses options that no caller has read.
     pub(super) fn finish(self) -> Result<(), String> {
         let Some((name, _)) = self.options.first() else { return Ok(()) };
         Err(match &self.known[..] {

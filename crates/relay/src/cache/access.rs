@@ -1,4 +1,4 @@
-//! Access to the store from tasks: other threads wait for storage and close files.
+//! Access to the store from async tasks. Other threads wait for storage and close files.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use super::head::Refusal;
 use super::store::{Store, StoredEntry};
 
 impl Shared {
-    /// Runs `act` where it may wait for storage.
+    /// Runs `act` on a thread that may wait for storage.
     pub(super) async fn with_store<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Arc<Store>) -> io::Result<T> + Send + 'static,
@@ -25,8 +25,8 @@ impl Shared {
         tokio::task::spawn_blocking(move || act(&store)).await.map_err(io::Error::other).flatten()
     }
 
-    /// Opens the body of an entry; a damaged entry is removed. One that cannot be read now, as for want of
-    /// descriptors, stays and is an error.
+    /// Opens the body of an entry. A damaged entry is removed. An entry that cannot be read temporarily, such
+    /// as for lack of descriptors, stays, and the result is an error.
     pub(super) async fn open(&self, kept: &Arc<StoredEntry>) -> Result<Option<Served>, Refusal> {
         let kept = Arc::clone(kept);
         let entry = Arc::clone(&kept.entry);
@@ -47,12 +47,13 @@ impl Shared {
         Served { entry: Arc::clone(entry), file, progress }
     }
 
-    /// Removes the entry of a URL; a running fetch of it will not be stored.
+    /// Removes the entry of a URL. The result of a running fetch of the URL will not be stored.
     pub(super) async fn invalidate(&self, key: &Arc<str>) {
         let key = Arc::clone(key);
         let fetch = self.fetches.take(&key);
         let removed = self.with_store(move |store| {
-            // Before the entry is removed: the fetch could put its own in its place.
+            // Marks the fetch before the entry is removed: otherwise the fetch could store its own entry in
+            // between.
             fetch.iter().for_each(Outdated::set);
             store.remove(&key);
             Ok(())

@@ -1,4 +1,4 @@
-//! Responses to clients: heads, and the parts of a body that follow.
+//! Responses to clients: heads, and the parts of the body after them.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::head::{self, ClientRequest, OriginResponse};
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 
-/// Fields of a 304 (RFC 9110 section 15.4.5).
+/// Header fields of a 304 response (RFC 9110 section 15.4.5).
 const NOT_MODIFIED_FIELDS: &[HeaderName] = &[
     header::CACHE_CONTROL,
     header::CONTENT_LOCATION,
@@ -29,7 +29,7 @@ const NOT_MODIFIED_FIELDS: &[HeaderName] = &[
     header::VARY,
 ];
 
-/// An entry and its body, complete or still growing.
+/// Entry and its body, which is complete or still growing.
 #[derive(Clone)]
 pub(super) struct Served {
     pub(super) entry: Arc<Entry>,
@@ -37,7 +37,7 @@ pub(super) struct Served {
     pub(super) progress: Option<Arc<WriteProgress>>,
 }
 
-/// A head, and the parts of a body.
+/// Head of a response, and the parts of its body.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) head: Vec<u8>,
@@ -47,17 +47,17 @@ pub(super) struct Answer {
 /// Source of a response, for `Cache-Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// From the cache.
+    /// Served from the cache.
     Hit,
-    /// A stale entry, because the origin failed.
+    /// Stale entry, served because the origin failed.
     Stale,
-    /// An entry that the origin confirmed.
+    /// Entry that the origin confirmed.
     Revalidated,
     /// Fetched and stored.
     Miss,
     /// Fetched for another request and stored.
     Shared,
-    /// Passed on, for this reason.
+    /// Passed through, for this reason.
     Passed(&'static str),
 }
 
@@ -106,7 +106,7 @@ impl Served {
                 parts: Vec::new(),
             };
         }
-        // A date alone does not tell two versions of one second apart (RFC 9110 section 8.8.2.2).
+        // A date alone does not distinguish two versions of the same second (RFC 9110 section 8.8.2.2).
         let settled = date_s(&entry.fields, &header::DATE)
             .zip(modified_s)
             .is_some_and(|(date, modified)| modified + 1 < date);
@@ -119,7 +119,7 @@ impl Served {
         self.of(selected, fields, request)
     }
 
-    /// Response with a selection of the entry's bytes, which changes some fields.
+    /// Response with the selected bytes of the entry. The selection changes some header fields.
     fn of(&self, selected: Response, mut fields: HeaderMap, request: &ClientRequest) -> Answer {
         let status = if selected.status == StatusCode::OK { self.entry.status } else { selected.status };
         let is_error = selected.status == StatusCode::RANGE_NOT_SATISFIABLE;
@@ -129,7 +129,7 @@ impl Served {
                 .for_each(|name| drop(fields.remove(name)));
         }
         for (name, value) in &selected.headers {
-            // The entry has a type of its own, unless this is of parts or an error.
+            // The entry's own Content-Type remains, unless the response has several parts or is an error.
             let is_changed = *name == header::CONTENT_RANGE
                 || *name == header::ACCEPT_RANGES && self.entry.status == StatusCode::OK
                 || *name == header::CONTENT_TYPE
@@ -158,7 +158,7 @@ impl Served {
     }
 }
 
-/// Head of a response that is passed on.
+/// Head of a response that passes through.
 pub(super) fn passed(response: &OriginResponse, request: &ClientRequest, why: &'static str) -> Vec<u8> {
     let mut fields = response.fields.clone();
     fields.append(CACHE_STATUS, Source::Passed(why).field(0));
@@ -211,7 +211,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(1_800_000_000) // 15 Jan 2027 08:00:00
     }
 
-    /// Head and number of bytes of the answer to a request for a kept entry, ten seconds old.
+    /// Head and body length of the response to a request for a stored entry that is ten seconds old.
     fn answer(method: &str, lines: &str) -> (String, u64) {
         let response = OriginResponse::read(TOLD.as_bytes(), &Method::GET).unwrap().unwrap().0;
         let entry = Arc::new(Entry::new("http://o/", &HeaderMap::new(), &response, now()).unwrap());

@@ -1,4 +1,4 @@
-//! Connection of a client: request heads in, responses out, one after the other.
+//! Connection of a client: reads request heads and sends responses, one after the other.
 
 use std::io;
 use std::sync::Arc;
@@ -61,13 +61,13 @@ impl Connection {
         self.client.linger().await
     }
 
-    /// Answers a request that cannot be parsed; what follows on the connection cannot be, either.
+    /// Responds to a request that cannot be parsed. The rest of the connection cannot be parsed, either.
     async fn reject(&mut self, refusal: &Refusal) -> io::Result<()> {
         let response = Response::error(refusal.status, &refusal.words);
         self.client.write(&response.into_bytes(Version::HTTP_11, false, now_s())).await
     }
 
-    /// Answers a request that failed; says whether the connection stays.
+    /// Responds to a failed request. Returns whether the connection stays open.
     pub(super) async fn refuse(&mut self, refusal: &Refusal, request: &ClientRequest) -> io::Result<bool> {
         self.shared.counters.failed.increment();
         let response = Response::error(refusal.status, &refusal.words);
@@ -78,8 +78,8 @@ impl Connection {
         self.client.write(&bytes).await.map(|()| request.keep_alive)
     }
 
-    /// Runs a stream to this connection, which `build` gets as an object. It may pause while the one `beside`
-    /// it moves.
+    /// Runs a stream to this connection; `build` gets the connection as an object. The stream may pause while
+    /// the stream `beside` it makes progress.
     pub(super) async fn relay(
         &mut self,
         limits: StallLimits,
@@ -93,7 +93,7 @@ impl Connection {
         Ok(moved)
     }
 
-    /// Waits for something for the client, unless that leaves.
+    /// Waits for a result for the client. Fails if the client leaves first.
     pub(super) async fn or_client_gone<T>(&self, wanted: impl Future<Output = T>) -> io::Result<T> {
         tokio::select! {
             biased;

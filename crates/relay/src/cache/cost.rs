@@ -3,15 +3,15 @@
 use super::entry::Entry;
 use super::folder::body_name;
 
-/// Unit of space: for each file, and for the names of an entry's two files.
+/// Unit of disk space: of each file, and of the names of an entry's two files.
 pub(super) const BLOCK: u64 = 4096;
 
-/// Memory of an entry besides its text, and of each field: both the entry and its policy have them, in tables
-/// that are half empty.
+/// Memory of an entry besides its text, and of each of its header fields. The entry and its policy both have
+/// the fields, in tables that are half empty.
 const ENTRY_MEMORY: u64 = 2048;
 const FIELD_MEMORY: u64 = 256;
 
-/// Cost of entries, or a budget.
+/// Cost of entries, or a budget for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
     /// Bytes on disk.
@@ -43,7 +43,8 @@ impl Cost {
         }
     }
 
-    /// Saturates like [`with`](Cost::with): files in a folder may claim more than there is.
+    /// Subtracts a cost. Saturates like [`with`](Cost::with), since files in a folder may state more bytes
+    /// than they have.
     pub(super) fn without(self, other: Cost) -> Cost {
         Cost {
             bytes: self.bytes.saturating_sub(other.bytes),
@@ -60,7 +61,7 @@ fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
-/// Length of an entry's record, whatever the number of its body.
+/// Maximum length of an entry's record, for any number and time of its body.
 pub(super) fn record_bytes(entry: &Entry, key: &str) -> u64 {
     let record = entry.record(&body_name(key, u64::MAX), u64::MAX);
     serde_json::to_vec(&record).map_or(u64::MAX, |text| text.len() as u64)

@@ -1,4 +1,4 @@
-//! Entry of a cache: the head of a stored response, its use (RFC 9111), and its record on disk.
+//! Entry of a cache: the head of a stored response, its use for requests (RFC 9111), and its record on disk.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,22 +12,22 @@ use wirepath_http::http_date;
 use super::head::{OriginResponse, fold};
 use super::rules::{self, forbids_stale, get_request, is_for_all, is_readable};
 
-/// Schema of records. Those of another one are removed.
+/// Schema of records. Records with another schema are removed.
 const SCHEMA: &str = "wirepath-cache/1";
 
-/// Fields of the body, which a 304 does not change (RFC 9111 section 3.2).
+/// Header fields that describe the body. A 304 does not change them (RFC 9111 section 3.2).
 const BODY_FIELDS: &[HeaderName] =
     &[header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::CONTENT_RANGE, header::CONTENT_TYPE];
 
-/// Response to GET that is stored, or is about to be.
+/// Response to GET that is stored, or about to be stored.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) url: String,
     pub(super) status: StatusCode,
-    /// Fields as they came, but for the length.
+    /// Header fields as received, except the length.
     pub(super) fields: HeaderMap,
     pub(super) bytes: u64,
-    /// Fields of the request that `Vary` names.
+    /// Request header fields that `Vary` names.
     varying: HeaderMap,
     received: SystemTime,
     policy: CachePolicy,
@@ -36,23 +36,25 @@ pub(super) struct Entry {
 /// Use of an entry for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Its response.
+    /// The entry is the response.
     Fresh,
-    /// Its response, if the origin confirms it.
+    /// The entry is the response if the origin confirms it.
     Stale,
-    /// Response to another request for the same URL.
+    /// The entry is the response to another request for the same URL.
     Other,
 }
 
 impl Entry {
-    /// Entry of the response to GET with these fields, if a shared cache may store it and can use it later.
+    /// Makes an entry of the response to a GET with these fields, if a shared cache may store the response
+    /// and can use it later.
     pub(super) fn new(
         url: &str,
         request: &HeaderMap,
         response: &OriginResponse,
         now: SystemTime,
     ) -> Option<Entry> {
-        // The lifetime of many responses is a guess; those to requests with a cookie are probably private.
+        // The lifetime of many responses is heuristic; responses to requests with a cookie are probably
+        // private.
         if request.contains_key(header::COOKIE) && !is_for_all(&response.fields) {
             return None;
         }
@@ -95,7 +97,7 @@ impl Entry {
         })
     }
 
-    /// Use of the entry for a GET or HEAD request with these fields.
+    /// Use of the entry for a GET or HEAD request with these header fields.
     pub(super) fn use_for(&self, request: &HeaderMap, now: SystemTime) -> Use {
         match self.policy.before_request(&get_request(request), now) {
             BeforeRequest::Fresh(_) if self.policy.is_stale(now) && forbids_stale(&self.fields) => Use::Stale,
@@ -105,7 +107,7 @@ impl Entry {
         }
     }
 
-    /// Adds the conditions of a revalidation. Without a tag and a date there are none.
+    /// Adds the conditions of a revalidation. An entry without a tag and a date has none.
     pub(super) fn add_conditions(&self, fields: &mut HeaderMap) {
         if let Some(tag) = self.fields.get(header::ETAG) {
             fields.insert(header::IF_NONE_MATCH, tag.clone());
@@ -115,7 +117,7 @@ impl Entry {
         }
     }
 
-    /// Entry with the fields of a 304; None if that is about another version.
+    /// Entry with the header fields of a 304; None if the 304 is about another version.
     pub(super) fn renewed(
         &self,
         request: &HeaderMap,
@@ -126,7 +128,8 @@ impl Entry {
         (*renewal.status_mut(), *renewal.headers_mut()) = (response.status, response.fields.clone());
         let validators = [header::ETAG, header::LAST_MODIFIED];
         if !validators.iter().any(|name| response.fields.contains_key(name)) {
-            // Some origins leave them out (RFC 9110 section 15.4.5): then it is about this entry.
+            // Some origins leave the validators out (RFC 9110 section 15.4.5): then the 304 is about this
+            // entry.
             let own = validators
                 .into_iter()
                 .filter_map(|name| Some((name.clone(), self.fields.get(name)?.clone())));
@@ -143,10 +146,10 @@ impl Entry {
             fields.insert(name, value.clone());
         }
         let response = OriginResponse { status: self.status, fields, body_bytes: Some(self.bytes) };
-        Entry::of(&self.url, request, &response, now) // whatever cookie this request has
+        Entry::of(&self.url, request, &response, now) // stored even if this request has a cookie
     }
 
-    /// Says whether it may be served when the origin fails (RFC 5861 section 4).
+    /// Returns whether the entry may be served when the origin fails (RFC 5861 section 4).
     pub(super) fn serves_on_error(&self, now: SystemTime) -> bool {
         let control = joined(&self.fields, &header::CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
         let limit_s = control.split(',').map(str::trim).find_map(|directive| {
@@ -156,12 +159,12 @@ impl Entry {
             && limit_s.is_some_and(|limit_s| self.staleness(now) <= Duration::from_secs(limit_s))
     }
 
-    /// Age of the response, here and in caches before.
+    /// Age of the response, including its time in upstream caches.
     pub(super) fn age(&self, now: SystemTime) -> Duration {
         self.policy.age(now)
     }
 
-    /// Time for which it stays fresh.
+    /// Time for which the entry stays fresh.
     pub(super) fn time_to_live(&self, now: SystemTime) -> Duration {
         self.policy.time_to_live(now)
     }
@@ -188,17 +191,17 @@ impl Entry {
     }
 }
 
-/// Entry as JSON, in a file beside that of its body.
+/// Entry as JSON, in a file beside the file of its body.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
     schema: String,
     url: String,
     received_ms: u64,
-    /// Names and values of the request's fields that `Vary` names. A character is a byte.
+    /// Names and values of the request header fields that `Vary` names. Each character is a byte.
     varying: Vec<(String, String)>,
     status: u16,
-    /// Names and values of the response's fields, likewise.
+    /// Names and values of the response header fields. Each character is a byte.
     fields: Vec<(String, String)>,
     /// File of the body: name, length, and time of its last change in nanoseconds since 1970.
     pub(super) body: String,

@@ -1,4 +1,4 @@
-//! Answers requests: from the cache, by a fetch, or by the origin itself.
+//! Responses to requests: from the cache, by a fetch, or directly from the origin.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::rules::has_directive;
 use super::store;
 
 impl Connection {
-    /// Answers one request; says whether the connection stays.
+    /// Responds to a request. Returns whether the connection stays open.
     pub(super) async fn exchange(&mut self, mut request: ClientRequest) -> io::Result<bool> {
         self.shared.counters.requests.increment();
         request.keep_alive &= !self.client.is_draining();
@@ -39,7 +39,7 @@ impl Connection {
             {
                 match shared.open(kept).await {
                     Ok(Some(served)) => return self.serve(&request, served, Source::Hit).await,
-                    Ok(None) => continue, // it was evicted meanwhile
+                    Ok(None) => continue, // evicted meanwhile
                     Err(refusal) => return self.refuse(&refusal, &request).await,
                 }
             }
@@ -66,7 +66,7 @@ impl Connection {
         }
     }
 
-    /// Sends a response of the cache itself. The body of the request is not read.
+    /// Sends a response that the cache itself makes. The body of the request is not read.
     async fn answer_here(&mut self, response: Response, request: &ClientRequest) -> io::Result<bool> {
         let counters = &self.shared.counters;
         let is_failed = response.status == StatusCode::BAD_REQUEST;
@@ -98,14 +98,14 @@ impl Connection {
     }
 }
 
-/// Reason for which a request passes the cache, in the words of `Cache-Status` (RFC 9211 section 2.2).
+/// Reason why a request bypasses the cache, in the words of `Cache-Status` (RFC 9211 section 2.2).
 fn bypass(request: &ClientRequest) -> Option<&'static str> {
     let has = |name| request.fields.contains_key(name);
     match request.method {
         Method::GET | Method::HEAD => {}
         _ => return Some("method"),
     }
-    // These conditions are for the origin (RFC 9111 section 4.3.2); private responses are not stored.
+    // These conditions are for the origin (RFC 9111 section 4.3.2). Private responses are not stored.
     let is_for_origin =
         has(header::IF_MATCH) || has(header::IF_UNMODIFIED_SINCE) || has(header::AUTHORIZATION);
     (request.body_bytes > 0 || is_for_origin || has_directive(&request.fields, &["no-store"]))

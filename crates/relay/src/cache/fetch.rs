@@ -1,9 +1,9 @@
-//! Fetches: one for all requests for a resource that come meanwhile. Once the origin has begun to answer, a
-//! fetch continues even if all its clients leave.
+//! Fetches. All requests for a resource that arrive during a fetch share it. Once the origin has begun to
+//! respond, a fetch continues even if all its clients leave.
 //!
-//! A stream moves the origin's response to a file, and all requests follow the file while it grows. A
-//! response that cannot be stored goes to the first request, unless that is for a part; the others are passed
-//! to the origin.
+//! A stream writes the origin's response to a file, and all requests read the file while it grows. A response
+//! that cannot be stored goes to the first request, unless that request is for a part; the other requests are
+//! passed to the origin.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -25,35 +25,35 @@ use super::origin::Reply;
 use super::store::StoredEntry;
 use super::transfer;
 
-/// Outcome of a fetch, known with the head of the origin's response.
+/// Outcome of a fetch, known when the head of the origin's response is received.
 #[derive(Clone)]
 pub(super) enum Outcome {
-    /// An entry, whose body may still grow.
+    /// An entry, whose body may still be growing.
     Served(Served, Source),
     /// The response cannot be stored.
     NotStored,
     Failed(Refusal),
 }
 
-/// Result of a fetch for one request.
+/// Result of a fetch for a single request.
 pub(super) enum Fetched {
     Served(Served, Source),
-    /// A response to pass on.
+    /// Response to pass on to this request.
     Reply(Reply),
-    /// The response is for others: the request has to be passed to the origin.
+    /// The response goes to other requests; this request has to be passed to the origin.
     PassThrough,
     Failed(Refusal),
-    /// Another fetch has ended meanwhile, most likely with an entry.
+    /// Another fetch has ended meanwhile, and most likely stored an entry.
     Cached,
 }
 
-/// Request that joins a fetch.
+/// Result of joining a fetch.
 enum Joined {
-    /// The fetch was running.
+    /// The fetch was already running.
     Running(OutcomeReceiver),
-    /// The fetch begins with this request, which gets a response that cannot be stored.
+    /// The fetch was started for this request, which also gets a response that cannot be stored.
     Started(OutcomeReceiver, oneshot::Receiver<Reply>),
-    /// The fetch has ended, with an entry.
+    /// Another fetch has ended and stored an entry.
     Cached,
 }
 
@@ -69,8 +69,8 @@ struct FetchTask {
 }
 
 impl Shared {
-    /// Fetches a resource for a request that may be answered from the cache; `found` is its entry, which is
-    /// not fresh.
+    /// Fetches a resource for a request that may be answered from the cache. `found` is the stored entry,
+    /// which is not fresh.
     pub(super) async fn fetch(
         self: &Arc<Shared>,
         request: &ClientRequest,
@@ -83,18 +83,19 @@ impl Shared {
             Joined::Cached => return Fetched::Cached,
         };
         let joined_late = outcome.borrow().is_some();
-        // There is none if the task panicked.
+        // The outcome is None if the task panicked.
         let response = outcome.wait_for(Option::is_some).await.map_or(None, |response| response.clone());
         let is_first = reply.is_some();
         match response {
             Some(Outcome::Served(served, source)) => {
                 let use_here = served.entry.use_for(&request.fields, SystemTime::now());
-                // For a request that came before the response, this is as new as a response of its own.
+                // A request that was received before the response may use it even if it is not fresh: the
+                // response is as new as one fetched for that request alone.
                 if !is_first && (use_here == Use::Other || joined_late && use_here != Use::Fresh) {
                     if !served.is_whole() {
                         return Fetched::PassThrough;
                     }
-                    while outcome.changed().await.is_ok() {} // it is about to be stored, and can be validated then
+                    while outcome.changed().await.is_ok() {} // it will be stored soon, and can be validated then
                     return Fetched::Cached;
                 }
                 Fetched::Served(served, if is_first { source } else { shared_source(source) })
@@ -103,7 +104,8 @@ impl Shared {
             Some(Outcome::NotStored) | None => {
                 let Some(reply) = reply else { return Fetched::PassThrough };
                 match reply.await {
-                    // A response that passes cannot be cut to a part. Errors are the same for all.
+                    // A response that passes through cannot be cut to a part. Errors are the same for all
+                    // requests.
                     Ok(reply) if !request.is_partial() || !reply.response.status.is_success() => {
                         Fetched::Reply(reply)
                     }
@@ -113,7 +115,7 @@ impl Shared {
         }
     }
 
-    /// Joins the running fetch, or begins one.
+    /// Joins the running fetch, or starts a fetch.
     fn join(
         self: &Arc<Shared>,
         request: &ClientRequest,
@@ -124,7 +126,7 @@ impl Shared {
         if let Some(fetch) = running.get(key) {
             return Joined::Running(fetch.outcome.subscribe());
         }
-        // A fetch leaves the list when its entry can be found.
+        // A fetch leaves the list only after its entry can be found in the store.
         let stored = self.store.find(key, &self.origin.url(&request.target));
         if stored.is_some_and(|stored| !found.as_ref().is_some_and(|found| Arc::ptr_eq(&stored, found))) {
             return Joined::Cached;
@@ -138,7 +140,7 @@ impl Shared {
         let (first, reply) = oneshot::channel();
         let (shared, key, first) = (Arc::clone(self), Arc::clone(key), Some(first));
         let task = FetchTask { shared, key, outdated, outcome: sender, first };
-        // The cache answers ranges and conditions.
+        // The cache itself handles ranges and conditions, so the fetch is for the whole resource.
         tokio::spawn(task.run(request.for_the_whole(), stale));
         Joined::Started(outcome, reply)
     }
@@ -176,9 +178,9 @@ impl FetchTask {
             Some(entry) => self.store(entry, reply).await,
             None => {
                 if stale.is_some() && !has_failed {
-                    shared.invalidate(&self.key).await; // the entry is outdated
+                    shared.invalidate(&self.key).await; // the stored entry is outdated
                 }
-                // Without the cookie the response may be another one.
+                // A request without the cookie may get another response.
                 if reply.response.status.is_success() && !request.fields.contains_key(header::COOKIE) {
                     shared.uncacheable.add(&self.key, Instant::now());
                 }
@@ -187,7 +189,7 @@ impl FetchTask {
         }
     }
 
-    /// Handles a 304: the origin confirms the entry.
+    /// Handles a 304 response: the origin confirms the entry.
     async fn renew(
         &mut self,
         request: &ClientRequest,
@@ -211,7 +213,7 @@ impl FetchTask {
                     None
                 }
             },
-            None => None, // another version, or it cannot be stored any more
+            None => None, // another version, or no longer cacheable
         };
         match served {
             Some(served) => {
@@ -225,7 +227,8 @@ impl FetchTask {
         }
     }
 
-    /// Writes the body to a file, which clients follow, and stores the entry when it is whole.
+    /// Writes the body to a file, which clients read as it grows, and stores the entry when the body is
+    /// complete.
     async fn store(&mut self, entry: Entry, reply: Reply) {
         let (key, entry) = (Arc::clone(&self.key), Arc::new(entry));
         let head = Arc::clone(&entry);
@@ -263,11 +266,11 @@ impl FetchTask {
         }
     }
 
-    /// Gives a response that cannot be stored to the first request.
+    /// Passes a response that cannot be stored to the first request.
     fn pass(&mut self, reply: Reply) {
         self.unregister();
         if let Some(first) = self.first.take() {
-            drop(first.send(reply)); // if that client is gone, nobody wants it
+            drop(first.send(reply)); // if that client is gone, the response is dropped
         }
         self.publish(Outcome::NotStored);
     }
@@ -276,25 +279,25 @@ impl FetchTask {
         self.outcome.send_replace(Some(outcome));
     }
 
-    /// Completes when no request waits for the fetch; none can join it then.
+    /// Completes when no request waits for the fetch. No request can join the fetch then.
     async fn all_waiters_gone(&self) {
         loop {
             self.outcome.closed().await;
             let mut running = self.shared.fetches.lock();
-            // Requests join while the list is locked.
+            // Requests join while they hold the lock of the list.
             if self.outcome.is_closed() {
                 return self.unregister_from(&mut running);
             }
         }
     }
 
-    /// Removes the fetch from the list: the next request begins another one.
+    /// Removes the fetch from the list. The next request starts another fetch.
     fn unregister(&self) {
         self.unregister_from(&mut self.shared.fetches.lock());
     }
 
     fn unregister_from(&self, running: &mut HashMap<Arc<str>, RunningFetch>) {
-        // There may be another fetch of the key already.
+        // Another fetch of the key may have been registered already.
         if running.get(&self.key).is_some_and(|fetch| fetch.outcome.same_channel(&self.outcome)) {
             running.remove(&self.key);
         }
@@ -319,12 +322,12 @@ impl Shared {
     }
 }
 
-/// Progress that fails if this is dropped before all is written.
+/// Progress that fails if this is dropped before the body is complete.
 struct FailOnDrop(Arc<WriteProgress>);
 
 impl FailOnDrop {
     fn finish(mut self) {
-        self.0 = WriteProgress::new(); // nobody follows this one
+        self.0 = WriteProgress::new(); // replaced by a progress without readers
     }
 }
 

@@ -1,4 +1,4 @@
-//! Running fetches, and which of them are outdated.
+//! Running fetches, and the flag that marks a fetch as outdated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ pub(super) struct RunningFetch {
     pub(super) outdated: Outdated,
 }
 
-/// True if the resource may have changed since the origin was asked: then its response is delivered to those
-/// who wait, and not stored. Locked while a body gets its name, so only for threads that may wait for
-/// storage.
+/// True if the resource may have changed since the origin was asked. The response is then delivered to the
+/// waiting requests, and not stored. Locked while the file of a body is renamed, so only for threads that may
+/// wait for storage.
 #[derive(Clone, Default)]
 pub(super) struct Outdated(Arc<Mutex<bool>>);
 
@@ -27,7 +27,7 @@ impl Outdated {
         *self.0.lock() = true;
     }
 
-    /// Runs `act` unless the fetch is outdated, which it does not become meanwhile.
+    /// Runs `act` unless the fetch is outdated. The fetch cannot become outdated while `act` runs.
     pub(super) fn unless<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
         let is_outdated = self.0.lock();
         (!*is_outdated).then(act)
@@ -35,7 +35,7 @@ impl Outdated {
 }
 
 impl Fetches {
-    /// Removes a fetch, so that no further request joins it.
+    /// Removes a fetch from the list, so that no further request joins it.
     pub(super) fn take(&self, key: &str) -> Option<Outdated> {
         self.lock().remove(key).map(|fetch| fetch.outdated)
     }

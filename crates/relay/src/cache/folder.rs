@@ -1,9 +1,9 @@
-//! Folder of a cache: its lock, its files, and removing what a killed process left.
+//! Folder of a cache: its lock, its files, and the removal of files that a killed process left.
 //!
-//! Names have a key, the SHA-256 of a URL in hexadecimal digits, and a number that no other body in the
-//! folder has: `KEY.json` (the record) and `KEY-NUMBER.body`. Files that are being written end with `.part`;
-//! a record is `KEY-NUMBER.json.part` then, with a number of its own. A record gets its name when its body is
-//! complete and on disk. Bodies without a record are removed at the start.
+//! File names contain a key, the SHA-256 of a URL in hexadecimal digits, and a number that is unique in the
+//! folder: `KEY.json` (the record) and `KEY-NUMBER.body`. Names of files that are being written end with
+//! `.part`; a record is then `KEY-NUMBER.json.part`, with a number of its own. A record gets its final name
+//! when its body is complete and on disk. Bodies without a record are removed at the start.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -17,32 +17,32 @@ use tempfile::TempPath;
 
 use super::entry::{Entry, Record};
 
-/// Tag of the folder, which also keeps it out of backups (bford.info/cachedir). The process that uses the
-/// folder locks it.
+/// Tag of the folder, which also excludes it from backups (bford.info/cachedir). The process that uses the
+/// folder locks this file.
 const TAG: &str = "CACHEDIR.TAG";
 
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
                         # What `wirepath relay --cache` keeps. It may be deleted when no relay runs.\n";
 
-/// Maximum length of a record. Responses with a longer one pass through.
+/// Maximum length of a record. Responses with a longer record pass through.
 pub(super) const MAX_RECORD_BYTES: u64 = 16 * 1024;
 
-/// Maximum number of a body. There are never so many; a greater one was invented.
+/// Maximum number of a body. No cache reaches it, so a greater number is forged.
 pub(super) const MAX_BODY_NUMBER: u64 = 1 << 53;
 
-/// Error of opening the folder of a cache.
+/// Error of opening a cache folder.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// It has other files.
+    /// The folder has other files.
     #[error("{} is not a cache folder of wirepath relay; name a new or an empty folder", .0.display())]
     NotACache(PathBuf),
-    /// Another process uses it.
+    /// Another process uses the folder.
     #[error("{} is in use by another wirepath relay; give each relay its own folder", .0.display())]
     InUse(PathBuf),
-    /// It is not a folder.
+    /// The path is not a folder.
     #[error("{} is not a folder; name a new or an empty folder", .0.display())]
     NotADirectory(PathBuf),
-    /// It cannot be created, read or written.
+    /// The folder cannot be created, read or written.
     #[error("cannot use the cache folder {path}: {1}", path = .0.display())]
     Io(PathBuf, #[source] io::Error),
 }
@@ -51,7 +51,8 @@ pub enum FolderError {
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Records written so far: two of one key may be written at the same time, to different files.
+    /// Number of records written so far. Two records of one key may be written at the same time, to different
+    /// files.
     records: AtomicU64,
     _lock: File,
 }
@@ -61,7 +62,7 @@ pub(super) struct Found {
     pub(super) body: String,
     pub(super) entry: Entry,
     pub(super) body_modified_ns: u64,
-    /// Time at which its record was written.
+    /// Time at which the record was written.
     pub(super) written: SystemTime,
 }
 
@@ -91,8 +92,8 @@ impl Folder {
         }
     }
 
-    /// Entries, oldest first, and the number of damaged ones. Removes damaged and unfinished files; files
-    /// with other names stay.
+    /// Returns the entries, oldest first, and the number of damaged ones. Removes damaged and unfinished
+    /// files; files with other names stay.
     pub(super) fn scan(&self) -> Result<(Vec<Found>, u64), FolderError> {
         let failed = |error| FolderError::Io(self.path.clone(), error);
         let (mut found, mut bodies, mut damaged) = (Vec::new(), Vec::new(), 0);
@@ -141,7 +142,7 @@ impl Folder {
         Ok(record.entry().map(|entry| Found { key, body, entry, body_modified_ns, written }))
     }
 
-    /// Opens a body; `InvalidData` if it was changed since its record was written.
+    /// Opens a body. Fails with `InvalidData` if the body was changed since its record was written.
     pub(super) fn open_body(&self, name: &str, bytes: u64, modified_ns: u64) -> io::Result<File> {
         let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(self.path.join(name))?;
@@ -152,15 +153,15 @@ impl Folder {
         Err(io::Error::new(io::ErrorKind::InvalidData, "file changed since it was stored"))
     }
 
-    /// Creates the file of a body, to be read as well.
+    /// Creates the file of a body, open for reading and writing.
     pub(super) fn create_part(&self, body: &str) -> io::Result<File> {
         let path = self.path.join(part_name(body));
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
     }
 
-    /// Syncs a complete body and gives it its name; answers the time of its last change.
+    /// Syncs a complete body and renames its file. Returns the time of its last change.
     pub(super) fn finish_body(&self, file: &File, body: &str) -> io::Result<u64> {
-        // Its metadata, too: records have the time of the last change.
+        // Syncs metadata, too: records contain the time of the last change.
         file.sync_all()?;
         fs::rename(self.path.join(part_name(body)), self.path.join(body))?;
         Ok(modified(&file.metadata()?))
@@ -178,12 +179,12 @@ impl Folder {
         Ok(written)
     }
 
-    /// Gives a written record its name, in place of another one.
+    /// Renames a written record to its final name, and replaces a previous record.
     pub(super) fn place_record(&self, key: &str, written: TempPath) -> io::Result<()> {
         written.persist(self.path.join(record_name(key))).map_err(|error| error.error)
     }
 
-    /// Removes an entry, the record first: no record names a missing body.
+    /// Removes an entry. The record is removed first, so that no record names a missing body.
     pub(super) fn remove_entry(&self, key: &str, body: &str) {
         self.remove(&record_name(key));
         self.remove(body);
@@ -198,9 +199,10 @@ impl Folder {
     }
 }
 
-/// Says whether an error means that a file is damaged; others, such as a want of descriptors, do not.
+/// Returns whether an error means that a file is damaged. Other errors, such as a lack of descriptors, do
+/// not.
 pub(super) fn is_damage(error: &io::Error) -> bool {
-    // Error of `O_NOFOLLOW`.
+    // `O_NOFOLLOW` fails with this error.
     let is_link = Errno::from_io_error(error) == Some(Errno::LOOP);
     is_link || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
 }
@@ -225,7 +227,7 @@ fn record_name(key: &str) -> String {
     format!("{key}.json")
 }
 
-/// Name of a file while it is written.
+/// Name of a file while it is being written.
 pub(super) fn part_name(name: &str) -> String {
     format!("{name}.part")
 }
@@ -234,7 +236,7 @@ fn modified(known: &fs::Metadata) -> u64 {
     (known.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(known.mtime_nsec() as u64)
 }
 
-/// Kind of file, by its name.
+/// Kind of a file, by its name.
 enum Name<'a> {
     Record(&'a str),
     Body,

@@ -1,12 +1,12 @@
-//! Heads of messages that pass through (RFC 9112): every field is kept, but for those that concern one
-//! connection only.
+//! Heads of messages that pass through (RFC 9112). Every header field is kept, except the fields that concern
+//! a single connection.
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use wirepath_http::fields::{content_length, joined};
 use wirepath_http::{HeadError, RequestHead, ResponseHead};
 
-/// Fields of one connection, not of the message (RFC 9110 section 7.6.1).
+/// Header fields of a connection, not of the message (RFC 9110 section 7.6.1).
 const HOP_BY_HOP: &[&str] = &[
     "connection",
     "keep-alive",
@@ -20,7 +20,7 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
-/// Fields that say where a body ends, what it is and who may have it: `Connection` cannot remove them.
+/// Header fields for the length, type and use of a body. `Connection` cannot remove them.
 const END_TO_END: &[&str] = &[
     "age",
     "cache-control",
@@ -34,27 +34,28 @@ const END_TO_END: &[&str] = &[
     "vary",
 ];
 
-/// Fields that ask for less than the whole; a cache that has the whole answers them.
+/// Request header fields that ask for less than the whole resource. A cache that has the whole resource
+/// handles them itself.
 const PARTIAL: [HeaderName; 4] =
     [header::RANGE, header::IF_RANGE, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
 
-/// Our name in `Via` (RFC 9110 section 7.6.3).
+/// Name of this cache in `Via` (RFC 9110 section 7.6.3).
 const VIA: HeaderValue = HeaderValue::from_static("1.1 wirepath");
 
 /// Request of a client.
 #[derive(Debug)]
 pub(super) struct ClientRequest {
     pub(super) method: Method,
-    /// Target for the origin: a path, perhaps with a query, or `*`.
+    /// Target for the origin: a path with an optional query, or `*`.
     pub(super) target: String,
     pub(super) version: Version,
-    /// The connection outlives the response.
+    /// True if the connection outlives the response.
     pub(super) keep_alive: bool,
-    /// Fields for the origin, without `Host`. Lines of one name are one line: what varies with them compares
-    /// only one.
+    /// Header fields for the origin, without `Host`. Lines with the same name are joined into one line, since
+    /// `Vary` compares only one line.
     pub(super) fields: HeaderMap,
     pub(super) body_bytes: u64,
-    /// The client sends the body after `100 Continue`.
+    /// True if the client sends the body only after `100 Continue`.
     pub(super) expects_continue: bool,
 }
 
@@ -62,13 +63,13 @@ pub(super) struct ClientRequest {
 #[derive(Debug)]
 pub(super) struct OriginResponse {
     pub(super) status: StatusCode,
-    /// Fields for the client. Lines of one name are one line, but for `Set-Cookie`.
+    /// Header fields for the client. Lines with the same name are joined into one line, except `Set-Cookie`.
     pub(super) fields: HeaderMap,
-    /// Bytes of the body; None if it ends with the connection.
+    /// Length of the body; None if the body ends with the connection.
     pub(super) body_bytes: Option<u64>,
 }
 
-/// Reason for which a message is not forwarded, with the status of the response.
+/// Reason why a message is not forwarded, with the status of the response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{words}")]
 pub(super) struct Refusal {
@@ -112,12 +113,12 @@ impl ClientRequest {
         ClientRequest::new(RequestHead::parse(head)?)
     }
 
-    /// Returns whether the request is for a part, or under conditions.
+    /// Returns whether the request is for a part, or conditional.
     pub(super) fn is_partial(&self) -> bool {
         PARTIAL.iter().any(|name| self.fields.contains_key(name))
     }
 
-    /// The request for the whole.
+    /// The same request for the whole resource, without conditions.
     pub(super) fn for_the_whole(&self) -> ClientRequest {
         let mut fields = self.fields.clone();
         PARTIAL.iter().for_each(|name| drop(fields.remove(name)));
@@ -126,7 +127,7 @@ impl ClientRequest {
 }
 
 impl OriginResponse {
-    /// Takes the head of the response to a request of this method.
+    /// Takes the head of the response to a request with this method.
     pub(super) fn new(head: ResponseHead, method: &Method) -> Result<OriginResponse, Refusal> {
         let ResponseHead { status, mut fields, .. } = head;
         let has_body = *method != Method::HEAD && !status.is_informational() && !is_bodiless(status);
@@ -153,12 +154,12 @@ pub(super) fn invalid(why: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(StatusCode::BAD_GATEWAY, format!("invalid response of the origin: {why}"))
 }
 
-/// Returns whether a response of this status has no body, and states no length (RFC 9110 section 6.4.1).
+/// Returns whether a response with this status has no body and no length (RFC 9110 section 6.4.1).
 fn is_bodiless(status: StatusCode) -> bool {
     matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// The path and query of any form of target (RFC 9112 section 3.2).
+/// Path and query of a target in any form (RFC 9112 section 3.2).
 fn target(head: &RequestHead) -> Result<String, Refusal> {
     match head.path() {
         _ if head.method == Method::CONNECT => {
@@ -184,7 +185,7 @@ fn remove_hop_by_hop(fields: &mut HeaderMap) {
     }
 }
 
-/// Joins all lines of a name, but for `Set-Cookie` (RFC 9110 section 5.3).
+/// Joins all lines with the same name, except `Set-Cookie` (RFC 9110 section 5.3).
 pub(super) fn fold(fields: HeaderMap) -> HeaderMap {
     let mut one_line_each = HeaderMap::with_capacity(fields.keys_len());
     for name in fields.keys() {
@@ -196,7 +197,7 @@ pub(super) fn fold(fields: HeaderMap) -> HeaderMap {
         let first = lines.next().map(|line| line.as_bytes().to_vec()).unwrap_or_default();
         let between: &[u8] = if *name == header::COOKIE { b"; " } else { b", " }; // RFC 9113 section 8.2.3
         let all = lines.fold(first, |all, line| [&all, between, line.as_bytes()].concat());
-        // Values and what is between them are valid, so the list is.
+        // Values and separators are valid, so the joined line is valid.
         HeaderValue::from_bytes(&all).into_iter().for_each(|all| drop(one_line_each.insert(name, all)));
     }
     one_line_each

@@ -7,14 +7,14 @@ use wirepath_http::{BodyPart, Response, write_head};
 
 use super::head::ClientRequest;
 
-/// Fields that a TRACE must not show (RFC 9110 section 9.3.8).
+/// Request header fields that a TRACE must not reflect (RFC 9110 section 9.3.8).
 const SECRET: &[header::HeaderName] = &[header::AUTHORIZATION, header::COOKIE];
 
-/// Response to a request that goes no further, or whose `Max-Forwards` is invalid. Otherwise its number is
-/// decremented.
+/// Response to a request that is not forwarded: `Max-Forwards` is 0 or invalid. Otherwise decrements
+/// `Max-Forwards`.
 pub(super) fn local_response(request: &mut ClientRequest) -> Option<Response> {
     if request.method != Method::TRACE && request.method != Method::OPTIONS {
-        return None; // elsewhere it means nothing
+        return None; // Max-Forwards has no meaning for other methods
     }
     let stated = joined(&request.fields, &header::MAX_FORWARDS)?;
     let is_number = stated.bytes().all(|byte| byte.is_ascii_digit());
@@ -29,7 +29,7 @@ pub(super) fn local_response(request: &mut ClientRequest) -> Option<Response> {
     }
 }
 
-/// The request as it was received, without the fields of the connection, host and secrets.
+/// Response with the request as received, without hop-by-hop fields, host and secrets.
 fn reflection(request: &ClientRequest) -> Response {
     let is_shown = |name: &&header::HeaderName| !SECRET.contains(*name);
     let fields: HeaderMap = request

@@ -22,31 +22,32 @@ use super::resolver::ResolverCache;
 use crate::connect::connect_to_any;
 use crate::loop_detection;
 
-/// Maximum length of a response's head, together with provisional ones before it.
+/// Maximum length of a response's head, together with the interim responses before it.
 const HEAD_LIMIT: usize = 64 * 1024;
 
-/// Bytes read at a time: few, since the beginning of the body comes with the head and is copied.
+/// Bytes read at a time. The value is small, since the beginning of the body is read with the head and
+/// copied.
 const READ_BYTES: usize = 4096;
 
-/// Time limit of connecting, and of sending a request's head.
+/// Time limit of connecting, and of sending the head of a request.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Maximum number of our caches that a request passes: more form a loop.
+/// Maximum number of Wirepath caches that a request passes. More indicate a loop.
 const MAX_CACHES: usize = 8;
 
-/// Origin server, over plain HTTP.
+/// Origin server, reached over plain HTTP.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Value of `Host`.
     authority: HeaderValue,
     host: String,
     port: u16,
-    /// Prefix of each path, without a slash at its end.
+    /// Prefix of every path, without a slash at the end.
     prefix: String,
     resolver: ResolverCache,
     /// Listeners of this cache.
     listeners: Arc<OnceLock<Vec<SocketAddr>>>,
-    /// True if the last attempt to connect failed, for the log.
+    /// True if the last attempt to connect failed. Used to log each change once.
     is_unreachable: Arc<AtomicBool>,
 }
 
@@ -58,12 +59,12 @@ pub struct OriginError {
     why: &'static str,
 }
 
-/// Response whose body is still to come.
+/// Response whose body has not been read yet.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) response: OriginResponse,
     pub(super) connection: TcpStream,
-    /// Beginning of the body, which came with the head.
+    /// Beginning of the body, which was read together with the head.
     pub(super) first: BytesMut,
 }
 
@@ -113,13 +114,13 @@ impl Origin {
         format!("{self}{target}")
     }
 
-    /// The address, if it is known without the resolver.
+    /// The origin's address, if it is known without the resolver.
     pub(super) fn known(&self) -> Option<SocketAddr> {
         let host = if self.host == "localhost" { Ok(Ipv4Addr::LOCALHOST.into()) } else { self.host.parse() };
         host.ok().map(|host| SocketAddr::new(host, self.port))
     }
 
-    /// Sets the listeners of this cache, which it does not connect to; to be called once.
+    /// Sets the listeners of this cache, to which it does not connect. Must be called once.
     pub(super) fn set_listeners(&self, listeners: Vec<SocketAddr>) {
         self.listeners.get_or_init(|| listeners);
     }
@@ -129,8 +130,8 @@ impl Origin {
         self.listeners.get().is_some_and(|listeners| loop_detection::is_reached(address, listeners))
     }
 
-    /// Connects, for one request: HTTP/1.0 ends the connection with the response. Logs when connecting begins
-    /// to fail, and when it succeeds again.
+    /// Opens a connection for one request: with HTTP/1.0, the connection ends with the response. Logs when
+    /// connecting begins to fail, and when connecting succeeds again.
     pub(super) async fn connect(&self) -> Result<TcpStream, Refusal> {
         let connected = self.try_connect().await;
         match &connected {
@@ -161,14 +162,14 @@ impl Origin {
             return Err(Refusal::new(StatusCode::LOOP_DETECTED, words));
         }
         let connected = connect_to_any(&addresses, CONNECT_LIMIT, TcpStream::connect).await;
-        // The name may have other addresses by now.
+        // The host name may have other addresses by now.
         let connection = connected.inspect_err(|_| self.resolver.forget()).map_err(in_time)?;
         connection.set_nodelay(true).map_err(|error| self.failed(&error.to_string(), false))?;
         Ok(connection)
     }
 
-    /// Sends the head of a request with these fields, as HTTP/1.0, which has no chunks: a body has a length
-    /// or ends with the connection, and need not be parsed.
+    /// Sends the head of a request with these header fields, as HTTP/1.0. HTTP/1.0 has no chunks: a body has
+    /// a length or ends with the connection, and need not be parsed.
     pub(super) async fn send_head(
         &self,
         connection: &mut TcpStream,
@@ -197,8 +198,8 @@ impl Origin {
         sent.map_err(|error| self.failed(&error.to_string(), false))
     }
 
-    /// Reads the head of the response to a request of this method, which must come within `limit` after the
-    /// request is `sent`.
+    /// Reads the head of the response to a request with this method. The head must arrive within `limit`
+    /// after the request is `sent`.
     pub(super) async fn reply(
         &self,
         mut connection: TcpStream,
@@ -254,13 +255,13 @@ impl Origin {
     }
 }
 
-/// Number of our caches that a request passed, by its `Via`.
+/// Number of Wirepath caches that a request has passed, by its `Via`.
 fn caches_before(fields: &HeaderMap) -> usize {
     let via = joined(fields, &header::VIA).unwrap_or_default();
     via.split(',').filter(|one| one.split_whitespace().nth(1) == Some("wirepath")).count()
 }
 
-/// Returns whether a path has a segment `..`, plain or percent-encoded, with parameters or without: some
+/// Returns whether a path has a segment `..`, plain or percent-encoded, with or without parameters: some
 /// servers decode or remove these first.
 fn has_parent_segment(target: &str) -> bool {
     let path = target.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();

@@ -1,5 +1,5 @@
-//! Passes requests to the origin, and its responses back. Bodies go both ways at once: an origin may answer
-//! while it still reads, and may never read a body that it does not want.
+//! Passes requests to the origin, and the responses back. Bodies are moved in both directions at once: an
+//! origin may respond while it still reads the request, and may never read a body that it does not want.
 
 use std::future::ready;
 use std::io;
@@ -38,7 +38,7 @@ impl Connection {
         } else {
             self.send_body(origin, &mut request, stays).await
         };
-        // RFC 9111 section 4.4. Without a response, too, the resource may have changed.
+        // RFC 9111 section 4.4. The resource may have changed even if there is no response.
         let is_refused = matches!(&answered, Ok(Ok((reply, _))) if is_error(reply.response.status));
         let changes = !request.method.is_safe() && !is_refused;
         let key = store::key(&shared.origin.url(&request.target));
@@ -53,14 +53,14 @@ impl Connection {
         let Some(upload) = upload else { return self.pass_reply(&request, reply, why, None).await };
         let passed = self.pass_both(&request, reply, &upload, why).await;
         if changes {
-            shared.invalidate(&key).await; // the resource may have changed since
+            shared.invalidate(&key).await; // the resource may have changed again
         }
         passed
     }
 
-    /// Sends the body of a request whose head the origin has. Answers the origin's reply, and the upload,
-    /// which may still run. The client's connection is kept if that is allowed (`stays`) and all of the body
-    /// has gone.
+    /// Sends the body of a request whose head the origin already has. Returns the origin's reply, and the
+    /// upload, which may still run. The client's connection is kept if that is allowed (`stays`) and the
+    /// whole body has been sent.
     async fn send_body(
         &mut self,
         origin: TcpStream,
@@ -80,7 +80,7 @@ impl Connection {
             }
         };
         let (sent, is_sent) = oneshot::channel::<()>();
-        let is_sent = async { drop(is_sent.await) }; // it is only ever dropped
+        let is_sent = async { drop(is_sent.await) }; // the sender is only ever dropped
         let mut reply = pin!(shared.origin.reply(origin, &request.method, shared.origin_limit, is_sent));
         let early = tokio::select! {
             biased;
@@ -103,7 +103,7 @@ impl Connection {
         Ok(reply.map(|reply| (reply, Some(upload))))
     }
 
-    /// Starts moving a request's body to the origin, for which the client's connection is lent.
+    /// Starts an upload of a request's body to the origin. The client's connection is lent to the upload.
     fn begin_upload(&mut self, origin: &TcpStream, bytes: u64) -> io::Result<(BlockingStream, Upload)> {
         let (lent, socket) = self.client.lend()?;
         let first = self.client.take_read(bytes);
@@ -114,7 +114,7 @@ impl Connection {
     }
 
     /// Moves the origin's response to the client, and the rest of the request's body to the origin. If there
-    /// is a rest, the connection ends with it.
+    /// is a rest, the client's connection is closed afterwards.
     async fn pass_both(
         &mut self,
         request: &ClientRequest,
@@ -137,9 +137,9 @@ impl Connection {
             return Ok(stays);
         }
         if is_error {
-            upload.stop(); // the origin does not want it
+            upload.stop(); // the origin does not want the body
         } else {
-            // The client may wait for the end of the response before it goes on.
+            // The client may wait for the end of the response before it sends more of the body.
             self.client.finish().await?;
         }
         tokio::select! {
@@ -148,7 +148,8 @@ impl Connection {
         }
     }
 
-    /// Moves the origin's response to the client. It may pause while an upload to the same origin moves.
+    /// Moves the origin's response to the client. The response may pause while an upload to the same origin
+    /// makes progress.
     pub(super) async fn pass_reply(
         &mut self,
         request: &ClientRequest,
@@ -161,8 +162,8 @@ impl Connection {
         if response.body_bytes == Some(0) {
             return self.client.write(&head).await.map(|()| request.keep_alive);
         }
-        // Such a body ends with the connection: until all is sent, any other end, even of this process, must
-        // be a reset.
+        // Without a length, the end of the connection is the end of the body. Until the whole body is sent,
+        // the connection must therefore end with a reset, even if this process ends.
         let ends_with_connection = response.body_bytes.is_none();
         if ends_with_connection {
             self.client.reset_when_closed(true)?;
@@ -202,7 +203,7 @@ impl Shared {
         self.origin.send_head(&mut origin, request, &request.fields).await.map(|()| origin)
     }
 
-    /// Limits of pauses within the body of a request.
+    /// Limits of pauses in the body of a request.
     fn upload_limits(&self) -> StallLimits {
         StallLimits { source: self.client_limit, sink: self.origin_limit }
     }

@@ -1,5 +1,5 @@
-//! Cached addresses of a name. All who wait share one look-up: a resolver that hangs takes one of the threads
-//! that open files, and not all of them.
+//! Cached addresses of a host name. All waiting callers share one look-up, so that a hanging resolver blocks
+//! only one of the threads that open files.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,16 +10,16 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Addresses of one name, or the look-up that runs.
+/// Addresses of a name, or the running look-up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResolverCache(Arc<Mutex<Option<Lookup>>>);
 
-/// Result of a look-up; none until the resolver has answered.
+/// Result of a look-up; None until the resolver has answered.
 type Lookup = watch::Receiver<Option<Result<Vec<SocketAddr>, Arc<io::Error>>>>;
 
 impl ResolverCache {
-    /// The known addresses, or those that `resolve` finds, unless it runs already. It goes on after the
-    /// caller's `limit`. Must be called on a runtime.
+    /// Returns the known addresses, or the addresses that `resolve` finds. A running look-up is shared; it
+    /// continues after the caller's `limit`. Must be called on a tokio runtime.
     pub(super) async fn addresses<F>(
         &self,
         limit: Duration,
@@ -38,12 +38,12 @@ impl ResolverCache {
         }
     }
 
-    /// Makes the next caller resolve the name again.
+    /// Makes the next caller resolve the name again, unless a look-up is running.
     pub(super) fn forget(&self) {
         self.0.lock().take_if(|lookup| lookup.borrow().is_some());
     }
 
-    /// The look-up that runs or succeeded, or a new one.
+    /// The running or successful look-up, or a new one.
     fn lookup<F>(&self, resolve: impl FnOnce() -> F) -> Lookup
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
@@ -75,7 +75,8 @@ mod tests {
 
     /// Promise: A hanging resolver does not delay cached responses and is asked once.
     ///
-    /// However many wait, a resolver that hangs is asked once, and nobody waits longer than he would.
+    /// A hanging resolver is asked once for any number of waiting callers, and each caller waits at most for
+    /// its own limit.
     #[test]
     fn a_resolver_that_hangs_is_asked_once_and_answers_all_who_still_wait() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
@@ -92,7 +93,7 @@ mod tests {
                 let error = names.addresses(Duration::ZERO, &mut look_up).await.unwrap_err();
                 assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             }
-            names.forget(); // nothing is known that could be forgotten
+            names.forget(); // no addresses are known, so there is nothing to forget
             let waiting = tokio::spawn({
                 let names = names.clone();
                 async move { names.addresses(PATIENCE, std::future::pending).await }

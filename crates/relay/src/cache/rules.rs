@@ -1,4 +1,4 @@
-//! Rules of storing and reusing responses (RFC 9111), where the library does not have them.
+//! Rules for storing and reusing responses (RFC 9111) that the library does not implement.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,21 +7,21 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_cache_semantics::{CacheOptions, CachePolicy};
 use wirepath_http::fields::{date_s, joined};
 
-/// Fields that must be readable: the library ignores lines with other bytes than ASCII.
+/// Header fields that must be readable: the library ignores lines with bytes that are not ASCII.
 const READABLE: &[HeaderName] = &[header::AGE, header::CACHE_CONTROL, header::EXPIRES, header::VARY];
 
-/// Maximum age, which stands for any greater one (RFC 9111 section 1.2.2).
+/// Maximum age. A greater age counts as this one (RFC 9111 section 1.2.2).
 const MAX_AGE_S: u64 = 1 << 31;
 
-/// Directives that forbid stale responses, whatever a client allows and if the origin fails (RFC 9111 section
-/// 4.2.4).
+/// Directives that forbid stale responses, whatever the client allows, and even if the origin fails (RFC 9111
+/// section 4.2.4).
 const FORBID_STALE: &[&str] = &["must-revalidate", "no-cache", "proxy-revalidate", "s-maxage"];
 
-/// Directives of responses that are for all, though the request had a cookie.
+/// Directives that allow a response to be shared even if its request had a cookie.
 const FOR_ALL: &[&str] = &["max-age", "public", "s-maxage"];
 
-/// Policy of a response. The library compares directives with their case (but RFC 9111 section 5.2) and does
-/// not take the age from the date (section 4.2.3), so both are prepared here.
+/// Policy of a response. The library compares directives case-sensitively (contrary to RFC 9111 section 5.2)
+/// and does not derive the age from the date (section 4.2.3), so this function prepares both.
 pub(super) fn policy(
     request: &HeaderMap,
     status: StatusCode,
@@ -31,14 +31,14 @@ pub(super) fn policy(
     policy_of_age(request, status, fields, received, age_s(fields, received))
 }
 
-/// Time for which a response is fresh after the origin made it.
+/// Time for which a response is fresh, counted from its creation by the origin.
 pub(super) fn lifetime(
     request: &HeaderMap,
     status: StatusCode,
     fields: &HeaderMap,
     received: SystemTime,
 ) -> Duration {
-    // Time left on receipt, with an age of 0.
+    // The library returns the time left on receipt, so the age is set to 0.
     policy_of_age(request, status, fields, received, 0).time_to_live(received)
 }
 
@@ -56,7 +56,7 @@ fn policy_of_age(
     CachePolicy::new_options(&get_request(request), &response, received, options)
 }
 
-/// GET request with these fields. Its URL does not matter: entries are found by it.
+/// GET request with these header fields. The URL does not matter, since entries are already selected by URL.
 pub(super) fn get_request(fields: &HeaderMap) -> Request<()> {
     let mut request = Request::new(());
     *request.headers_mut() = with_lower_directives(fields);
@@ -73,8 +73,8 @@ fn with_lower_directives(fields: &HeaderMap) -> HeaderMap {
     fields
 }
 
-/// Age of a response on receipt: as it states, or by its date if that is more. An invalid age counts as the
-/// maximum, beyond which the library's sums overflow.
+/// Age of a response on receipt: the greater of its stated age and the age by its date. An invalid age counts
+/// as the maximum; the library's sums overflow beyond the maximum.
 fn age_s(fields: &HeaderMap, received: SystemTime) -> u64 {
     let read = |age: &HeaderValue| age.to_str().ok().and_then(|age| age.parse().ok());
     let stated_s = fields.get(header::AGE).map_or(0, |age| read(age).unwrap_or(MAX_AGE_S));
@@ -83,22 +83,22 @@ fn age_s(fields: &HeaderMap, received: SystemTime) -> u64 {
     stated_s.max(received_s.saturating_sub(made_s)).min(MAX_AGE_S)
 }
 
-/// Says whether the fields that decide about storing can be read.
+/// Returns whether the header fields that decide about storing are readable.
 pub(super) fn is_readable(fields: &HeaderMap) -> bool {
     READABLE.iter().flat_map(|name| fields.get_all(name)).all(|value| value.to_str().is_ok())
 }
 
-/// Says whether the origin forbids stale responses; the library knows only one of these directives.
+/// Returns whether the origin forbids stale responses. The library knows only one of these directives.
 pub(super) fn forbids_stale(fields: &HeaderMap) -> bool {
     has_directive(fields, FORBID_STALE)
 }
 
-/// Says whether the response is for all, or states its lifetime.
+/// Returns whether the response may be shared, or states its lifetime.
 pub(super) fn is_for_all(fields: &HeaderMap) -> bool {
     has_directive(fields, FOR_ALL) || fields.contains_key(header::EXPIRES)
 }
 
-/// Says whether `Cache-Control` has one of these directives, with a value or without.
+/// Returns whether `Cache-Control` has one of these directives, with or without a value.
 pub(super) fn has_directive(fields: &HeaderMap, names: &[&str]) -> bool {
     let control = joined(fields, &header::CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
     let name = |directive: &str| directive.split('=').next().unwrap_or_default().trim().to_owned();

@@ -1,4 +1,4 @@
-//! Entries of a cache, within a budget; the least recently used are evicted first.
+//! Entries of a cache, within a budget. The least recently used entries are evicted first.
 
 mod reservations;
 mod writing;
@@ -19,13 +19,13 @@ use super::status::Counters;
 use reservations::Reservations;
 pub(super) use writing::{BodyWriter, Space};
 
-/// Entries of a cache. All functions but [`find`](Store::find) may wait for storage.
+/// Entries of a cache. All functions except [`find`](Store::find) may wait for storage.
 #[derive(Debug)]
 pub(super) struct Store {
     folder: Folder,
     budget: Cost,
     index: Mutex<Index>,
-    /// Held while index and folder change, so that they agree. Locked before the index.
+    /// Held while the index and the folder change, so that they agree. Locked before the index.
     changing: Mutex<()>,
     counters: Arc<Counters>,
 }
@@ -36,12 +36,12 @@ struct Index {
     order: BTreeMap<u64, Arc<str>>,
     uses: u64,
     cost: Cost,
-    /// Space of bodies that are being written.
+    /// Space reserved for bodies that are being written.
     reservations: Reservations,
     bodies: u64,
 }
 
-/// An entry with the file of its body.
+/// Entry with the file of its body.
 #[derive(Debug)]
 pub(super) struct StoredEntry {
     pub(super) key: Arc<str>,
@@ -57,7 +57,7 @@ pub(super) fn key(url: &str) -> Arc<str> {
 }
 
 impl Store {
-    /// Opens the folder, with its entries as far as `budget` goes.
+    /// Opens the folder, with as many entries as fit `budget`.
     pub(super) fn open(folder: &Path, budget: Cost, counters: Arc<Counters>) -> Result<Store, FolderError> {
         let folder = Folder::open(folder)?;
         let (found, damaged) = folder.scan()?;
@@ -83,15 +83,15 @@ impl Store {
         Some(stored)
     }
 
-    /// Opens the body of an entry; None if it is damaged: then the entry is removed. After other errors it
-    /// stays.
+    /// Opens the body of an entry. Returns None if the entry is damaged; the entry is then removed. After
+    /// other errors, the entry stays.
     pub(super) fn open_body(&self, stored: &StoredEntry) -> io::Result<Option<File>> {
         match self.folder.open_body(&stored.body, stored.entry.bytes, stored.body_modified_ns) {
             Ok(file) => Ok(Some(file)),
             Err(error) if !is_damage(&error) => Err(error),
             Err(error) => {
                 let _changing = self.changing.lock();
-                // An entry that was replaced or evicted since it was found is not damaged.
+                // An entry that was replaced or evicted after the look-up is not damaged.
                 if self.index.lock().take_if_same(stored) {
                     tracing::warn!(url = stored.entry.url, %error, "damaged cache entry removed");
                     self.counters.damaged.increment();
@@ -102,8 +102,8 @@ impl Store {
         }
     }
 
-    /// Replaces the head of an entry. If it cannot be written, it holds until the process ends. `NotFound` if
-    /// the entry was evicted or replaced meanwhile.
+    /// Replaces the head of an entry. If the record cannot be written, the new head is kept in memory until
+    /// the process ends. Fails with `NotFound` if the entry was evicted or replaced meanwhile.
     pub(super) fn renew(&self, stored: &StoredEntry, entry: Entry) -> io::Result<Arc<StoredEntry>> {
         if record_bytes(&entry, &stored.key) > MAX_RECORD_BYTES {
             return Err(io::Error::other("its head is too long now"));
@@ -132,7 +132,7 @@ impl Store {
         Ok(renewed)
     }
 
-    /// Removes the entry of a URL, if there is one.
+    /// Removes the entry of a URL, if there is an entry.
     pub(super) fn remove(&self, key: &str) {
         let _changing = self.changing.lock();
         let taken = self.index.lock().take(key);
@@ -141,13 +141,13 @@ impl Store {
         }
     }
 
-    /// Number of entries, and their bytes with those that are being written.
+    /// Number of entries, and their size in bytes including entries that are being written.
     pub(super) fn size(&self) -> (u64, u64) {
         let index = self.index.lock();
         (index.entries.len() as u64, index.cost.with(index.reservations.used()).bytes)
     }
 
-    /// Evicts the least recently used entry of another key; answers whether there was one.
+    /// Evicts the least recently used entry with another key. Returns whether there was such an entry.
     fn evict_other(&self, than: &str) -> bool {
         let _changing = self.changing.lock();
         let mut index = self.index.lock();
@@ -162,7 +162,7 @@ impl Store {
         true
     }
 
-    /// Evicts entries until the others are within the budget.
+    /// Evicts entries until the remaining ones fit the budget.
     fn keep_to_budget(&self) {
         let is_over = || {
             let index = self.index.lock();
@@ -183,7 +183,7 @@ impl Index {
     }
 
     fn next_body(&mut self) -> u64 {
-        // The greatest number in a folder was invented, so numbers begin again.
+        // The maximum number in a folder is forged, so the numbers start over at 1.
         self.bodies = self.bodies % MAX_BODY_NUMBER + 1;
         self.bodies
     }
@@ -204,12 +204,12 @@ impl Index {
         Some(stored)
     }
 
-    /// Says whether the index has this body, perhaps with another head.
+    /// Returns whether the index has this body, even if with another head.
     fn has(&self, stored: &StoredEntry) -> bool {
         self.entries.get(&stored.key).is_some_and(|(_, there)| there.body == stored.body)
     }
 
-    /// Takes an entry out, if the index has it; answers that.
+    /// Removes an entry from the index. Returns whether the index had the entry.
     fn take_if_same(&mut self, stored: &StoredEntry) -> bool {
         self.has(stored) && self.take(&stored.key).is_some()
     }

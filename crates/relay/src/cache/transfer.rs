@@ -1,4 +1,4 @@
-//! Streams on the engine that move bodies.
+//! Engine streams that move bodies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,37 +16,37 @@ use super::Shared;
 use super::origin::Reply;
 use super::store::{BodyWriter, Space};
 
-/// Limits of pauses in a stream.
+/// Limits of pauses of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StallLimits {
-    /// Limit of a source that sends nothing.
+    /// Time limit for a source that sends nothing.
     pub(super) source: Duration,
-    /// Limit of a sink that takes nothing of what waits for it.
+    /// Time limit for a sink that accepts none of the waiting bytes.
     pub(super) sink: Duration,
 }
 
-/// A running stream. Dropping this stops it.
+/// Running stream. Dropping a `Transfer` stops the stream.
 pub(super) struct Transfer {
     running: RunningStream,
     end: watch::Receiver<Option<StreamEnd>>,
 }
 
-/// Number of bytes moved, and the error if they are not all.
+/// Number of bytes moved, and the error if the body is not complete.
 pub(super) type TransferResult = (u64, Result<(), TransferError>);
 
-/// Reason for which a stream ended early.
+/// Reason why a stream ended early.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum TransferError {
     /// The source sent nothing for too long.
     #[error("no data received for {}", format_duration(*.0))]
     SourceStalled(Duration),
-    /// The sink took nothing of what waited for too long.
+    /// The sink accepted none of the waiting bytes for too long.
     #[error("peer accepted no data for {}", format_duration(*.0))]
     SinkStalled(Duration),
     /// The stream failed.
     #[error(transparent)]
     Failed(StreamError),
-    /// Its thread is gone.
+    /// The engine thread is gone.
     #[error("the engine has ended")]
     EngineEnded,
 }
@@ -54,7 +54,8 @@ pub(super) enum TransferError {
 impl StallLimits {
     pub(super) const NONE: StallLimits = StallLimits { source: Duration::MAX, sink: Duration::MAX };
 
-    /// Error of a pause that exceeds the limit: of the sink if something `waits` for it, else of the source.
+    /// Error of a pause that exceeds its limit: an error of the sink if bytes wait for it (`waits`), else of
+    /// the source.
     fn exceeded(self, waits: bool, pause: Duration) -> Option<TransferError> {
         match waits {
             true => (pause >= self.sink).then_some(TransferError::SinkStalled(self.sink)),
@@ -64,7 +65,7 @@ impl StallLimits {
 }
 
 impl TransferError {
-    /// Error of a stream; of one that was stopped, the reason for that.
+    /// Error of a stream. For a stopped stream, this is the reason why it was stopped.
     fn of(error: StreamError, why_stopped: Option<TransferError>) -> TransferError {
         match (error, why_stopped) {
             (StreamError::Stopped, Some(why)) => why,
@@ -89,13 +90,13 @@ impl Transfer {
         self.running.stop();
     }
 
-    /// The end of the stream, once it has ended.
+    /// End of the stream, if the stream has ended.
     pub(super) fn ended(&self) -> Option<StreamEnd> {
         self.end.borrow().clone()
     }
 
-    /// Waits for the end of the stream. Stops it when a pause exceeds its limit, as sampled, unless the
-    /// stream `beside` it moves.
+    /// Waits for the end of the stream. Stops the stream when a pause exceeds its limit, unless the stream
+    /// `beside` it makes progress. Pauses are sampled.
     pub(super) async fn end(&self, limits: StallLimits, beside: Option<&StreamProgress>) -> TransferResult {
         let interval = (limits.source.min(limits.sink) / STALL_SAMPLES).max(Duration::from_millis(1));
         let mut end = self.end.clone();
@@ -109,7 +110,7 @@ impl Transfer {
                 }
                 Ok(None) => return (self.progress().bytes_out(), Err(TransferError::EngineEnded)),
                 Err(_) => {
-                    let Some(state) = self.state().await else { continue }; // it has ended
+                    let Some(state) = self.state().await else { continue }; // the stream has ended
                     let others = beside.map_or(0, |other| other.bytes_in() + other.bytes_out());
                     let progress = (state.bytes, state.unacknowledged, others);
                     let pause = Duration::from_micros(stall_detector.sample(progress, now_us()));
@@ -122,7 +123,7 @@ impl Transfer {
         }
     }
 
-    /// State of the stream between two turns; none if it has ended.
+    /// State of the stream between two turns; None if the stream has ended.
     pub(super) async fn state(&self) -> Option<State> {
         let (sender, state) = oneshot::channel();
         self.running.with(move |stream| {
@@ -140,17 +141,17 @@ impl Transfer {
 /// State of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
-    /// Bytes in and out.
+    /// Sum of bytes in and out.
     bytes: u64,
     pub(super) bytes_out: u64,
     /// Bytes that the peer of the output has not acknowledged.
     unacknowledged: u64,
-    /// True if something waits for the output.
+    /// True if bytes wait for the output.
     waits: bool,
 }
 
-/// Writes the body of a response to a file, and its length so far to `progress`. Each stream moves what has
-/// space reserved.
+/// Writes the body of a response to a file, and its current length to `progress`. Each stream moves as many
+/// bytes as have reserved space.
 pub(super) async fn write_body(
     shared: &Shared,
     reply: Reply,

@@ -1,4 +1,4 @@
-//! Resources whose responses could not be stored lately: requests for parts of them pass through at once.
+//! Resources whose last responses could not be stored. Requests for parts of them pass through at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Time until a response may be stored again.
+/// Time until the cache tries to store a response again.
 const TTL: Duration = Duration::from_secs(60);
 
-/// Maximum number of keys; further resources are fetched each time.
+/// Maximum number of keys. Resources beyond it are fetched each time.
 const MAX_KEYS: usize = 4096;
 
-/// Keys, each with the time at which it was added last.
+/// Keys with the time at which each was added last.
 #[derive(Default)]
 pub(super) struct UncacheableKeys(Mutex<HashMap<Arc<str>, Instant>>);
 
@@ -31,7 +31,7 @@ impl UncacheableKeys {
         self.0.lock().remove(key);
     }
 
-    /// Says whether the key was added within the last minute.
+    /// Returns whether the key was added within the last minute.
     pub(super) fn has(&self, key: &str, now: Instant) -> bool {
         self.0.lock().get(key).is_some_and(|since| is_valid(*since, now))
     }

@@ -1,4 +1,4 @@
-//! Body of a request on its way to the origin.
+//! Upload: the body of a request on its way to the origin.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,10 +15,10 @@ use wirepath_streams::{Framing, Object, ObjectError, StreamBuilder, StreamEnd, S
 
 use super::transfer::{StallLimits, Transfer, TransferError, TransferResult};
 
-/// Name of the sink in errors.
+/// Name of the sink in error messages.
 const ORIGIN: &str = "the origin";
 
-/// Upload that was begun. Dropping this stops it.
+/// Running upload. Dropping an `Upload` stops it.
 pub(super) struct Upload {
     transfer: Transfer,
     origin: OwnedFd,
@@ -26,7 +26,7 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// Starts moving so many bytes from a client, of which the first have been read, to the origin.
+    /// Starts an upload of so many bytes from a client to the origin. The first bytes have already been read.
     pub(super) fn start(
         engine: &Engine,
         (client, first): (OwnedFd, &[u8]),
@@ -45,18 +45,18 @@ impl Upload {
         self.transfer.progress()
     }
 
-    /// Waits for its end; stops it when a pause exceeds its limit.
+    /// Waits for the end of the upload. Stops the upload when a pause exceeds its limit.
     pub(super) async fn end(&self, limits: StallLimits) -> TransferResult {
         self.transfer.end(limits, None).await
     }
 
-    /// Waits for its end without limits.
+    /// Waits for the end of the upload without time limits.
     pub(super) async fn ended(&self) {
         _ = self.end(StallLimits::NONE).await;
     }
 
-    /// Returns whether it has ended, or has moved all bytes: then this waits for its end. The origin may have
-    /// answered before the engine reports that.
+    /// Returns whether the upload has ended or has moved all bytes; in the second case, waits for its end.
+    /// The origin may have responded before the engine reports the end.
     pub(super) async fn is_settled(&self) -> bool {
         let is_settled = self.transfer.state().await.is_none_or(|state| state.bytes_out == self.bytes);
         if is_settled {
@@ -65,12 +65,12 @@ impl Upload {
         is_settled
     }
 
-    /// Returns whether it has ended and all bytes have gone.
+    /// Returns whether the upload has ended and all bytes were sent.
     pub(super) fn is_whole(&self) -> bool {
         self.transfer.ended().is_some_and(|end| end.status.bytes_out == self.bytes)
     }
 
-    /// Error of the client with this end of the upload: the body ended too early, or the client stalled.
+    /// Error of the client, if the upload ended because the body ended too early or the client stalled.
     pub(super) fn client_error(&self, end: &TransferResult) -> Option<String> {
         let after = |sent| format!("after {sent} of {} bytes of the request's body", self.bytes);
         match end {
@@ -80,8 +80,8 @@ impl Upload {
         }
     }
 
-    /// Error of the connection to the origin that the upload met. The kernel reports it once, and a read then
-    /// finds an orderly end. `EPIPE` after the origin's own end is no such error.
+    /// Error of the connection to the origin, as met by the upload. The kernel reports the error once, and a
+    /// later read then finds an orderly end. `EPIPE` after the origin's own end is not such an error.
     pub(super) async fn origin_error(&self) -> Option<Errno> {
         if self.transfer.state().await.is_none() {
             self.ended().await;
@@ -94,17 +94,18 @@ impl Upload {
         }
     }
 
-    /// Waits until the origin ends its side: then it reads nothing more, either (RFC 9112 section 9.6).
+    /// Waits until the origin ends its sending side. The origin then reads nothing more, either (RFC 9112
+    /// section 9.6).
     pub(super) async fn origin_ended(&self) -> io::Result<()> {
         let origin = TcpStream::from_std(self.origin.try_clone()?.into())?;
         let look = || if has_ended(&origin) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
         origin.async_io(Interest::READABLE, look).await
     }
 
-    /// Ends the sending side of a body that is not whole.
+    /// Shuts down the sending side to the origin if the body is not complete.
     pub(super) fn end_early(&self) {
         if !self.is_whole() {
-            // It fails if the origin is gone.
+            // The shutdown fails if the origin is gone.
             _ = shutdown(&self.origin, Shutdown::Write);
         }
     }
@@ -114,7 +115,7 @@ impl Upload {
     }
 }
 
-/// Returns whether the peer ended or reset the connection, though there may be bytes to read before that.
+/// Returns whether the peer has ended or reset the connection, even if bytes before the end are unread.
 fn has_ended(connection: &impl AsFd) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::new(connection, PollFlags::RDHUP)];
@@ -132,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// More than a connection holds.
+    /// More bytes than a connection buffers.
     const LONG: usize = 80_000_000;
 
     fn engine() -> Engine {
@@ -147,7 +148,7 @@ mod tests {
         (near, far)
     }
 
-    /// Error of the connection to an origin that ends it so, while it reads nothing.
+    /// Error of the connection to an origin that reads nothing and ends the connection by `end`.
     fn broken_by(end: impl FnOnce(BlockingStream)) -> Option<Errno> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (engine, (client, _sender), (near, far)) = (engine(), connection(), connection());
@@ -168,7 +169,7 @@ mod tests {
     fn only_a_reset_before_the_origins_end_breaks_its_answer() {
         let reset = |origin: BlockingStream| set_socket_linger(&origin, Some(Duration::ZERO)).unwrap();
         assert_eq!(broken_by(reset), Some(Errno::CONNRESET));
-        // What is unread resets it here, too.
+        // Unread bytes reset the connection here, too.
         assert_eq!(broken_by(|origin| origin.shutdown(Shutdown::Write).unwrap()), None);
     }
 }

@@ -1,4 +1,4 @@
-//! One backend: its addresses, health and load.
+//! Backend of the proxy: its addresses, health and load.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,10 +26,10 @@ pub(super) struct Backend {
     endpoint: Endpoint,
     name: String,
     targets: Mutex<Arc<[Target]>>,
-    /// The last resolution had nothing but listeners of this proxy; logged once.
+    /// True if the last resolution found only listeners of this proxy. Logged once.
     resolves_here: AtomicBool,
     health: Mutex<Health>,
-    /// Counters; the bytes are those of ended connections.
+    /// Counters; their bytes are those of ended connections.
     counters: BackendCounters,
     /// Byte counts of open connections.
     traffic: Mutex<Slab<Traffic>>,
@@ -41,11 +41,11 @@ pub(super) struct Backend {
 pub(super) struct Traffic {
     pub(super) to_backend: Arc<StreamProgress>,
     pub(super) to_client: Arc<StreamProgress>,
-    /// Bytes that went to the backend before the streams.
+    /// Bytes sent to the backend before the streams started.
     pub(super) before: u64,
 }
 
-/// Slot of a connection at a backend, until it is dropped.
+/// Slot of a connection at a backend, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct BackendSlot {
     backend: Arc<Backend>,
@@ -71,7 +71,7 @@ impl Backend {
         &self.endpoint
     }
 
-    /// Says whether a connection to the backend reaches this listener.
+    /// Returns whether a connection to the backend reaches this listener.
     pub(super) fn is_at(&self, listener: &Listener) -> bool {
         self.targets.lock().iter().any(|target| listener.is_reached_at(target))
     }
@@ -84,7 +84,7 @@ impl Backend {
         Load { up: self.health.lock().is_up(), open: self.counters.connections.value() as usize }
     }
 
-    /// Connects for a client, to any of its addresses, within `limit`.
+    /// Connects to any of the backend's addresses within `limit`, for a client.
     pub(super) async fn connect(&self, limit: Duration) -> io::Result<PeerSocket> {
         let connected = self.try_targets(limit).await;
         self.count(&connected, &self.counters.connected, &self.counters.failures);
@@ -98,7 +98,7 @@ impl Backend {
         result
     }
 
-    /// Counts an attempt to connect, unless it failed locally.
+    /// Counts an attempt to connect, unless the failure was local.
     fn count<T>(&self, result: &io::Result<T>, successes: &Counter, failures: &Counter) {
         match result {
             Ok(_) => successes.increment(),
@@ -133,13 +133,13 @@ impl Backend {
         }
     }
 
-    /// Waits until connecting to a host name fails: the name may have other addresses by now.
+    /// Waits until connecting to the host name fails. The name may then have other addresses.
     pub(super) async fn unreachable(&self) {
         self.unreachable.notified().await;
     }
 
-    /// Resolves the backend again, without addresses of these listeners. If none is left, the known addresses
-    /// remain.
+    /// Resolves the backend again, and skips addresses of these listeners. If no address is left, the known
+    /// addresses remain.
     pub(super) async fn resolve_again(&self, listeners: &[SocketAddr]) {
         match self.endpoint.resolve().await {
             Ok(mut targets) => {
@@ -173,7 +173,7 @@ impl Backend {
 }
 
 impl BackendSlot {
-    /// Takes a slot before connecting, so that the load counts at once.
+    /// Takes a slot before connecting, so that the backend's load counts the connection at once.
     pub(super) fn take(backend: &Arc<Backend>) -> BackendSlot {
         backend.counters.connections.increment();
         BackendSlot { backend: Arc::clone(backend), traffic: None }
@@ -197,7 +197,7 @@ impl Drop for BackendSlot {
 }
 
 impl Traffic {
-    /// Bytes to the backend and to the client.
+    /// Bytes sent to the backend and to the client.
     fn bytes(&self) -> (u64, u64) {
         (self.before + self.to_backend.bytes_out(), self.to_client.bytes_out())
     }

@@ -1,14 +1,14 @@
-//! Choice of a backend. Pure: loads and random numbers come in, an order comes out.
+//! Load balancing. Pure: the inputs are loads and random numbers, the output is an order of backends.
 
 use std::str::FromStr;
 
-/// Load balancing between backends.
+/// Load balancing algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
-    /// Backends in turn.
+    /// Round robin.
     #[default]
     RoundRobin,
-    /// Backend with the fewest connections; equals in turn.
+    /// Backend with the fewest connections; round robin among equals.
     LeastConnections,
     /// Random backend.
     Random,
@@ -17,7 +17,7 @@ pub enum Balance {
 /// Load of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
-    /// Says that its health checks succeed.
+    /// True if the health checks of the backend succeed.
     pub(super) up: bool,
     pub(super) open: usize,
 }
@@ -47,8 +47,8 @@ impl Balancer {
         Balancer { balance, turn: 0 }
     }
 
-    /// All backends in the order in which a connection tries them: first those that are up, then those that
-    /// are down, which may have recovered. `below` draws a random number below its argument.
+    /// Order in which a connection tries the backends: first all that are up, then all that are down, since
+    /// these may have recovered. `below` draws a random number below its argument.
     pub(super) fn order(&mut self, loads: &[Load], mut below: impl FnMut(usize) -> usize) -> Vec<usize> {
         let is_up = |place: &usize| loads[*place].up;
         let (mut up, mut down): (Vec<usize>, Vec<usize>) = (0..loads.len()).partition(is_up);
@@ -133,7 +133,7 @@ mod tests {
             };
             let order = balancer.order(&loads, below);
             assert_eq!(order[3], 3);
-            // Undoes the rotation, so that only the random numbers matter.
+            // Undoes the rotation, so that only the random numbers decide.
             balancer.turn = 0;
             seen.insert(order);
         }

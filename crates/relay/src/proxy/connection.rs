@@ -1,4 +1,5 @@
-//! One client's connection: its header, the choice of a backend, and relaying both directions.
+//! Connection of a client: its PROXY protocol header, the choice of a backend, and relaying in both
+//! directions.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,29 +21,29 @@ use super::shutdown::{Direction, DirectionEnd, SocketPair};
 use super::status::{Outcome, ProxyCounters};
 use crate::connect::is_local_exhaustion;
 
-/// Time limit of a PROXY protocol header, from a client or to a backend.
+/// Time limit for receiving a PROXY protocol header from a client, and for sending one to a backend.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// State that all connections share.
+/// State shared by all connections.
 pub(super) struct Shared {
     pub(super) options: ProxyOptions,
     pub(super) backends: Vec<Arc<Backend>>,
     pub(super) balancer: Mutex<Balancer>,
     pub(super) engine: Arc<Engine>,
     pub(super) counters: ProxyCounters,
-    /// Becomes true when open connections are to be reset.
+    /// Becomes true when open connections must be reset.
     pub(super) cut: watch::Receiver<bool>,
     pub(super) listening: Vec<String>,
     pub(super) begun: Instant,
 }
 
-/// Relays a client's connection until its end, and counts it.
+/// Relays a client's connection until it ends, and counts its outcome.
 pub(super) async fn run(client: PeerSocket, shared: &Shared) {
     shared.counters.accepted.increment();
     let mut cut = shared.cut.clone();
     let outcome = tokio::select! {
         outcome = relay(client, shared) => outcome.unwrap_or_else(|outcome| outcome),
-        // Also when the sender is gone. The sockets that are dropped here are reset.
+        // Also taken when the sender is gone. Dropping the sockets here resets them.
         _ = cut.wait_for(|&cut| cut) => Outcome::Cut,
     };
     shared.counters.ended.increment(outcome);
@@ -61,7 +62,7 @@ async fn relay(mut client: PeerSocket, shared: &Shared) -> Result<Outcome, Outco
     }
     let (backend, mut slot) = tokio::select! {
         biased;
-        // A half-closed client may still wait for an answer.
+        // A half-closed client may still wait for a response, so only a reset aborts the connection.
         () = client.reset() => return Err(Outcome::Aborted),
         reached = reach(shared, origin, &first) => reached?,
     };
@@ -71,8 +72,8 @@ async fn relay(mut client: PeerSocket, shared: &Shared) -> Result<Outcome, Outco
     Ok(pair.run(shared.options.idle_timeout).await)
 }
 
-/// Connects to a backend and sends what precedes the relayed bytes: the PROXY protocol header, and what was
-/// read from the client behind its own.
+/// Connects to a backend and sends the bytes that precede the relayed bytes: the PROXY protocol header, and
+/// the bytes read from the client after its own header.
 async fn reach(
     shared: &Shared,
     origin: Option<Origin>,
@@ -91,7 +92,7 @@ async fn reach(
     Ok((backend, slot))
 }
 
-/// Reads a client's header; bytes behind it stay in `bytes`.
+/// Reads a client's PROXY protocol header. Bytes after the header stay in `bytes`.
 async fn read_header(client: &mut PeerSocket, bytes: &mut Vec<u8>) -> Result<Option<Origin>, String> {
     loop {
         if let Parsed::Header { origin, bytes: length } = proxy_protocol::parse(bytes)? {
@@ -133,7 +134,7 @@ fn failed(error: &io::Error) -> Outcome {
 
 /// Random number below `bound`, which is at least 1.
 fn below(bound: usize) -> usize {
-    // Without randomness the balancer still rotates.
+    // Without random numbers, the balancer still rotates.
     getrandom::u64().map_or(0, |drawn| (drawn % bound as u64) as usize)
 }
 
@@ -149,7 +150,8 @@ struct RelayedPair {
 struct Progress {
     /// Time of the last bytes of each stream.
     moved_us: (u64, u64),
-    /// Bytes that client and backend have not acknowledged: slow readers make progress, too.
+    /// Bytes that client and backend have not acknowledged. Acknowledgements count as progress, so that slow
+    /// readers do not time out.
     unacknowledged: (u32, u32),
 }
 
@@ -181,7 +183,7 @@ impl RelayedPair {
         }
     }
 
-    /// Waits for the end of both directions, an abort, or a stall of both.
+    /// Waits until both directions have ended, the connection is aborted, or both directions stall.
     async fn run(self, idle_timeout: Option<Duration>) -> Outcome {
         let RelayedPair { sockets, to_backend, to_client } = self;
         let streams = (to_backend.stream, to_client.stream);
@@ -205,14 +207,14 @@ impl RelayedPair {
 
 /// Waits for the graceful end of a direction.
 async fn finished(ended: oneshot::Receiver<DirectionEnd>) -> Result<(), Outcome> {
-    // The sender is dropped only if the engine ends.
+    // The sender is dropped only when the engine ends.
     match ended.await {
         Ok(DirectionEnd::Finished) => Ok(()),
         Ok(DirectionEnd::Aborted) | Err(_) => Err(Outcome::Aborted),
     }
 }
 
-/// Completes when there was no progress for so long; never without a limit.
+/// Completes when there was no progress for the time `limit`; never without a limit.
 async fn stalled(limit: Option<Duration>, progress: impl Fn() -> Progress) {
     let Some(limit) = limit else { return std::future::pending().await };
     let mut stall_detector = StallDetector::default();
@@ -244,7 +246,7 @@ impl DirectionStream {
             if let Err(error) = &end.result {
                 tracing::debug!(?direction, %error, "stream failed");
             }
-            // The receiver is gone if the connection has ended for another reason.
+            // The receiver is gone if the connection ended for another reason.
             _ = sender.send(sockets.end(direction, end.result.is_ok()));
         };
         let options = StreamOptions { on_end: Some(Box::new(on_end)), ..StreamOptions::default() };

@@ -1,15 +1,16 @@
-//! Health of a backend. Pure: results of connecting and times come in, changes come out.
+//! Health of a backend. Pure: the inputs are results of connecting and times, the outputs are changes of
+//! health.
 
 use std::time::{Duration, Instant};
 
 /// Options of health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthOptions {
-    /// Interval of checks; without checks a backend is always up.
+    /// Interval of health checks; None disables them, and the backend is then always up.
     pub interval: Option<Duration>,
-    /// Consecutive successful connections, of checks or clients, that bring a backend up.
+    /// Number of consecutive successful connections, of checks or clients, after which a backend is up.
     pub rise: u32,
-    /// Consecutive failed connections, of checks or clients, that take a backend down.
+    /// Number of consecutive failed connections, of checks or clients, after which a backend is down.
     pub fall: u32,
 }
 
@@ -19,9 +20,9 @@ pub(super) struct Health {
     options: HealthOptions,
     up: bool,
     since: Instant,
-    /// Consecutive results that contradict `up`.
+    /// Number of consecutive results that contradict `up`.
     contrary: u32,
-    /// Says that the last connection failed, without checks.
+    /// True if the last connection failed, used without health checks.
     fails: bool,
 }
 
@@ -30,14 +31,14 @@ pub(super) struct Health {
 pub(super) enum Change {
     Up,
     Down,
-    /// Connecting failed, without checks.
+    /// Connecting began to fail, without health checks.
     Fails,
-    /// Connecting succeeded again, without checks.
+    /// Connecting succeeds again, without health checks.
     Recovers,
 }
 
 impl Health {
-    /// Health of a new backend: up.
+    /// Health of a new backend, which is up.
     pub(super) fn new(options: HealthOptions, now: Instant) -> Health {
         Health { options, up: true, since: now, contrary: 0, fails: false }
     }
@@ -50,10 +51,10 @@ impl Health {
         now.saturating_duration_since(self.since)
     }
 
-    /// Takes the result of connecting, by a check or for a client.
+    /// Notes the result of connecting, for a health check or for a client.
     pub(super) fn note(&mut self, connected: bool, now: Instant) -> Option<Change> {
         if self.options.interval.is_none() {
-            // It stays up: otherwise nothing would notice that it recovers.
+            // Without checks the backend stays up: otherwise the proxy would not notice its recovery.
             let changes = self.fails == connected;
             self.fails = !connected;
             return changes.then_some(if connected { Change::Recovers } else { Change::Fails });

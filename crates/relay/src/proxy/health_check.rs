@@ -1,4 +1,4 @@
-//! Health checks of a backend, and resolving it again.
+//! Health checks of a backend, and periodic resolution of its name.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::backend::Backend;
 use super::proxy_protocol;
 
-/// Interval between two resolutions of a backend that cannot be connected to.
+/// Interval between resolutions of a backend to which connecting fails.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Checks a backend each `every`, if set, and resolves it again when connecting fails; addresses of
+/// Checks a backend every `every`, if set, and resolves its name again when connecting fails; addresses of
 /// `listeners` are skipped. Runs until it is dropped.
 pub(super) async fn run(
     backend: Arc<Backend>,
@@ -40,8 +40,8 @@ pub(super) async fn run(
     tokio::join!(checks, resolutions);
 }
 
-/// Connects and closes. A PROXY protocol header, where expected, says that the connection is the proxy's own
-/// (LOCAL).
+/// Connects and closes. If the backend expects a PROXY protocol header, the header says that this is a
+/// connection of the proxy itself (LOCAL).
 async fn check(backend: &Backend, limit: Duration, with_header: bool) {
     let result = async {
         let header = if with_header { proxy_protocol::header(None)? } else { Vec::new() };

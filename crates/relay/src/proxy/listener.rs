@@ -24,7 +24,7 @@ pub(super) struct Listener {
 #[derive(Debug)]
 enum ListenerSocket {
     Tcp(TcpListener),
-    /// The socket and its path, which is removed with it.
+    /// The socket and its path. The path is removed together with the socket.
     Unix(UnixListener, PathBuf),
 }
 
@@ -41,12 +41,12 @@ impl Listener {
         endpoint.listen_tcp().await?.into_iter().map(named).collect()
     }
 
-    /// Its address, with the port that the system chose.
+    /// Address of the listener, with the port that the system chose.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its address, if it is a TCP listener.
+    /// Address of a TCP listener; None for a Unix socket.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             ListenerSocket::Tcp(socket) => socket.local_addr().ok(),
@@ -54,7 +54,7 @@ impl Listener {
         }
     }
 
-    /// Says whether a connection to the target reaches this listener.
+    /// Returns whether a connection to the target reaches this listener.
     pub(super) fn is_reached_at(&self, target: &Target) -> bool {
         match (&self.socket, target) {
             (ListenerSocket::Unix(_, path), Target::Unix(target)) => {
@@ -70,8 +70,8 @@ impl Listener {
         Ok(Listener { socket: ListenerSocket::Unix(socket, path.to_owned()), name })
     }
 
-    /// Accepts connections while `permits` last, until `drain` becomes true or its sender is dropped; returns
-    /// when the last connection has ended.
+    /// Accepts connections while `permits` are available, until `drain` becomes true or its sender is
+    /// dropped. Returns when the last connection has ended.
     pub(super) async fn serve(
         self,
         shared: Arc<Shared>,
@@ -107,12 +107,13 @@ impl Listener {
     }
 }
 
-/// Listener with a limit: one connection beyond it waits here, the others in the backlog of the kernel.
+/// Listener with a connection limit. One connection beyond the limit waits here, the others in the backlog of
+/// the kernel.
 struct LimitedListener {
     listener: Listener,
-    /// Permits of all listeners together; an idle listener must not hold one.
+    /// Permits shared by all listeners. An idle listener must not hold a permit.
     permits: Arc<Semaphore>,
-    /// Connection that waits for a permit, kept when waiting is cancelled.
+    /// Accepted connection that waits for a permit. It is kept when the wait is cancelled.
     accepted: Mutex<Option<PeerSocket>>,
 }
 

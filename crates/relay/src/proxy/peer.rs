@@ -1,4 +1,4 @@
-//! Socket of a peer while the control plane has it: for headers, never for relayed bytes.
+//! Socket of a peer while the control plane owns it, to transfer headers. Relayed bytes never use it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use super::proxy_protocol::Origin;
 use crate::endpoint::Target;
 use crate::keepalive;
 
-/// Interval of attempts to connect to a Unix socket with a full backlog.
+/// Interval of retries to connect to a Unix socket whose backlog is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// TCP or Unix connection with a client or backend.
 #[derive(Debug)]
 pub(super) enum PeerSocket {
-    /// The connection and its peer, which `getpeername` does not tell after a reset.
+    /// The connection and its peer address, which `getpeername` does not return after a reset.
     Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),
 }
@@ -34,11 +34,11 @@ impl PeerSocket {
         }
     }
 
-    /// Takes an established connection. Closing resets it, until
-    /// [`SocketPair::close_gracefully`](super::shutdown::SocketPair::close_gracefully).
+    /// Takes an established connection. Closing it sends a reset, until
+    /// [`SocketPair::close_gracefully`](super::shutdown::SocketPair::close_gracefully) is called.
     pub(super) fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<PeerSocket> {
         keepalive::set_up(&stream)?;
-        // Whatever fails from here on, the peer must not take it for a graceful end.
+        // After any failure from here on, the peer must not see a graceful end.
         sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
         Ok(PeerSocket::Tcp(stream, peer))
     }
@@ -47,7 +47,7 @@ impl PeerSocket {
         matches!(self, PeerSocket::Tcp(..))
     }
 
-    /// Source and destination of the connection; none for a Unix socket. IPv4 over an IPv6 socket is shown as
+    /// Source and destination of the connection; None for a Unix socket. IPv4 over an IPv6 socket is shown as
     /// IPv4.
     pub(super) fn origin(&self) -> io::Result<Option<Origin>> {
         let PeerSocket::Tcp(stream, peer) = self else { return Ok(None) };
@@ -55,7 +55,7 @@ impl PeerSocket {
         Ok(Some(Origin { source: plain(*peer), destination: plain(stream.local_addr()?) }))
     }
 
-    /// Waits for a reset; without end for a Unix socket, which has none.
+    /// Waits for a reset. Never completes for a Unix socket, which has no reset.
     pub(super) async fn reset(&self) {
         match self {
             PeerSocket::Tcp(stream, _) => wirepath_net::http::wait_for_reset(stream).await,
@@ -63,7 +63,7 @@ impl PeerSocket {
         }
     }
 
-    /// Reads some bytes to the end of `bytes`; 0 at the end of the stream.
+    /// Reads some bytes and appends them to `bytes`. Returns 0 at the end of the stream.
     pub(super) async fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             PeerSocket::Tcp(stream, _) => stream.read_buf(bytes).await,
@@ -87,7 +87,7 @@ impl PeerSocket {
     }
 }
 
-/// Connects to a Unix socket. With a full backlog, non-blocking sockets get `EAGAIN` (connect(2)) and no
+/// Connects to a Unix socket. If the backlog is full, a non-blocking socket gets `EAGAIN` (connect(2)) and no
 /// event once there is room, so this retries until the caller times out.
 async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     loop {

@@ -1,4 +1,4 @@
-//! PROXY protocol: a header before the first byte with the client's address (haproxy.org, proxy-protocol.txt,
+//! PROXY protocol: a header with the client's address before the first byte (haproxy.org, proxy-protocol.txt,
 //! 2020-03-05).
 
 use std::io;
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use ppp::v2::{Builder, Command, Protocol, Version};
 use ppp::{HeaderResult, PartialResult, v1, v2};
 
-/// Maximum header: up to 232 bytes of addresses, the rest are TLVs.
+/// Maximum length of a header. Addresses take up to 232 bytes, the rest are TLVs.
 pub(super) const MAX_HEADER: usize = 4096;
 
-/// Maximum header of version 1 (section 2.1).
+/// Maximum length of a version 1 header (section 2.1).
 const MAX_HEADER_V1: usize = 107;
 
 const TOO_LONG: &str = "header too long";
@@ -27,15 +27,15 @@ pub(super) struct Origin {
 pub(super) enum Parsed {
     /// More bytes are needed.
     Incomplete,
-    /// Header and its length; without an origin, the connection's own addresses hold (section 2.2: LOCAL,
-    /// UNSPEC, Unix).
+    /// Header and its length. Without an origin, the addresses of the connection itself apply (section 2.2:
+    /// LOCAL, UNSPEC, Unix).
     Header { origin: Option<Origin>, bytes: usize },
 }
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     let is_text = bytes.first().is_some_and(|first| *first == b'P');
     if is_text && !bytes.contains(&b'\n') && bytes.len() < MAX_HEADER_V1 {
-        // The library refuses some incomplete headers.
+        // The library rejects some incomplete headers as invalid.
         return Ok(Parsed::Incomplete);
     }
     if is_local(bytes) {
@@ -51,7 +51,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
         let is_too_long = needed > MAX_HEADER || is_text;
         return if is_too_long { Err(TOO_LONG.to_owned()) } else { Ok(Parsed::Incomplete) };
     }
-    // Addresses of IPv4 and IPv6 are different types with the same fields.
+    // The library has different types with the same fields for IPv4 and IPv6 addresses.
     macro_rules! origin {
         ($ip:ident) => {
             Some(Origin {
@@ -84,7 +84,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     Ok(Parsed::Header { origin, bytes })
 }
 
-/// Writes a header of version 2 for a client's connection, or for the proxy's own (LOCAL) without an origin.
+/// Writes a version 2 header for a client's connection; without an origin, for a connection of the proxy
+/// itself (LOCAL).
 pub(super) fn header(origin: Option<Origin>) -> io::Result<Vec<u8>> {
     let Some(Origin { source, destination }) = origin else {
         let none = v2::Addresses::Unspecified;
@@ -97,19 +98,19 @@ pub(super) fn header(origin: Option<Origin>) -> io::Result<Vec<u8>> {
     Builder::with_addresses(Version::Two | Command::Proxy, Protocol::Stream, addresses).build()
 }
 
-/// Says whether it is a LOCAL header of version 2, whose addresses must be ignored, whatever they are
-/// (section 2.2).
+/// Returns whether this is a LOCAL header of version 2. Its addresses must be ignored, even if they are
+/// invalid (section 2.2).
 fn is_local(bytes: &[u8]) -> bool {
     bytes.starts_with(v2::PROTOCOL_PREFIX) && bytes.get(12) == Some(&0x20)
 }
 
-/// Length of a header of version 2, once its length field is there.
+/// Length of a version 2 header, if its length field is complete.
 fn header_length(bytes: &[u8]) -> Option<usize> {
     let length = bytes.get(14..16)?;
     Some(16 + usize::from(u16::from_be_bytes([length[0], length[1]])))
 }
 
-/// Maps IPv4 to IPv6: a header has addresses of one family.
+/// Maps an IPv4 address to IPv6, since a header has addresses of one family.
 fn as_v6(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
@@ -125,7 +126,8 @@ mod tests {
         Origin { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
     }
 
-    /// Every prefix is incomplete, and bytes behind the header belong to the connection.
+    /// Checks that every prefix of the header is incomplete, and that bytes after the header belong to the
+    /// connection.
     fn check(header: &[u8], expected: Option<Origin>) {
         for length in 0..header.len() {
             assert_eq!(parse(&header[..length]), Ok(Parsed::Incomplete), "{length} bytes");
@@ -151,7 +153,7 @@ mod tests {
 
     /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
     ///
-    /// Whatever its family, and whether or not its addresses are complete.
+    /// Covers every address family, and complete and incomplete addresses.
     #[test]
     fn addresses_of_a_local_header_are_ignored() {
         let signature = b"\r\n\r\n\0\r\nQUIT\n";
@@ -162,7 +164,7 @@ mod tests {
 
     /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
     ///
-    /// Bytes by the specification, section 2.2.
+    /// Expected bytes are from section 2.2 of the specification.
     #[test]
     fn headers_are_as_specified() {
         let signature = b"\r\n\r\n\0\r\nQUIT\n";

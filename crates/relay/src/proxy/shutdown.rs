@@ -1,8 +1,8 @@
 //! Shutdown of a relayed pair of connections.
 //!
-//! A graceful end (FIN) is passed on when all before it has been sent, each direction by itself. Any other
-//! end is an abort and is passed on as one (RST), at once and in both directions: a reader must not take
-//! truncated data for complete.
+//! A graceful end (FIN) is passed on after all bytes before it have been sent, separately for each direction.
+//! Any other end is an abort, and is passed on as a reset (RST), at once and in both directions: a reader
+//! must not take truncated data for complete data.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown, sockopt};
 use wirepath_datapath::socket::unacknowledged;
 
-/// Direction of bytes.
+/// Direction of relayed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     ToBackend,
@@ -22,13 +22,13 @@ pub(super) enum Direction {
 /// End of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirectionEnd {
-    /// Graceful, and passed on.
+    /// The end was graceful and was passed on.
     Finished,
-    /// Not graceful: both connections are to be reset.
+    /// The end was not graceful: both connections must be reset.
     Aborted,
 }
 
-/// Client and backend connection, under descriptors of their own.
+/// Client and backend connection, each with a descriptor of its own.
 #[derive(Debug)]
 pub(super) struct SocketPair {
     client: Side,
@@ -39,12 +39,12 @@ pub(super) struct SocketPair {
 struct Side {
     socket: OwnedFd,
     is_tcp: bool,
-    /// Its sending side is shut down.
+    /// True if the sending side is shut down.
     finished: AtomicBool,
 }
 
 impl SocketPair {
-    /// Takes both connections and whether each is a TCP connection.
+    /// Takes both connections, and whether each of them is a TCP connection.
     pub(super) fn new(
         (client, client_is_tcp): (BorrowedFd<'_>, bool),
         (backend, backend_is_tcp): (BorrowedFd<'_>, bool),
@@ -55,7 +55,7 @@ impl SocketPair {
         })
     }
 
-    /// Passes on the end of a direction. Does not block: an engine thread calls this.
+    /// Passes on the end of a direction. Must not block, since an engine thread calls it.
     pub(super) fn end(&self, direction: Direction, is_graceful: bool) -> DirectionEnd {
         let (from, to) = match direction {
             Direction::ToBackend => (&self.client, &self.backend),
@@ -64,20 +64,20 @@ impl SocketPair {
         if !is_graceful || from.was_reset() {
             return DirectionEnd::Aborted;
         }
-        // First: the other direction may end because of the shutdown, and reads this.
+        // Set before the shutdown: the other direction may end because of the shutdown, and reads this flag.
         to.finished.store(true, SeqCst);
         match shutdown(&to.socket, Shutdown::Write) {
             Ok(()) => DirectionEnd::Finished,
-            Err(_) => DirectionEnd::Aborted, // the connection is gone
+            Err(_) => DirectionEnd::Aborted, // the connection is already gone
         }
     }
 
-    /// Bytes sent to the client and to the backend that are not acknowledged; 0 where unknown.
+    /// Bytes sent to the client and to the backend that are not yet acknowledged; 0 where unknown.
     pub(super) fn unacknowledged(&self) -> (u32, u32) {
         (self.client.unacknowledged(), self.backend.unacknowledged())
     }
 
-    /// Lets the connections send what they still have when they are closed; otherwise closing
+    /// Lets the connections send their remaining bytes after close. Otherwise, closing
     /// [resets](super::peer::PeerSocket::tcp) them.
     pub(super) fn close_gracefully(&self) {
         self.client.close_gracefully();
@@ -90,9 +90,9 @@ impl Side {
         Ok(Side { socket: socket.try_clone_to_owned()?, is_tcp, finished: AtomicBool::new(false) })
     }
 
-    /// Says whether an apparently graceful end was a reset. The kernel reports a reset once: if a write got
-    /// it, a read sees the end of the stream. A TCP connection that is not shut down locally is closed both
-    /// ways only after a reset.
+    /// Returns whether an apparently graceful end was a reset. The kernel reports a reset once: after a write
+    /// got the error, a read sees the end of the stream. A TCP connection that is not shut down locally is
+    /// closed in both directions only after a reset.
     fn was_reset(&self) -> bool {
         const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];
@@ -156,7 +156,7 @@ mod tests {
         let pair = pair(&client, &backend);
         reset_when_closed(&user);
         drop(user);
-        // Writes succeed until the reset arrives; then one fails.
+        // Writes succeed until the reset arrives; the next write fails.
         while (&client).write(b"x").is_ok() {}
         assert_eq!((&client).read(&mut [0]).unwrap(), 0, "it looks like a graceful end");
         assert_eq!(pair.end(Direction::ToBackend, true), DirectionEnd::Aborted);

@@ -8,14 +8,14 @@ use wirepath_net::status::Status;
 use super::ProxyView;
 
 label! {
-    /// Outcome of a client connection.
+    /// Outcome of a client's connection.
     pub enum Outcome: "how" {
         /// Ended gracefully in both directions.
         Finished = "finished",
         /// Reset by client or backend, and reset on the other side.
         Aborted = "aborted",
         /// Reset after the idle timeout, or because the backend did not read the first bytes in time: the
-        /// PROXY protocol header and what the client sent with its own.
+        /// PROXY protocol header, and the bytes that the client sent together with its own header.
         TimedOut = "timed_out",
         /// Reset because no backend accepted.
         Refused = "refused",
@@ -46,7 +46,7 @@ counters! {
 }
 
 impl ProxyCounters {
-    /// Reads all counters; connections that have not ended are open.
+    /// Reads all counters. Open connections are the accepted ones that have no outcome yet.
     pub(super) fn read(&self) -> ProxyCounts {
         let mut counts = self.snapshot();
         counts.connections = counts.accepted.saturating_sub(counts.ended.total());
@@ -81,9 +81,9 @@ counters! {
 /// Status of a proxy.
 #[derive(Clone, Debug)]
 pub struct ProxyStatus {
-    /// Addresses of its listeners.
+    /// Addresses of the proxy's listeners.
     pub listening: Vec<String>,
-    /// Seconds since its start.
+    /// Seconds since the proxy started.
     pub seconds: u64,
     /// Counters of client connections.
     pub counts: ProxyCounts,
@@ -96,14 +96,14 @@ pub struct ProxyStatus {
 pub struct BackendStatus {
     /// Endpoint, as in the options.
     pub name: String,
-    /// Seconds since it came up or went down.
+    /// Seconds since the backend came up or went down.
     pub since_seconds: u64,
     /// Counters of the backend.
     pub counts: BackendCounts,
 }
 
 impl ProxyStatus {
-    /// Status at the end of the process, which resets the open connections.
+    /// Status at the end of the process, when the open connections are reset.
     #[must_use]
     pub fn at_end(mut self) -> ProxyStatus {
         self.counts.ended.add(Outcome::Cut, std::mem::take(&mut self.counts.connections));

@@ -21,18 +21,18 @@ use super::stream_config::StreamConfig;
 use crate::address::ExclusiveUse;
 use file::{ClassTable, ConfigurationFile, StreamTable, number};
 
-/// Streams that run at once, and their shares of the machine.
+/// Streams that run at the same time, and the way they share the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
     /// Classes of streams and the policy between them.
     pub sharing: Sharing,
-    /// Streams, with distinct names.
+    /// Streams, each with a unique name.
     pub streams: Vec<StreamPlan>,
     /// Rule by which all streams lend pages of files.
     pub lending: LendingSwitch,
     /// Resources in use, see [`StreamConfig::exclusive_uses`].
     in_use: HashSet<String>,
-    /// The file it was read from.
+    /// File that the configuration was read from.
     file: Option<PathBuf>,
 }
 
@@ -43,11 +43,11 @@ pub struct StreamPlan {
     pub name: String,
     /// Index of its class in [`Sharing::classes`]; 0 without classes.
     pub class: usize,
-    /// Limit of its reading rate.
+    /// Limit of the stream's reading rate.
     pub rate: Option<Rate>,
-    /// Deadline of its turns, under [`Policy::Deadline`](wirepath_engine::Policy::Deadline).
+    /// Deadline of the stream's turns, used under [`Policy::Deadline`](wirepath_engine::Policy::Deadline).
     pub deadline: Option<Duration>,
-    /// Addresses of the stream and all between them.
+    /// Addresses of the stream and its settings.
     pub config: StreamConfig,
 }
 
@@ -57,31 +57,31 @@ pub enum ConfigurationError {
     /// The file cannot be read.
     #[error("cannot read the configuration file {path}: {1}", path = .0.display())]
     Read(PathBuf, #[source] io::Error),
-    /// A value in this line, counted from 1, is invalid.
+    /// Invalid value, with its line, counted from 1.
     #[error("in the configuration file {path}, line {1}: {2}", path = .0.display())]
     Invalid(PathBuf, usize, String),
 }
 
-/// Maximum size of a file.
+/// Maximum size of a configuration file.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Maximum number of streams: each needs descriptors and, until its addresses are open, a thread.
+/// Maximum number of streams. Each stream needs descriptors and, until its addresses are open, a thread.
 const MAX_STREAMS: usize = 4096;
 
-/// Maximum number of classes: the scheduler compares all of them before each turn of a stream.
+/// Maximum number of classes. The scheduler compares all classes before each turn of a stream.
 const MAX_CLASSES: usize = 64;
 
-/// Maximum length of the name of a class or stream, so that tables stay legible.
+/// Maximum length of a class or stream name, so that tables stay legible.
 const MAX_NAME: usize = 64;
 
-/// Invalid value at a range of the text.
+/// Invalid value, with its range in the text.
 struct Invalid {
     at: Range<usize>,
     what: String,
 }
 
 impl Configuration {
-    /// Reads a file; relative paths in it are relative to its folder.
+    /// Reads a configuration file. Relative paths in the file are relative to its folder.
     ///
     /// # Errors
     /// The first error, with its line.
@@ -99,8 +99,8 @@ impl Configuration {
     /// Adds a stream.
     ///
     /// # Errors
-    /// A name in use; or a second use of what only one stream can use: standard input or output, a file that
-    /// is written, an address that is listened on.
+    /// The name is in use; or the stream uses a resource that only a single stream can use and that is in use
+    /// already: standard input or output, a file that is written, or an address that is listened on.
     pub fn add(&mut self, plan: StreamPlan) -> Result<(), String> {
         if self.streams.iter().any(|stream| stream.name == plan.name) {
             return Err(format!("duplicate stream name {}; names must be unique", plan.name));
@@ -114,7 +114,7 @@ impl Configuration {
         Ok(())
     }
 
-    /// Reads the keys of all handlers, as streams do when they start.
+    /// Reads the keys of all handlers, as starting the streams does.
     ///
     /// # Errors
     /// The first key that cannot be used, with the name of its stream.
@@ -125,10 +125,10 @@ impl Configuration {
         })
     }
 
-    /// Index of a class.
+    /// Index of the class with this name.
     ///
     /// # Errors
-    /// An unknown class, with the known ones.
+    /// The class is unknown; the message lists the known classes.
     pub fn class(&self, name: &str) -> Result<usize, String> {
         let classes = &self.sharing.classes;
         classes.iter().position(|class| class.name == name).ok_or_else(|| {
@@ -201,7 +201,7 @@ impl Invalid {
     }
 }
 
-/// Message of the parser, or a better one.
+/// Message of the TOML parser, replaced by a clearer message where one is known.
 fn in_words(message: &str) -> String {
     let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
     match (missing, message) {
@@ -230,7 +230,7 @@ fn bounded<T>(what: &str, tables: &[Spanned<T>], most: usize) -> Result<(), Inva
         .map_or(Ok(()), |at| Err(Invalid::new(at, format!("too many {what}: at most {most} are allowed"))))
 }
 
-/// Checks names, which appear in tables, metrics and messages.
+/// Checks the names of classes or streams, which appear in tables, metrics and messages.
 fn unique<'a>(what: &str, names: impl Iterator<Item = &'a Spanned<String>>) -> Result<(), Invalid> {
     let mut seen = HashSet::new();
     for name in names {

@@ -1,6 +1,6 @@
-//! HTTP interface that controls running streams: their handlers (`/api/streams/STREAM/handlers/NUMBER`) and
-//! outputs (`/api/streams/STREAM/outputs/NUMBER/trust`), and options of both (`…/options/KEY`); and of all
-//! streams, the rule of lending (`/api/loans`).
+//! HTTP interface that controls running streams: handlers (`/api/streams/STREAM/handlers/NUMBER`), outputs
+//! (`/api/streams/STREAM/outputs/NUMBER/trust`), options of streams and outputs (`…/options/KEY`), and the
+//! lending rule of all streams (`/api/loans`).
 
 mod change;
 mod loans;
@@ -22,42 +22,42 @@ use super::json::options_report;
 use change::{add, add_to_output, control, parse, parse_trust, remove, replace, set_trust};
 use options::{options, set_option};
 
-/// Most bytes of a body: a control message, or a handler.
+/// Maximum length of a request body: a control message, or a handler.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// Time limit of an answer, which waits for the end of a record.
+/// Time limit of a response, which waits for the end of a record.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Purpose of a call.
+/// Access of a call to a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It changes nothing.
+    /// The call changes nothing.
     Read,
-    /// It may change the stream.
+    /// The call may change the stream.
     Change,
 }
 
-/// Calls something with a stream that runs.
+/// Call to a running stream.
 pub(super) type Call = Box<dyn FnOnce(&RunningStream) + Send>;
 
-/// Metrics and status, and control of handlers.
+/// HTTP site with metrics, status and the control of streams.
 pub(super) struct ControlSite {
     endpoint: Endpoint,
     /// Names of the streams.
     names: Vec<String>,
     lending: LendingSwitch,
-    /// Hands a call to the stream at a place.
+    /// Passes a call to the stream with this index.
     call: Box<dyn Fn(usize, Call, Access) + Send + Sync>,
     from_anywhere: bool,
 }
 
-/// A path below `/api/streams`.
+/// Parsed path below `/api/streams`.
 struct Place {
     stream: String,
     target: Target,
 }
 
-/// Part of a stream.
+/// Part of a stream that a request is about.
 #[derive(Clone)]
 enum Target {
     Handlers,
@@ -78,24 +78,24 @@ enum Outcome {
     Added(HandlerId),
     Set,
     Options(Vec<StreamOption>),
-    /// Dropped by the thread that answers, and not by the engine's.
+    /// Removed handler. The responding thread drops it, so that the engine thread need not.
     Removed(#[expect(dead_code, reason = "held to be dropped elsewhere")] Handler),
     Refused(StatusCode, String),
 }
 
-/// Sender of the one outcome.
+/// Sender of a request's outcome, which is sent at most once.
 #[derive(Clone)]
 struct Reply(Arc<Mutex<Option<oneshot::Sender<Outcome>>>>);
 
 impl Reply {
-    /// Gives the outcome, if somebody waits for it and has none.
+    /// Sends the outcome. Does nothing if an outcome was already sent or the receiver is gone.
     fn give(&self, outcome: Outcome) {
         if let Some(sender) = self.0.lock().take() {
             drop(sender.send(outcome));
         }
     }
 
-    /// Gives the outcome of a change that was not accepted.
+    /// Sends the error of a change that was not accepted, if any.
     fn check(&self, accepted: Result<(), HandlerChangeError>) {
         let Err(error) = accepted else { return };
         let status = match error {
@@ -143,13 +143,13 @@ impl ControlSite {
         ControlSite { endpoint, names, lending, call, from_anywhere }
     }
 
-    /// The place of a stream, by its name or by its place as a number.
+    /// Index of the stream with this name, or else with this number.
     fn place_of(&self, stream: &str) -> Option<usize> {
         let by_name = self.names.iter().position(|name| name == stream);
         by_name.or_else(|| stream.parse().ok().filter(|place| *place < self.names.len()))
     }
 
-    /// The place of the stream and the call to it; an answer if there is none.
+    /// Index of the stream and the call to it, or the refusal of the request.
     fn prepare(
         &self,
         place: &Place,
@@ -242,7 +242,7 @@ impl Site for ControlSite {
                 Response::error(StatusCode::CONFLICT, &words).into()
             }
             Err(_) => {
-                // A removed handler is dropped there.
+                // Drops a removed handler when its change has been made.
                 tokio::spawn(async move { drop(receiver.await) });
                 let words = "the current record has not ended yet: this is done when it has";
                 Response::error(StatusCode::ACCEPTED, words).into()
@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
 
-    /// Answer to a request of a peer before its stream is asked.
+    /// Status with which a peer's request is refused before its stream is asked.
     fn refused(peer: &str, from_anywhere: bool) -> Option<StatusCode> {
         let endpoint = Endpoint::new(Metrics::of_process(), Status::new(Instant::now()));
         let site = ControlSite::new(

@@ -1,4 +1,5 @@
-//! Streams of a configuration on one engine, from opening their addresses to the end of the last.
+//! Group: the streams of a configuration on a single engine, from opening the first address to the end of the
+//! last stream.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,23 +25,23 @@ use super::snapshot::{LatestSnapshots, Rates, StreamSnapshot, StreamState};
 use super::stream_config::OpenedStream;
 use crate::metrics::MetricsEndpoint;
 
-/// Streams whose status is requested together, before the engine may go on with its work: some 100
-/// microseconds.
+/// Number of streams whose status is requested together: some 100 microseconds of the engine's time, after
+/// which it may continue its other work.
 const SAMPLED_TOGETHER: usize = 64;
 
-/// Stack of a thread that opens addresses: it resolves names.
+/// Stack size of a thread that opens addresses; the thread resolves names.
 const OPENER_STACK_BYTES: usize = 256 * 1024;
 
-/// Interval at which [`StreamGroup::run`] asks whether it is to stop.
+/// Interval at which [`StreamGroup::run`] checks whether to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Interval at which [`StreamGroup::run`] asks whether a kernel may take over from a stream.
+/// Interval at which [`StreamGroup::run`] checks whether the kernel can take over a stream.
 const HAND_OVER_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Interval at which [`StreamGroup::run`] samples the streams.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Streams of a configuration and the engine that runs them.
+/// Streams of a configuration, and the engine that runs them.
 ///
 /// ```
 /// use wirepath_relay::{Configuration, GroupEvent, Observer, StreamGroup, StreamSnapshot};
@@ -78,29 +79,29 @@ pub struct StreamGroup {
     messages: Receiver<Message>,
 }
 
-/// Event of one stream of a group.
+/// Event of a stream in a group.
 #[derive(Debug)]
 pub enum GroupEvent {
-    /// Opening blocks until a peer opens the other end of a FIFO.
+    /// Opening blocks until a peer opens the other end of a FIFO. The text names the peer.
     WaitingFor(String),
     /// All addresses are open, and the stream runs.
     Started,
-    /// The `bpf` handler of a stream runs there from now on.
+    /// The stream's `bpf` handler runs in this place from now on.
     HandlerPlaced(HandlerPlace),
-    /// An address could not be opened; the snapshot has the error.
+    /// Opening an address failed; the snapshot has the error.
     OpenFailed,
     /// Event of the running stream.
     Running(StreamEvent),
-    /// The stream ended; its snapshot is final.
+    /// The stream has ended; its snapshot is final.
     Ended(Result<(), StreamError>),
 }
 
-/// Receiver of what happens to the streams of a group.
+/// Observer of the streams of a group.
 pub trait Observer {
     /// Handles an event of a stream.
     fn event(&mut self, stream: &StreamSnapshot, event: &GroupEvent);
 
-    /// Says whether [`Observer::sample`] is of use; a sample costs each stream a message.
+    /// Returns whether the observer uses [`Observer::sample`]. A sample costs each stream a message.
     fn wants_samples(&self) -> bool {
         false
     }
@@ -109,7 +110,7 @@ pub trait Observer {
     fn sample(&mut self, _streams: &[StreamSnapshot]) {}
 }
 
-/// A stream of the group.
+/// Stream of a group.
 struct Member {
     snapshot: StreamSnapshot,
     class: usize,
@@ -117,7 +118,7 @@ struct Member {
     deadline_us: Option<u64>,
     stage: Stage,
     kernel: Option<KernelHandler>,
-    /// Peers that are to open a FIFO (without a port) or to connect to a listener.
+    /// Peers that have to open a FIFO (without a port) or to connect to a listener.
     awaited: Vec<(Option<Port>, String)>,
     begun: Instant,
 }
@@ -128,7 +129,7 @@ enum Stage {
     Ended,
 }
 
-/// A message about the stream with this index.
+/// Message about the stream with this index.
 struct Message {
     stream: usize,
     content: Content,
@@ -137,20 +138,20 @@ struct Message {
 enum Content {
     WaitingFor(String),
     Opened(Box<Result<OpenedStream, String>>),
-    /// The stream has begun, with a handler that may be in the kernel.
+    /// The stream has started, with a handler that may run in the kernel.
     Placed,
     Event(StreamEvent),
     Ended(Box<StreamEnd>),
-    /// Dropped if the stream does not run.
+    /// Call to the stream. Dropped if the stream does not run.
     Call(Call, Access),
     Stop,
 }
 
 impl StreamGroup {
-    /// Starts an engine with `threads` threads. Nothing is opened before [`StreamGroup::start`].
+    /// Starts an engine with `threads` threads. No address is opened before [`StreamGroup::start`].
     ///
     /// # Errors
-    /// Errors of starting the engine.
+    /// The engine could not be started.
     pub fn new(configuration: &Configuration, threads: usize) -> io::Result<StreamGroup> {
         raise_descriptor_limit();
         let sharing = configuration.sharing.clone();
@@ -167,8 +168,8 @@ impl StreamGroup {
         Ok(StreamGroup { engine, members, sampled, latest, sharing, lending, sender, messages })
     }
 
-    /// Begins to open all streams. Each stream has a thread until it is open: name resolution and connections
-    /// of one stream delay no other.
+    /// Starts opening all streams. Each stream has its own thread until it is open, so that name resolution
+    /// and connections of a stream do not delay the others.
     pub fn start(&mut self, configuration: &Configuration) {
         for (index, (plan, member)) in configuration.streams.iter().zip(&self.members).enumerate() {
             let Stage::Opening(handle) = &member.stage else { continue };
@@ -181,7 +182,7 @@ impl StreamGroup {
         }
     }
 
-    /// Runs until every stream has ended; stops all of them as soon as `stop` answers true.
+    /// Runs until all streams have ended. Stops all streams as soon as `stop` returns true.
     pub fn run(&mut self, mut stop: impl FnMut() -> bool, observer: &mut impl Observer) {
         let (mut stopping, mut next_sample) = (false, Instant::now());
         while !self.has_ended() {
@@ -201,8 +202,8 @@ impl StreamGroup {
         }
     }
 
-    /// Lets kernels take over from streams that have sent on all that was left to them. Returns whether there
-    /// are streams in the kernel.
+    /// Lets the kernel take over streams that have sent all records left to user space. Returns whether a
+    /// stream is mirrored in the kernel.
     fn hand_over(&self) -> bool {
         let mut any = false;
         for Member { stage, kernel, .. } in &self.members {
@@ -217,7 +218,7 @@ impl StreamGroup {
         self.members.iter().all(|member| matches!(member.stage, Stage::Ended))
     }
 
-    /// Waits for events of streams, at most for `limit`, and answers them with the indices of their streams.
+    /// Waits at most `limit` for events of streams. Returns the events with the indices of their streams.
     fn wait(&mut self, limit: Duration) -> Vec<(usize, GroupEvent)> {
         let first = self.messages.recv_timeout(limit).ok();
         let messages: Vec<Message> = first.into_iter().chain(self.messages.try_iter()).collect();
@@ -225,7 +226,7 @@ impl StreamGroup {
         events.collect()
     }
 
-    /// Stops all streams; their ends are events.
+    /// Stops all streams. Their ends are reported as events.
     fn stop(&self) {
         for stream in 0..self.members.len() {
             send(&self.sender, stream, Content::Stop);
@@ -245,7 +246,8 @@ impl StreamGroup {
                 }
             }
             drop(sender);
-            // The channel closes when all have answered; a stream that has ended meanwhile does not answer.
+            // The channel closes when all streams have answered. A stream that has ended meanwhile does not
+            // answer.
             for (index, status) in statuses {
                 let Member { snapshot, begun, .. } = &mut members[index];
                 snapshot.rates = Rates::between(&snapshot.status, &status, time);
@@ -255,13 +257,13 @@ impl StreamGroup {
         self.latest.store(self.snapshots());
     }
 
-    /// The streams as they were when they were sampled last, or ended.
+    /// Snapshots of the streams when they were last sampled, or when they ended.
     fn snapshots(&self) -> Vec<StreamSnapshot> {
         self.members.iter().map(|member| member.snapshot.clone()).collect()
     }
 
-    /// Opens an HTTP endpoint with metrics and status, for which [`StreamGroup::run`] samples, and with control
-    /// of handlers: for clients on this machine, or `from_anywhere`.
+    /// Opens an HTTP endpoint with metrics, status and control of handlers, for clients on this machine or
+    /// `from_anywhere`. [`StreamGroup::run`] samples the streams for the endpoint.
     pub fn open_metrics(&self, address: SocketAddr, from_anywhere: bool) -> io::Result<MetricsEndpoint> {
         let register = |all: &mut Metrics, status: &mut Status| {
             metrics::register(&self.latest, &self.sharing, &self.lending, all, status);
@@ -274,7 +276,7 @@ impl StreamGroup {
         })
     }
 
-    /// Ends the engine, removes the names of Unix sockets that were listened on and answers the final
+    /// Ends the engine and removes the paths of Unix sockets that were listened on. Returns the final
     /// snapshots.
     pub fn finish(self) -> Vec<StreamSnapshot> {
         let snapshots = self.snapshots();
@@ -320,7 +322,7 @@ impl StreamGroup {
                 placed
             }
             (Content::Call(..), Stage::Opening(_)) => None,
-            // The thread that opens it may be in a system call until the process ends.
+            // The opening thread may stay in a system call until the process ends.
             (Content::Stop, Stage::Opening(handle)) => {
                 handle.cancel();
                 let (error, end) = (StreamError::Stopped.to_string(), Err(StreamError::Stopped));
@@ -382,8 +384,8 @@ impl Member {
         }
     }
 
-    /// Keeps track of the connections that listeners wait for. The stream's time begins with the last of
-    /// them.
+    /// Updates the list of connections that listeners wait for. The time of the stream starts when the last
+    /// of them is made.
     fn note(&mut self, event: &StreamEvent) {
         match event {
             StreamEvent::Listening { port, address, .. } => {
@@ -430,7 +432,7 @@ impl Member {
     }
 }
 
-/// Opens a stream's addresses on a thread of its own.
+/// Opens the addresses of a stream on a new thread.
 fn spawn_opener(
     stream: usize,
     plan: &StreamPlan,
@@ -448,7 +450,8 @@ fn spawn_opener(
             Err(_) => Err("opening addresses panicked".to_owned()),
         };
         if opened.is_err() {
-            // Before the message, after which the process may end: names of Unix sockets would stay.
+            // Cancels before the message is sent: the process may end after the message, and the paths of
+            // Unix sockets would stay.
             handle.cancel();
         }
         send(&sender, stream, Content::Opened(Box::new(opened)));
@@ -457,7 +460,7 @@ fn spawn_opener(
     thread.spawn(open).map(drop)
 }
 
-/// Sends a message, which fails only when the group is gone.
+/// Sends a message. Sending fails only when the group is gone; the message is then dropped.
 fn send(sender: &Sender<Message>, stream: usize, content: Content) {
     drop(sender.send(Message { stream, content }));
 }

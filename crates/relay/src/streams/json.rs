@@ -124,13 +124,13 @@ pub(super) fn options_report(options: &[StreamOption]) -> Value {
     options.iter().map(option).collect()
 }
 
-/// Number of an output of a relay, from 1, in the order in which outputs are given: a stream counts those that it
-/// is built with first, from 0.
+/// Number of an output of a relay, counted from 1 in the order of the configuration. A stream counts the
+/// outputs that it is built with first, from 0.
 pub(super) fn output_number(port: Port) -> u64 {
     port.number() + 1
 }
 
-/// Seconds, to the microsecond.
+/// Seconds, rounded to the microsecond.
 fn seconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }

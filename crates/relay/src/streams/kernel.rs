@@ -1,5 +1,5 @@
-//! Streams whose handler runs in the kernel: mirrors of UDP datagrams with a `bpf` handler, and others from UDP,
-//! where the kernel drops records before user space sees them.
+//! Streams whose handler runs in the kernel. Mirrors of UDP datagrams with a `bpf` handler run in the kernel
+//! entirely; for other streams from UDP, the kernel drops records before user space receives them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -15,46 +15,45 @@ use wirepath_streams::{Handler, Object, RunningStream};
 use super::spec::handler::{bpf_handler, read_object};
 use super::spec::{HandlerSpec, SpecError};
 
-/// Time after which the kernel takes over from a stream that never has nothing to do: records may overtake
-/// others then.
+/// Time after which the kernel takes over a stream that is never idle. Records may then overtake others.
 const LONGEST_HAND_OVER: Duration = Duration::from_secs(1);
 
-/// Driver of TUN and TAP devices.
+/// Name of the driver of TUN and TAP devices.
 const TUN: &str = "tun";
 
-/// Place where a `bpf` handler runs.
+/// Place where the `bpf` handler of a stream runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandlerPlace {
-    /// The kernel, which mirrors what passes; user space does what is left to it.
+    /// The kernel, which mirrors accepted records. User space processes records that the kernel leaves to it.
     Kernel,
-    /// User space, for this reason; the kernel drops what it would drop before that.
+    /// User space, for this reason. The kernel drops records early that the handler would drop.
     KernelDrops(String),
-    /// User space alone, for this reason.
+    /// Only user space, for this reason.
     UserSpace(String),
 }
 
-/// Reasons of a stream's configuration, whatever its addresses, why the kernel does not run its handler.
+/// Reasons in a stream's configuration, apart from its addresses, why the kernel cannot run its handler.
 pub(super) struct Obstacles {
-    /// Why it does not at all.
+    /// Reason why the kernel cannot run the handler at all.
     pub(super) to_all: Option<&'static str>,
-    /// Why it does not mirror.
+    /// Reason why the kernel cannot mirror the stream.
     pub(super) to_mirrors: Option<&'static str>,
 }
 
-/// A `bpf` handler of a stream, which may run in the kernel.
+/// `bpf` handler of a stream that may run in the kernel.
 pub struct KernelHandler {
     object: HandlerObject,
-    /// State that the handler in the stream shares.
+    /// State shared with the handler of the stream.
     shared: Arc<Place>,
     place: HandlerPlace,
     /// Address of the input, or the reason why the kernel cannot run the handler.
     input: Result<SocketAddrV4, String>,
-    /// Time from which on records were left to user space.
+    /// Time since which records have been left to user space.
     left_since: Arc<Mutex<Option<Instant>>>,
 }
 
 impl KernelHandler {
-    /// The first `bpf` handler of a stream.
+    /// The first `bpf` handler of a stream, if there is one.
     pub(super) fn of(handlers: &[HandlerSpec]) -> Result<Option<KernelHandler>, SpecError> {
         let Some(file) = handlers.iter().find_map(HandlerSpec::object_file) else { return Ok(None) };
         let object = read_object(file)?;
@@ -63,12 +62,13 @@ impl KernelHandler {
         Ok(Some(KernelHandler { object, shared: Arc::default(), place, input, left_since: Arc::default() }))
     }
 
-    /// The same handler for the stream, which reports the counts of both places.
+    /// The same handler as a handler of the stream, which reports the counts of kernel and user space.
     pub(super) fn handler(&self) -> Handler {
         bpf_handler(&self.object, Arc::clone(&self.shared))
     }
 
-    /// Has the kernel run it for a stream with these objects, as far as it can and the obstacles allow.
+    /// Makes the kernel run the handler for a stream with these objects, as far as the kernel can and the
+    /// obstacles allow.
     pub(super) fn place(
         &mut self,
         obstacles: &Obstacles,
@@ -83,14 +83,14 @@ impl KernelHandler {
                 self.place = HandlerPlace::Kernel;
             }
             Err(why) => {
-                // Only mirrors need datagrams one by one. Joined ones are cheaper, and not needed.
+                // Only mirrors need single datagrams. Receiving joined datagrams is cheaper.
                 inputs.iter().flatten().for_each(|input| drop(input.take_joined_datagrams(true)));
                 self.drop_early(why);
             }
         }
     }
 
-    /// Has the kernel at most drop records early; user space does the rest, for this reason.
+    /// Lets the kernel at most drop records early, for this reason. User space does the rest.
     pub(super) fn drop_early(&mut self, why: String) {
         self.shared.leave_kernel();
         self.place = match self.input.clone().and_then(|input| self.select(input)) {
@@ -118,14 +118,15 @@ impl KernelHandler {
     fn select(&self, input: SocketAddrV4) -> Result<Select, String> {
         let devices = devices_of((*input.ip()).into()).map_err(cannot_ask)?;
         if let Some(device) = tun_among(&devices).map_err(cannot_ask)? {
-            // The driver runs XDP as the generic mode does on trains that a virtual machine sends.
+            // The tun driver passes whole trains from a virtual machine to XDP as one frame, like generic
+            // XDP.
             return Err(format!("{device} is a TUN or TAP device, of which XDP sees a train as one frame"));
         }
         let devices: Vec<String> = devices.iter().map(ToString::to_string).collect();
         Select::attach(&self.object, input, &devices).map_err(|error| error.to_string())
     }
 
-    /// Has user space run it from now on.
+    /// Makes user space run the handler from now on.
     pub(super) fn take_out(&mut self, why: &str) {
         self.shared.leave_kernel();
         self.place = HandlerPlace::UserSpace(why.to_owned());
@@ -135,8 +136,8 @@ impl KernelHandler {
         &self.place
     }
 
-    /// Lets the kernel take over if the stream has sent on all that was left to it. Returns whether there is a
-    /// mirror in the kernel.
+    /// Lets the kernel take over if the stream has sent all records left to user space. Returns whether the
+    /// kernel has a mirror.
     pub(super) fn hand_over(&self, running: &RunningStream) -> bool {
         let Some(is_left) = self.shared.with_mirror(|mirror| mirror.left().is_some()) else { return false };
         if !is_left {
@@ -147,7 +148,7 @@ impl KernelHandler {
             let mut since = left_since.lock();
             shared.with_mirror(|mirror| {
                 let Some(left) = mirror.left() else { return };
-                // A failed write is tried again.
+                // If writing fails, the next call tries again.
                 if stream.is_drained() && mirror.left() == Some(left) && stream.is_drained() {
                     mirror.set_sent_on(left).ok();
                     *since = None;
@@ -165,10 +166,10 @@ fn cannot_ask(error: io::Error) -> String {
     format!("asking for network devices: {error}")
 }
 
-/// The first TUN or TAP device of these.
+/// The first of these devices that is a TUN or TAP device.
 fn tun_among(devices: &[DeviceName]) -> io::Result<Option<&DeviceName>> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    // A driver that does not say its name is another.
+    // A driver that does not report its name is not tun.
     let is_tun = |device: &&DeviceName| driver_of(socket.as_fd(), device).is_ok_and(|driver| driver == TUN);
     Ok(devices.iter().find(is_tun))
 }
@@ -177,7 +178,8 @@ fn is_group(address: SocketAddrV4) -> bool {
     address.ip().is_multicast() || address.ip().is_broadcast()
 }
 
-/// Address of the input of a stream whose handler the kernel can run, or the reason why it cannot.
+/// Address of the input of a stream whose handler the kernel can run, or the reason why the kernel cannot run
+/// it.
 fn input_address(inputs: &[Option<Object>]) -> Result<SocketAddrV4, &'static str> {
     let [Some(input)] = inputs else { return Err("only streams with one UDP input run in the kernel") };
     match input.addresses() {
@@ -195,7 +197,7 @@ fn input_address(inputs: &[Option<Object>]) -> Result<SocketAddrV4, &'static str
     }
 }
 
-/// Receivers of a mirror in the kernel, or the reason why there is none.
+/// Receivers of a mirror in the kernel, or the reason why the kernel cannot mirror.
 fn receivers(input: SocketAddrV4, outputs: &[Option<Object>]) -> Result<Vec<Receiver>, &'static str> {
     let receiver = |output: &Option<Object>| match output.as_ref().and_then(Object::addresses) {
         Some((SocketAddr::V4(source), Some(SocketAddr::V4(destination))))

@@ -18,7 +18,7 @@ use crate::metrics::metrics;
 /// Number of streams in each state.
 type Totals = FamilyCounts<StreamState>;
 
-/// Sum of the streams of a class.
+/// Sums over the streams of a class.
 #[derive(Default)]
 struct ClassSum {
     running: u64,
@@ -68,7 +68,7 @@ const OUTPUT: &[Metric<OutputStatus>] = metrics! {
     "gone", "1 for an ended output; the last 64 are shown.", |output| Gauge(u64::from(output.why_gone.is_some()));
 };
 
-/// Report of a handler, or of an order that merges records or shares.
+/// Value reported by a handler, or by an order that merges records or shares.
 const REPORT: &[Metric<u64>] = metrics! {
     "value", "Value that a handler or an order reports.", |value| Gauge(*value);
 };
@@ -79,19 +79,19 @@ const CLASS: &[Metric<ClassSum>] = metrics! {
     "out_bytes", "Bytes written by the streams of a class.", |class| Counter(class.bytes_out);
 };
 
-/// Shown where classes share processor time.
+/// Metrics shown if classes share processor time.
 const STREAM_TIME: &[Metric<StreamSnapshot>] = metrics! {
     "cpu_seconds", "Processor time of a stream.",
         |stream| Sum(stream.status.processor_time.unwrap_or_default().as_secs_f64());
 };
 
-/// Shown where classes share processor time.
+/// Metrics shown if classes share processor time.
 const CLASS_TIME: &[Metric<ClassSum>] = metrics! {
     "cpu_seconds", "Processor time of a class's streams.", |class| Sum(class.processor_time.as_secs_f64());
 };
 
-/// Adds the latest snapshots of streams to metrics and status. Classes of `sharing` are shown with or without
-/// streams.
+/// Adds the latest snapshots of streams to metrics and status. Classes of `sharing` are shown even if they
+/// have no streams.
 pub(super) fn register(
     latest: &LatestSnapshots,
     sharing: &Sharing,
@@ -126,7 +126,7 @@ pub(super) fn register(
     status.add("streams", move || load().iter().map(status_json).collect());
 }
 
-/// Reader of the snapshots stored last.
+/// Loader of the latest stored snapshots.
 fn loader(latest: &LatestSnapshots) -> impl Fn() -> Arc<Vec<StreamSnapshot>> + Clone + 'static {
     let latest = latest.clone();
     move || latest.load()
@@ -155,7 +155,7 @@ fn ended(totals: &Totals) -> Vec<(&'static str, u64)> {
     states.map(|state| (state.name(), totals.of(state))).into()
 }
 
-/// Outputs of a stream, those that are gone included; the port tells those of one name apart.
+/// Outputs of a stream, including ended ones. The port label distinguishes outputs with the same name.
 fn outputs(stream: &StreamSnapshot) -> impl Iterator<Item = (Labels, OutputStatus)> {
     let all = stream.status.outputs.iter().chain(&stream.status.ended_outputs);
     all.map(|output| {
@@ -164,8 +164,8 @@ fn outputs(stream: &StreamSnapshot) -> impl Iterator<Item = (Labels, OutputStatu
     })
 }
 
-/// Reports of a stream's handlers, its order, and the handlers of each output. A number tells handlers of one
-/// name apart.
+/// Reports of a stream's handlers, of its order, and of the handlers of each output. A number distinguishes
+/// handlers with the same name.
 fn reports(stream: &StreamSnapshot) -> Vec<(Labels, u64)> {
     let status = &stream.status;
     let merge = status.merge.iter().flat_map(|merge| {

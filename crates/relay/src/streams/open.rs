@@ -1,4 +1,5 @@
-//! Opens addresses as objects of a stream. Opening may block: names are resolved and connections are made.
+//! Opens addresses as objects of a stream. Opening may block while names are resolved and connections are
+//! made.
 
 mod file;
 
@@ -20,7 +21,7 @@ use crate::address::{Address, Kind, Udp};
 use crate::{advice, keepalive};
 use file::Created;
 
-/// Address that could not be opened, and why.
+/// Address that could not be opened, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {doing}: {source}")]
 pub struct OpenError {
@@ -32,11 +33,11 @@ pub struct OpenError {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Requested receive buffer, so that bursts survive while other streams are served. The system caps it at
-/// `net.core.rmem_max`.
+/// Requested size of receive buffers, so that bursts survive while other streams are served. The system caps
+/// it at `net.core.rmem_max`.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Result with the step that failed.
+/// Result; an error has the step that failed.
 type Attempt<T> = Result<T, (&'static str, io::Error)>;
 
 trait Doing<T> {
@@ -50,8 +51,8 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 }
 
 impl Address {
-    /// Opens a listener, if the address listens. Listeners open before all else, so that peers can connect in
-    /// any order.
+    /// Opens a listener, if the address listens. Listeners are opened before all other addresses, so that
+    /// peers can connect in any order.
     pub(crate) fn listen(&self) -> Result<Option<Object>, OpenError> {
         let listening = match &self.kind {
             Kind::Tcp { host, port, listen: true } => TcpListener::bind((host_or_any(host), *port))
@@ -75,7 +76,7 @@ impl Address {
         Object::listening(&self.to_string(), socket, path).doing("listening")
     }
 
-    /// Opens an address that does not [listen](Address::listen), for reading.
+    /// Opens an address for reading that does not [listen](Address::listen).
     pub(crate) fn open_input(&self) -> Result<Object, OpenError> {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdin().as_fd().try_clone_to_owned()),
@@ -90,7 +91,7 @@ impl Address {
         })
     }
 
-    /// Opens an address that does not [listen](Address::listen), for writing.
+    /// Opens an address for writing that does not [listen](Address::listen).
     pub(crate) fn open_output(&self) -> Result<Object, OpenError> {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdout().as_fd().try_clone_to_owned()),
@@ -105,7 +106,7 @@ impl Address {
         })
     }
 
-    /// Has an opened input take datagrams one by one, as eBPF programs need them.
+    /// Makes an opened input receive single datagrams, as eBPF programs need them.
     pub(crate) fn take_single_datagrams(&self, input: &Object) -> Result<(), OpenError> {
         self.opened(input.take_joined_datagrams(false).doing("setting up a socket"))
     }
@@ -147,7 +148,7 @@ fn connection(kind: &Kind) -> Attempt<OwnedFd> {
     }
 }
 
-/// Connects to the first address of a name that accepts.
+/// Connects to the first address of a name that accepts the connection.
 fn connect(host: &str, port: u16) -> Attempt<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (host, port).to_socket_addrs().doing("resolving the name")? {
@@ -159,12 +160,12 @@ fn connect(host: &str, port: u16) -> Attempt<TcpStream> {
     Err(("connecting", failed))
 }
 
-/// Socket that receives datagrams to a port, or of a multicast group.
+/// Socket that receives datagrams sent to a port or to a multicast group.
 fn receiver(udp: &Udp) -> Attempt<Socket> {
     let address = resolve(host_or_any(&udp.host), udp)?;
     let socket = udp_socket(address)?;
     let index = interface(&socket, udp, address)?;
-    // Several programs may receive one group.
+    // Several programs may receive the same group.
     socket.set_reuse_address(address.ip().is_multicast()).doing("setting up a socket")?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER).doing("setting up a socket")?;
     if address.ip().is_multicast() {
@@ -184,9 +185,9 @@ fn receiver(udp: &Udp) -> Attempt<Socket> {
     Ok(socket)
 }
 
-/// Limits a group to the device on which this socket joins it: other programs may have joined it on other
-/// devices. For IPv4 `IP_MULTICAST_ALL` does (ip(7)). `IPV6_MULTICAST_ALL` does not: an IPv6 socket receives
-/// a group that it joined from any device, unless it is bound to one.
+/// Limits a group to the device on which this socket joins the group, since other programs may have joined it
+/// on other devices. For IPv4, `IP_MULTICAST_ALL` does that (ip(7)). `IPV6_MULTICAST_ALL` does not: an IPv6
+/// socket receives a joined group from every device, unless the socket is bound to a device.
 fn keep_to_device(socket: &Socket, group: SocketAddr, index: u32) -> io::Result<()> {
     match group {
         SocketAddr::V4(_) => socket.set_multicast_all_v4(false),
@@ -227,7 +228,7 @@ fn udp_socket(address: SocketAddr) -> Attempt<Socket> {
         .doing("opening a socket")
 }
 
-/// Index of the configured interface; 0 leaves the choice to the system.
+/// Index of the configured interface; 0 lets the system choose.
 fn interface(socket: &Socket, udp: &Udp, address: SocketAddr) -> Attempt<u32> {
     match (&udp.interface, address) {
         (Some(name), _) => name_to_index(socket, name).doing("finding the interface"),
@@ -239,12 +240,12 @@ fn interface(socket: &Socket, udp: &Udp, address: SocketAddr) -> Attempt<u32> {
     }
 }
 
-/// Says whether a group is of an interface or link: ff01:: and ff02:: (RFC 4291, section 2.7).
+/// Returns whether a group has interface-local or link-local scope: ff01:: or ff02:: (RFC 4291, section 2.7).
 fn is_link_local(address: &SocketAddrV6) -> bool {
     matches!(address.ip().segments()[0] & 0xff0f, 0xff01 | 0xff02)
 }
 
-/// The address with its scope, without which a link-local group cannot be bound.
+/// The address with its scope. A link-local group cannot be bound without a scope.
 fn with_scope(mut address: SocketAddr, index: u32) -> SocketAddr {
     if let SocketAddr::V6(group) = &mut address
         && index > 0
@@ -264,7 +265,7 @@ fn resolve(host: &str, udp: &Udp) -> Attempt<SocketAddr> {
     Ok(address)
 }
 
-/// The host to listen on; without one every address, of IPv6 and IPv4 where the system has IPv6.
+/// Host to listen on; without a host, every address of IPv4 and, where the system has it, of IPv6.
 fn host_or_any(host: &str) -> &str {
     let has_ipv6 = || std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
     match host {

@@ -13,14 +13,14 @@ pub struct RateSpec {
     bytes_per_second: u64,
 }
 
-/// Default bursts per second.
+/// Default number of bursts per second.
 const DEFAULT_BURSTS: u64 = 10;
 
-/// Maximum rate: more than any machine moves.
+/// Maximum rate, greater than the rate of any machine.
 const MAX_BYTES_PER_SECOND: u64 = 1 << 40;
 
 impl RateSpec {
-    /// Rate limit with a burst of `burst_bytes`; by default a tenth of a second's worth.
+    /// Rate limit with a burst of `burst_bytes`; the default burst is a tenth of a second of the rate.
     pub fn rate(self, burst_bytes: Option<u64>) -> Rate {
         let burst = burst_bytes.unwrap_or(self.bytes_per_second / DEFAULT_BURSTS);
         Rate { per_second: self.bytes_per_second, burst: burst.max(1) }
@@ -44,7 +44,7 @@ impl FromStr for RateSpec {
     }
 }
 
-/// Bytes of a quantity of bits, in `bit` or `b`.
+/// Number of bytes of a quantity in bits, with the unit `bit` or `b`.
 fn bits(quantity: &str) -> Option<u64> {
     let quantity = quantity.strip_suffix("bit").or_else(|| quantity.strip_suffix('b'))?.trim_end();
     let (number, unit) = match quantity.chars().next_back()?.to_ascii_lowercase() {
@@ -54,11 +54,11 @@ fn bits(quantity: &str) -> Option<u64> {
         _ => (quantity, 1.0),
     };
     let number: f64 = number.trim_end().parse().ok()?;
-    // NaN, negative and huge numbers saturate to 0 or the maximum, which are not valid rates.
+    // NaN, negative and huge numbers saturate to 0 or to the maximum, which are not valid rates.
     Some((number * unit / 8.0) as u64)
 }
 
-/// Bytes of a quantity of bytes, with a capital `B`: a small one means bits.
+/// Number of bytes of a quantity in bytes, whose unit has a capital `B`: a small `b` means bits.
 fn bytes(quantity: &str) -> Option<u64> {
     quantity.ends_with('B').then(|| quantity.parse::<ByteSize>().ok())?.map(|size| size.as_u64())
 }

@@ -7,22 +7,22 @@ use parking_lot::Mutex;
 use wirepath_counters::{Label, label};
 use wirepath_streams::{OutputStatus, StreamStatus};
 
-/// A stream at one moment.
+/// State and counters of a stream at one time.
 #[derive(Clone, Debug, Default)]
 pub struct StreamSnapshot {
     /// Name of the stream.
     pub name: String,
-    /// Name of its class; empty without classes.
+    /// Name of the stream's class; empty without classes.
     pub class: String,
-    /// Engine thread that runs it.
+    /// Index of the engine thread that runs the stream.
     pub thread: usize,
     /// State of the stream.
     pub state: StreamState,
-    /// Reason for its failure.
+    /// Reason for the stream's failure.
     pub error: Option<String>,
     /// Peers that the stream waits for, as phrases: `a connection at tcp://:9000?listen`.
     pub awaited: Vec<String>,
-    /// Time since all its peers were there, up to its end.
+    /// Time since all peers of the stream were connected, until its end.
     pub time: Duration,
     /// Counters of the stream.
     pub status: StreamStatus,
@@ -34,12 +34,12 @@ label! {
     /// State of a stream.
     #[derive(Default)]
     pub enum StreamState: "state" {
-        /// Its addresses are being opened, or a connection is awaited.
+        /// Addresses are being opened, or the stream waits for a connection.
         #[default]
         Opening = "opening",
         /// The stream runs.
         Running = "running",
-        /// All inputs ended and all was delivered.
+        /// All inputs have ended and all bytes were delivered.
         Ended = "ended",
         /// An error ended the stream.
         Failed = "failed",
@@ -58,17 +58,17 @@ impl StreamState {
 /// Rates of a stream between two samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// Bits read per second.
+    /// Bits per second read.
     pub bits_in: u64,
-    /// Bits per second that all outputs took.
+    /// Bits per second written, over all outputs.
     pub bits_out: u64,
-    /// Bits per second that each output took, in the order of the status.
+    /// Bits per second written to each output, in the order of the status.
     pub outputs: Vec<u64>,
-    /// Thousandths of a processor, where classes share processor time.
+    /// Processor time in thousandths of a processor, if classes share processor time.
     pub processor: Option<u64>,
 }
 
-/// The latest snapshots of all streams: reading them costs the streams nothing.
+/// The latest snapshots of all streams. Reading them costs the streams nothing.
 #[derive(Clone, Default)]
 pub(super) struct LatestSnapshots(Arc<Mutex<Arc<Vec<StreamSnapshot>>>>);
 
@@ -81,16 +81,16 @@ impl LatestSnapshots {
         Arc::clone(&self.0.lock())
     }
 
-    /// Says whether another reader holds them.
+    /// Returns whether another reader, such as an HTTP endpoint, has a clone of this.
     pub(super) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
 }
 
 impl Rates {
-    /// Rates between two statuses that lie `time` apart.
+    /// Rates between two statuses, the second taken `time` after the first.
     pub(super) fn between(before: &StreamStatus, now: &StreamStatus, time: Duration) -> Rates {
-        // A clock that hardly moved would make any count an absurd rate.
+        // With a tiny interval, any count would give an absurd rate.
         let seconds = time.as_secs_f64().max(1e-3);
         let rate = |before: u64, now: u64| (now.saturating_sub(before) as f64 * 8.0 / seconds) as u64;
         let output_rate = |output: &OutputStatus| {
@@ -110,7 +110,8 @@ impl Rates {
 }
 
 impl StreamSnapshot {
-    /// Bytes that wait, were dropped and were lost, of the stream and all its outputs, ended ones included.
+    /// Bytes that wait, that were dropped and that were lost, over the stream and all its outputs, including
+    /// ended ones.
     pub fn undelivered(&self) -> [u64; 3] {
         let status = &self.status;
         status.outputs.iter().chain(&status.ended_outputs).fold(
@@ -121,7 +122,7 @@ impl StreamSnapshot {
         )
     }
 
-    /// Says whether all that was read was delivered, but for what was to be dropped: by `--when-full`, an
+    /// Returns whether all bytes read were delivered, except bytes dropped on purpose: by `--when-full`, an
     /// order or a handler.
     pub fn is_complete(&self) -> bool {
         let StreamStatus { gone_outputs, shares, join, .. } = &self.status;

@@ -1,4 +1,4 @@
-//! Framings, orders, patterns and handlers, as strings.
+//! Framings, orders, patterns and handlers, parsed from strings.
 
 pub(super) mod handler;
 mod order;
@@ -13,7 +13,7 @@ pub use handler::{HandlerSpec, OutputHandlerSpec};
 pub use order::OrderSpec;
 use parse::{number, seed_of, size, split, unknown};
 
-/// Maximum record where the framing has none.
+/// Maximum record size, where the framing has no limit.
 const MAX_RECORD: usize = 1 << 20;
 
 const MAX_DEADLINE: Duration = Duration::from_secs(3600);
@@ -41,7 +41,7 @@ pub enum FramingSpec {
 }
 
 impl FramingSpec {
-    /// Framing for one input.
+    /// Makes the framing of a single input.
     pub fn framing(&self) -> Framing {
         match self {
             FramingSpec::Whole => Framing::Whole,

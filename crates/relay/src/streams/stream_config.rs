@@ -1,4 +1,4 @@
-//! Configuration of one stream, and opening it.
+//! Configuration of a stream, and the opening of its addresses.
 
 use wirepath_datapath::datagrams::MAXIMUM_PAYLOAD;
 use wirepath_streams::{
@@ -21,9 +21,9 @@ const FILE_WAITING_BYTES: usize = 16 << 20;
 /// Configuration of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamConfig {
-    /// Addresses to read from, at least one.
+    /// Addresses to read from; at least one.
     pub inputs: Vec<Address>,
-    /// Addresses to write to, at least one.
+    /// Addresses to write to; at least one.
     pub outputs: Vec<Address>,
     /// Division of inputs into records.
     pub framing: FramingSpec,
@@ -33,24 +33,26 @@ pub struct StreamConfig {
     pub pattern: PatternSpec,
     /// Handlers, in the order in which they get records.
     pub handlers: Vec<HandlerSpec>,
-    /// Handlers of single outputs, behind those; of one output in their order.
+    /// Handlers of single outputs, which run after `handlers`; several handlers of an output run in this
+    /// order.
     pub output_handlers: Vec<OutputHandlerSpec>,
     /// Reaction to an output that falls behind.
     pub when_full: WhenFullSpec,
-    /// Rule by which pages of files are lent.
+    /// Rule for lending pages of files.
     pub lending: LendingSwitch,
 }
 
-/// A stream that can be started.
+/// Stream that is ready to start.
 pub struct OpenedStream {
     /// The stream.
     pub stream: Stream,
-    /// Its handler that may run in the kernel.
+    /// Handler of the stream that may run in the kernel.
     pub kernel: Option<KernelHandler>,
 }
 
 impl Default for StreamConfig {
-    /// No addresses; undivided inputs as they come, mirrored to all outputs, which are waited for.
+    /// No addresses; whole inputs in order of arrival, mirrored to all outputs, and slow outputs are waited
+    /// for.
     fn default() -> StreamConfig {
         StreamConfig {
             inputs: Vec::new(),
@@ -66,7 +68,7 @@ impl Default for StreamConfig {
     }
 }
 
-/// Error in the configuration of a stream, or from opening it.
+/// Error in the configuration of a stream, or error of opening it.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamConfigError {
     /// An address could not be opened.
@@ -78,33 +80,33 @@ pub enum StreamConfigError {
     /// A handler could not be set up.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// An input would be overwritten while it is read, or never end.
+    /// An input would be overwritten while it is read, or would never end.
     #[error("{0} is the same file as {1}; write to another file")]
     SameFile(Box<Address>, Box<Address>),
-    /// A handler of an output that there is not.
+    /// An output handler names an output that does not exist.
     #[error("handler of output {0}: {1} outputs are configured, counted from 1")]
     NoSuchOutput(usize, usize),
-    /// Fewer outputs than the threshold of shares.
+    /// There are fewer outputs than the threshold of shares.
     #[error("shares:{0} needs at least {0} outputs: {1} configured")]
     TooFewOutputs(u8, usize),
-    /// More outputs than shares allow.
+    /// There are more outputs than shares allow.
     #[error("shares allow at most {MOST_SHARES} outputs: {0} configured")]
     TooManyOutputs(usize),
-    /// Shares over a stream of bytes have no boundaries.
+    /// Shares in a byte stream have no boundaries.
     #[error(
         "{0}: shares over a stream of bytes need --framing fixed:BYTES, where BYTES is the sender's record \
          size plus {SHARE_HEADER}: fixed:65548 for fixed:64KiB"
     )]
     SharesWithoutBounds(Box<Address>),
-    /// Portions that are joined by position must all come.
+    /// Portions that are joined by position must not get lost.
     #[error(
         "{0}: datagrams may be lost, so portions cannot be joined by position; use --order join-key:OFFSET:BYTES"
     )]
     JoinOfDatagrams(Box<Address>),
-    /// A handler needs records that the framing does not give.
+    /// A handler needs records that the framing does not provide.
     #[error("handler {0} needs records of its own format; add --framing {1}")]
     Framing(&'static str, &'static str),
-    /// Records, stripes or shares exceed a datagram.
+    /// Records, stripes or shares are larger than a datagram.
     #[error(
         "{0}: datagrams of {1} bytes exceed the maximum of {MAXIMUM_PAYLOAD}; choose shorter records or \
          stripes, such as --framing fixed:1316"
@@ -113,10 +115,10 @@ pub enum StreamConfigError {
 }
 
 impl StreamConfig {
-    /// Checks what can be checked without opening an address.
+    /// Checks everything that can be checked without opening an address.
     ///
     /// # Errors
-    /// Settings that contradict each other.
+    /// Settings contradict each other.
     pub fn check(&self) -> Result<(), StreamConfigError> {
         self.check_framing()?;
         let count = self.outputs.len();
@@ -150,13 +152,12 @@ impl StreamConfig {
         Ok(())
     }
 
-    /// Checks that the framing gives the first handler the records that it needs; datagrams are records
-    /// themselves.
+    /// Checks that the framing provides the records that the first handler needs. Each datagram is a record.
     fn check_framing(&self) -> Result<(), StreamConfigError> {
         if self.inputs.iter().all(Address::has_datagrams) {
             return Ok(());
         }
-        // A stripe of bytes has records of its own.
+        // Striping by bytes makes its own records, so output handlers do not depend on the framing.
         let is_first = self.handlers.is_empty() && !matches!(self.pattern.0, OutputPattern::StripeBytes(_));
         let first_of = |output: &OutputHandlerSpec| {
             self.output_handlers.iter().find(|other| other.output == output.output) == Some(output)
@@ -167,7 +168,7 @@ impl StreamConfig {
         needs.map_or(Ok(()), |(handler, framing)| Err(StreamConfigError::Framing(handler, framing)))
     }
 
-    /// Bytes of each write to an output, where known: a stripe, a record or a share.
+    /// Length of each write to an output, where known: the length of a stripe, a record or a share.
     fn sent_bytes(&self) -> Option<usize> {
         if let OutputPattern::StripeBytes(bytes) = self.pattern.0 {
             return Some(bytes);
@@ -185,7 +186,7 @@ impl StreamConfig {
         self.handlers.iter().chain(self.output_handlers.iter().map(|output| &output.handler))
     }
 
-    /// Reasons why the kernel cannot run a handler of the stream, whatever its addresses.
+    /// Reasons in the configuration, apart from addresses, why the kernel cannot run a handler of the stream.
     fn kernel_obstacles(&self) -> Obstacles {
         let is_first = self.handlers.first().is_some_and(|handler| handler.object_file().is_some());
         let to_all = if !is_first {
@@ -212,8 +213,8 @@ impl StreamConfig {
     }
 
     /// Opens all addresses and builds the stream, whose events go to `on_event`. Blocks until outgoing
-    /// connections are made and FIFOs have a peer, which is announced to `on_wait` as a phrase. Incoming
-    /// connections are awaited by the running stream; until it runs, `handle` owns the listeners.
+    /// connections are made and FIFOs have a peer; `on_wait` gets a phrase about each FIFO that is waited
+    /// for. The running stream waits for incoming connections; until it runs, `handle` owns the listeners.
     ///
     /// # Errors
     /// The first address or handler that failed, or that opening was cancelled.
@@ -237,7 +238,7 @@ impl StreamConfig {
         }
         let addresses = || self.inputs.iter().chain(&self.outputs);
         handle.keep(addresses().map(Address::listen).collect::<Result<_, _>>()?);
-        // Inputs first: a missing input must not cost an output file.
+        // Inputs are opened first: a missing input must not overwrite an output file.
         let mut objects = self.open_inputs(&mut on_wait)?;
         objects.extend(self.open_outputs(&mut on_wait)?);
         for (object, listening) in objects.iter_mut().zip(handle.take().ok_or(StreamConfigError::Cancelled)?)
@@ -259,12 +260,12 @@ impl StreamConfig {
         Ok(OpenedStream { stream, kernel })
     }
 
-    /// Number of addresses that listen.
+    /// Number of addresses that listen for connections.
     pub fn listeners(&self) -> usize {
         self.inputs.iter().chain(&self.outputs).filter(|address| address.listens()).count()
     }
 
-    /// Adds the handlers of single outputs to a stream that has not begun.
+    /// Adds the handlers of single outputs to a stream that has not started.
     fn add_output_handlers(&self, stream: &mut Stream) -> Result<(), SpecError> {
         let ports: Vec<Port> = stream.status().outputs.iter().map(|output| output.port).collect();
         for OutputHandlerSpec { output, below, handler } in &self.output_handlers {
@@ -278,7 +279,8 @@ impl StreamConfig {
         Ok(())
     }
 
-    /// A file accepts nothing while the pool writes to it, so more must be able to wait.
+    /// Options of an output. A file accepts no bytes while the pool writes to it, so more bytes must be able
+    /// to wait.
     fn output_options(&self, output: &Address) -> OutputOptions {
         let default = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
         match self.when_full.0 {
@@ -288,7 +290,7 @@ impl StreamConfig {
         }
     }
 
-    /// Opens the inputs that do not listen, each at its index.
+    /// Opens the inputs that do not listen. Each object is at the index of its address.
     fn open_inputs(
         &self,
         on_wait: &mut impl FnMut(String),
@@ -302,7 +304,7 @@ impl StreamConfig {
             }
             let object = input.open_input()?;
             if self.handlers.iter().any(|handler| handler.object_file().is_some()) {
-                // Before any can wait: the kernel needs datagrams one by one.
+                // Set before a datagram can wait in the socket: the kernel needs single datagrams.
                 input.take_single_datagrams(&object)?;
             }
             Ok(Some(object))
@@ -310,8 +312,8 @@ impl StreamConfig {
         self.inputs.iter().map(open).collect()
     }
 
-    /// Opens the outputs that do not listen, each at its index. Files come last: a failed connection must not
-    /// create or overwrite one.
+    /// Opens the outputs that do not listen. Each object is at the index of its address. Files come last: a
+    /// failed connection must not create or overwrite a file.
     fn open_outputs(
         &self,
         on_wait: &mut impl FnMut(String),

@@ -16,13 +16,13 @@ use crate::values::{BurstOption, burst, positive_count, positive_time, time};
 /// Device of the kernel module.
 const MODULE: &str = "/dev/wirepath";
 
-/// Sessions started each second.
+/// Default number of sessions started per second.
 const RAMP: f64 = 500.0;
 
-/// Most clients, beyond what any limit allows.
+/// Maximum number of clients, above all other limits.
 const MOST: usize = 65_000;
 
-/// Bit rates that transport streams are made with, in Mb/s.
+/// Valid bit rates of generated transport streams, in Mb/s.
 const RATES: std::ops::RangeInclusive<f64> = 0.1..=200.0;
 
 /// Arguments of `wirepath assess clients`.
@@ -242,7 +242,7 @@ impl From<TransportName> for MediaTransport {
     }
 }
 
-/// The values that were given, or else the usual ones.
+/// Returns the given values, or the default values if none are given.
 fn or<T>(given: Vec<T>, usual: Vec<T>) -> Vec<T> {
     if given.is_empty() { usual } else { given }
 }
@@ -259,10 +259,10 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| format!("expected megabits a second, from {} to {}", RATES.start(), RATES.end()))
 }
 
-/// Word for all data paths.
+/// Name that stands for all data paths.
 const ALL_PATHS: &str = "all";
 
-/// Names of data paths, each once; `all` stands for those that this machine may have.
+/// Names of data paths without duplicates. `all` stands for the paths that this machine may have.
 fn expanded(names: &[String]) -> Vec<String> {
     let has_module = std::path::Path::new(MODULE).exists();
     let may_work = |path: &DataPath| has_module || !path.needs_module();
@@ -282,7 +282,7 @@ fn expanded(names: &[String]) -> Vec<String> {
     paths
 }
 
-/// A data path that `wirepath serve` knows, or all of them.
+/// Parses a data path of `wirepath serve`, or `all`.
 fn path(text: &str) -> Result<String, String> {
     if text == ALL_PATHS {
         return Ok(text.to_owned());

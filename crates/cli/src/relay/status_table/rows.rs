@@ -1,4 +1,5 @@
-//! Rows of the status table: one for each stream and each of several outputs, as many as fit.
+//! Rows of the status table: a row for each stream, and for each output of a stream with several outputs, as
+//! many as fit.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,15 +13,15 @@ use crate::format;
 
 struct Column {
     head: &'static str,
-    /// Width in characters; of names, the width up to which they have precedence over other columns.
+    /// Width in characters. For names, this is the width up to which they take precedence over other columns.
     width: usize,
-    /// Shown also where all cells are empty.
+    /// True if the column is shown even when all its cells are empty.
     always: bool,
     removal: Removal,
     cell: fn(&Row<'_>) -> String,
 }
 
-/// Order in which columns are removed on a terminal too narrow for all.
+/// Order in which columns are removed if the terminal is too narrow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Removal {
     First,
@@ -41,10 +42,10 @@ enum Row<'a> {
 
 const MIN_NAME: usize = 8;
 
-/// Width that tells most names apart: it has precedence over columns that may be removed.
+/// Width that distinguishes most names. Names up to this width take precedence over removable columns.
 const USEFUL_NAME: usize = 16;
 
-/// Lines besides rows: the header, its rule, the rows left out, and the line of the cursor.
+/// Lines besides the rows: the header, its rule, the line about omitted rows, and the line of the cursor.
 const OTHER_LINES: usize = 4;
 
 const COLUMNS: &[Column] = &[
@@ -54,7 +55,7 @@ const COLUMNS: &[Column] = &[
     Column { head: "out", width: 11, always: true, removal: Removal::Never, cell: rate_out },
     Column { head: "cpu", width: 7, always: false, removal: Removal::Fourth, cell: processor },
     Column { head: "moved", width: 10, always: true, removal: Removal::Second, cell: moved },
-    // Always shown: a column that comes and goes would move the others.
+    // Always shown: a column that appears and disappears would move the others.
     Column {
         head: "waiting",
         width: 10,
@@ -79,11 +80,11 @@ const COLUMNS: &[Column] = &[
     Column { head: "state", width: 7, always: true, removal: Removal::Never, cell: state },
 ];
 
-/// Renders the table for a terminal of this size. Streams keep the order of the configuration; classes that
-/// share processor time come first.
+/// Renders the table for a terminal of this size. Classes that share processor time come first. Streams keep
+/// the order of the configuration.
 pub(super) fn render(streams: &[StreamSnapshot], width: usize, height: usize, utf8: bool) -> String {
     let room = height.saturating_sub(OTHER_LINES).max(1);
-    // Streams get at least half of the room.
+    // Streams get at least half of the lines.
     let classes: Vec<StreamSnapshot> = classes(streams).into_iter().take(room / 2).collect();
     let (stream_rows, omitted) = fit(streams, room - classes.len());
     let rows: Vec<Row<'_>> = classes.iter().map(Row::Class).chain(stream_rows).collect();
@@ -106,7 +107,7 @@ pub(super) fn render(streams: &[StreamSnapshot], width: usize, height: usize, ut
     lines.chain(omitted).map(|line| line + "\n").collect()
 }
 
-/// Sums of the classes whose streams account for processor time, ordered by name.
+/// Sums per class, for classes whose streams measure processor time, ordered by name.
 fn classes(streams: &[StreamSnapshot]) -> Vec<StreamSnapshot> {
     let mut sums = BTreeMap::<&str, StreamSnapshot>::new();
     let accounts =
@@ -125,8 +126,8 @@ fn classes(streams: &[StreamSnapshot]) -> Vec<StreamSnapshot> {
     sums.into_values().collect()
 }
 
-/// The rows that fit, and a line about the others. Outputs are shown where all of them fit, or there is one
-/// stream.
+/// Rows that fit, and a line about omitted rows. Outputs are shown if all of them fit, or if there is only
+/// one stream.
 fn fit(streams: &[StreamSnapshot], room: usize) -> (Vec<Row<'_>>, Option<String>) {
     let outputs =
         |stream: &StreamSnapshot| Some(stream.status.outputs.len()).filter(|count| *count > 1).unwrap_or(0);
@@ -148,7 +149,7 @@ fn fit(streams: &[StreamSnapshot], room: usize) -> (Vec<Row<'_>>, Option<String>
     (rows, omitted)
 }
 
-/// The columns that fit, with their widths.
+/// Columns that fit, with their widths.
 fn choose_columns(rows: &[Row<'_>], terminal_width: usize) -> Vec<(&'static Column, usize)> {
     let longest = |column: &Column| {
         let cells = rows.iter().map(|row| (column.cell)(row).chars().count());
@@ -165,14 +166,14 @@ fn choose_columns(rows: &[Row<'_>], terminal_width: usize) -> Vec<(&'static Colu
         .filter(|column| column.always || is_used(column))
         .map(|column| (column, width(column)))
         .collect();
-    // With a blank between columns.
+    // Columns are separated by a space.
     let taken = |shown: &[(&Column, usize)]| shown.iter().map(|(_, width)| width + 1).sum::<usize>() - 1;
     while taken(&shown) > terminal_width
         && let Some(first) =
             shown.iter().map(|(column, _)| column.removal).min().filter(|first| *first < Removal::Never)
         && let Some(index) = shown.iter().position(|(column, _)| column.removal == first)
     {
-        // The dropped bytes are worth more than the rest of a name.
+        // The dropped bytes are more important than the rest of a name.
         if first == Removal::Fifth && taken(&shown) - shown[0].1 + MIN_NAME <= terminal_width {
             break;
         }
@@ -211,7 +212,7 @@ impl Row<'_> {
     }
 }
 
-/// Names come from files and may have any characters.
+/// Name of the row. Names come from files and may contain any characters.
 fn name(row: &Row<'_>) -> String {
     match (row, row.output()) {
         (Row::Class(stream) | Row::Stream(stream), _) => format::name(Path::new(&stream.name)),
@@ -229,7 +230,7 @@ fn rate_in(row: &Row<'_>) -> String {
     for_stream_or_class(row, |stream| format::bit_rate(stream.rates.bits_in))
 }
 
-/// Percentage of one processor.
+/// Processor time in percent of one processor.
 fn processor(row: &Row<'_>) -> String {
     let percent = |thousandths: u64| format!("{}.{} %", thousandths / 10, thousandths % 10);
     for_stream_or_class(row, |stream| stream.rates.processor.map(percent).unwrap_or_default())
@@ -267,7 +268,8 @@ fn for_stream_or_class(row: &Row<'_>, cell: impl Fn(&StreamSnapshot) -> String) 
     }
 }
 
-/// Shortens a text that is too long. The table itself cuts characters that are two columns wide.
+/// Shortens a text that is too long. The table itself shortens texts with characters that are two columns
+/// wide.
 fn shorten(text: String, width: usize, utf8: bool) -> String {
     let mark = if utf8 { "…" } else { "..." };
     if text.chars().count() <= width {
@@ -276,7 +278,7 @@ fn shorten(text: String, width: usize, utf8: bool) -> String {
     text.chars().take(width - mark.chars().count()).chain(mark.chars()).collect()
 }
 
-/// Bytes; empty for none.
+/// Formats bytes; 0 is empty.
 fn bytes(bytes: u64) -> String {
     if bytes == 0 { String::new() } else { format::size(bytes) }
 }

@@ -1,4 +1,4 @@
-//! Bodies of responses (RFC 9112 section 6.3), of which only the length matters.
+//! Bodies of responses (RFC 9112 section 6.3). Only their lengths are needed.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use crate::failure::Failure;
 /// Body of a response.
 pub(super) struct Body {
     framing: Framing,
-    /// Bytes that came with the head.
+    /// Bytes that were received with the head.
     rest: Vec<u8>,
-    /// Bytes of it that have come.
+    /// Number of bytes of the body received so far.
     pub(super) received: u64,
-    /// Length that the requested range has.
+    /// Expected length: the length of the requested range.
     pub(super) expected: Option<u64>,
-    /// Time at which its request was sent.
+    /// Time at which the request was sent.
     pub(super) requested_us: i64,
 }
 
-/// End of a body.
+/// Rule for the end of a body.
 enum Framing {
-    /// Number of bytes that are left.
+    /// Number of remaining bytes.
     Length(u64),
     Chunked(ChunkedReader),
-    /// The connection ends with it.
+    /// The body ends with the connection.
     Close,
 }
 
 impl Body {
-    /// The body behind this head.
+    /// Body after this head.
     pub(super) fn new(
         head: &ResponseHead,
         rest: Vec<u8>,
@@ -51,7 +51,7 @@ impl Body {
         Ok(Body { framing, rest, received: 0, expected, requested_us })
     }
 
-    /// Bytes that are still to come, if that is known.
+    /// Number of remaining bytes, if known.
     pub(super) fn left(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(left) => Some(left),
@@ -59,8 +59,8 @@ impl Body {
         }
     }
 
-    /// Reads up to `most` bytes of the connection, again until data of the body are among them. Returns how
-    /// many; `None` at the end of the body.
+    /// Reads up to `most` bytes from the connection, repeatedly until data of the body are among them.
+    /// Returns the number of bytes of the body; `None` at the end of the body.
     pub(super) async fn read(
         &mut self,
         connection: &mut Connection,
@@ -89,7 +89,7 @@ impl Body {
         }
     }
 
-    /// Reads once; returns 0 where the connection, and with it the body, ends.
+    /// Reads once. Returns 0 if the connection, and with it the body, has ended.
     async fn receive(
         &mut self,
         connection: &mut Connection,
@@ -111,7 +111,7 @@ impl Body {
                     taken = self.take(part, data);
                 })
                 .await?;
-            // A server that sends more than the body has lost its place.
+            // After bytes beyond the body, the connection cannot be used again.
             connection.closes |= taken? < bytes;
             length
         };
@@ -130,7 +130,7 @@ impl Body {
         }
     }
 
-    /// Takes bytes of the connection; returns how many were of the body.
+    /// Takes bytes from the connection. Returns how many bytes belong to the body.
     fn take(&mut self, bytes: &[u8], data: &mut impl FnMut(&[u8])) -> Result<usize, Failure> {
         let taken = match &mut self.framing {
             Framing::Chunked(reader) => {

@@ -1,4 +1,4 @@
-//! HTTP connection of a client: one request at a time, and its response.
+//! HTTP connection of a client, with one request and its response at a time.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,35 +16,35 @@ use wirepath_sys::socket::set_receive_low_watermark;
 use crate::failure::Failure;
 use crate::session::{DISCARD, DISCARD_WATERMARK, READ};
 
-/// Most informational responses before the final one.
+/// Maximum number of informational responses before the final one.
 const MOST_INFORMATIONAL: usize = 16;
 
-/// Most bytes up to the end of the final head.
+/// Maximum number of bytes up to the end of the final head.
 const MOST_HEAD_BYTES: usize = 4 * HEAD_LIMIT;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
 }
 
-/// A connection.
+/// HTTP connection.
 pub(super) struct Connection {
     stream: TcpStream,
-    /// A response is awaited or not read to its end: no other request can be sent.
+    /// True if a response is awaited or not completely read: no other request can be sent.
     pub(super) is_busy: bool,
-    /// The server wants to close it.
+    /// True if the connection must be closed after the response.
     pub(super) closes: bool,
-    /// Wakes its reader only when many bytes have come.
+    /// True if the reader is woken only after many bytes.
     has_watermark: bool,
     timer: Pin<Box<Sleep>>,
-    /// Time at which bytes came, or waiting for them began.
+    /// Time at which the last bytes were received, or at which waiting for bytes started.
     progress: Instant,
 }
 
-/// Head of a response, and what came behind it.
+/// Head of a response, and the bytes after it.
 pub(super) struct Answer {
     pub(super) head: ResponseHead,
     pub(super) rest: Vec<u8>,
-    /// Time of its first byte.
+    /// Time of the first byte of the response.
     pub(super) first_byte: Instant,
 }
 
@@ -61,8 +61,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request and reads the head of its response. `Ok(None)` if the connection ends before the
-    /// response begins, which a kept connection may at any time.
+    /// Sends a request and reads the head of its response. Returns `Ok(None)` if the connection ends before
+    /// the response begins, which may happen on a kept connection at any time.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> Result<Option<Answer>, Failure> {
         self.is_busy = true;
         self.set_watermark(false)?;
@@ -72,7 +72,7 @@ impl Connection {
         let (mut reader, mut first_byte) = (HeadReader::default(), None);
         let (mut bytes, mut informational) = (0, 0);
         loop {
-            // A server that floods must not keep other sessions and timers from their turns.
+            // A server that floods the connection must not block other sessions and timers.
             tokio::task::consume_budget().await;
             self.stream.readable().await.map_err(Failure::Connection)?;
             match self.read_head(&mut reader) {
@@ -111,7 +111,7 @@ impl Connection {
         self.progress = Instant::now();
     }
 
-    /// Reads up to `most` bytes of a body, and passes them on.
+    /// Reads up to `most` bytes of a body, and passes them to `data`.
     pub(super) async fn read(
         &mut self,
         most: u64,
@@ -133,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// Has the kernel throw away up to `most` bytes of a body.
+    /// Makes the kernel discard up to `most` bytes of a body.
     pub(super) async fn discard(&mut self, most: u64, limit: Duration) -> Result<usize, Failure> {
         self.set_watermark(most >= 2 * u64::from(DISCARD_WATERMARK))?;
         let most = usize::try_from(most).unwrap_or(DISCARD).min(DISCARD);
@@ -142,7 +142,7 @@ impl Connection {
                 Ok(()) => {
                     self.stream.try_io(Interest::READABLE, || arrivals::discard(self.stream.as_fd(), most))
                 }
-                // Fewer bytes than the watermark may have come, for which no reader is woken.
+                // Bytes below the watermark may have arrived, for which no reader is woken.
                 Err(Failure::Stalled) if self.has_watermark => {
                     self.set_watermark(false)?;
                     arrivals::discard(self.stream.as_fd(), most)
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// Has the connection end with a reset.
+    /// Makes the connection end with a reset.
     pub(super) fn reset(self) -> io::Result<()> {
         self.stream.set_zero_linger()
     }
@@ -171,9 +171,9 @@ impl Connection {
         }
     }
 
-    /// Waits for bytes, no longer than the limit since the last ones.
+    /// Waits for bytes, at most for the limit since the last bytes.
     async fn wait(&mut self, limit: Duration) -> Result<(), Failure> {
-        // An endless body must not keep other sessions and timers from their turns.
+        // An endless body must not block other sessions and timers.
         tokio::task::consume_budget().await;
         loop {
             tokio::select! {
@@ -198,7 +198,7 @@ impl Connection {
     }
 }
 
-/// Returns whether this is one of the errors of a connection that the peer closed.
+/// Returns whether the error means that the peer has closed the connection.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset | ConnectionAborted)

@@ -8,7 +8,7 @@ use crate::record::{Ending, SessionRecord, milliseconds};
 use crate::session::{Finished, SHORT_US};
 
 impl Session {
-    /// Ends the session, and makes its record.
+    /// Ends the session and makes its record.
     pub(super) fn finish(mut self, started_us: i64, result: Result<Ending, Failure>) -> Finished {
         let now_us = self.shared.until_stop_us();
         if !matches!(result, Ok(Ending::MediaOver)) {
@@ -19,7 +19,7 @@ impl Session {
         match (result, self.connection) {
             (Ok(Ending::Vanished), Some(connection)) => {
                 if self.random.below(2) == 0 || !self.shared.keeps_silent() {
-                    // A connection that is gone already needs no reset.
+                    // A connection that is already gone needs no reset.
                     _ = connection.reset();
                 } else {
                     return Finished { record, silent: Some(Box::new(connection)) };
@@ -64,7 +64,7 @@ mod tests {
     use crate::options::Options;
     use crate::session::{Plan, Shared};
 
-    /// A session that plays at 1 Mb/s, or downloads.
+    /// Session that plays at this rate, or downloads without a rate.
     fn session(rate: Option<u64>) -> Session {
         let options = Options { rate, ..Options::one_second_of("http://127.0.0.1/a") };
         let plan = Plan { number: 0, target: 0, judged: true, seed: 1 };

@@ -1,4 +1,4 @@
-//! Requests of a session, and the figures of their responses.
+//! Requests of a session, and the figures about their responses.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,11 +14,11 @@ use crate::failure::Failure;
 use crate::record::milliseconds;
 use crate::session::USER_AGENT;
 
-/// Range of a request: offset of the first byte, and the number of bytes if not all to the end.
+/// Range of a request: offset of the first byte, and the number of bytes; `None` is all bytes to the end.
 pub(super) type RequestRange = (u64, Option<u64>);
 
 impl Session {
-    /// Sends GET and reads the head of its answer. A kept connection that has ended is opened again.
+    /// Sends GET and reads the head of the response. If a kept connection has ended, opens a new one.
     pub(super) async fn get(&mut self, path: &str, range: Option<RequestRange>) -> Result<Body, Failure> {
         let request = self.request(path, range);
         let limit = self.shared.options.timeout;
@@ -89,7 +89,7 @@ impl Session {
         Body::new(&head, rest, requested_us, expected)
     }
 
-    /// Reads up to `most` bytes of media. Returns when they came; `None` at the end of the body.
+    /// Reads up to `most` bytes of media. Returns the time of receipt; `None` at the end of the body.
     pub(super) async fn read(&mut self, body: &mut Body, most: u64) -> Result<Option<i64>, Failure> {
         let Some(connection) = &mut self.connection else { return Err(Failure::Closed) };
         let (limit, discards) = (self.shared.options.timeout, !self.plan.judged);
@@ -112,7 +112,7 @@ impl Session {
         Ok(Some(now_us))
     }
 
-    /// Notes the time for which a byte was awaited, as far as it counts.
+    /// Records the time for which a byte was awaited, as far as it is in the judged time.
     pub(super) fn end_gap(&mut self, now_us: i64) {
         let judged_after_us = self.shared.options.judged_after().as_micros() as i64;
         if let Some(since_us) = self.awaited_since_us.take() {
@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// Reads a text to its end. It counts as memory of playlists as long as it is kept.
+    /// Reads a text to its end. The text counts as memory of playlists as long as it is kept.
     pub(super) async fn read_text(&mut self, mut body: Body) -> Result<(Vec<u8>, Reserved), Failure> {
         let mut reserved = self.shared.playlists.reserve();
         self.awaited_since_us = None;
@@ -139,7 +139,8 @@ impl Session {
         Ok((text, reserved))
     }
 
-    /// Notes a body that has come to its end, and whether its duration is the server's.
+    /// Records a completely received body. `was_paced` is true if the client, and not the server, determined
+    /// its duration.
     pub(super) fn complete(&mut self, body: &Body, was_paced: bool) -> Result<(), Failure> {
         self.awaited_since_us = None;
         if body.expected.is_some_and(|expected| expected != body.received) {
@@ -157,10 +158,10 @@ impl Session {
     }
 }
 
-/// Bytes of a text that are read at once.
+/// Maximum number of bytes of a text read at once.
 const READ_TEXT: u64 = 64 << 10;
 
-/// Ensures that the answer is what was asked for.
+/// Checks that the response has the expected status.
 fn check_status(head: &ResponseHead, range: Option<RequestRange>) -> Result<(), Failure> {
     match (head.status, range) {
         (StatusCode::OK, None) | (StatusCode::PARTIAL_CONTENT, Some(_)) => Ok(()),
@@ -175,7 +176,7 @@ fn check_status(head: &ResponseHead, range: Option<RequestRange>) -> Result<(), 
     }
 }
 
-/// Ensures that the response has the requested range; returns its length.
+/// Checks that the response has the requested range. Returns its length.
 fn check_range(head: &ResponseHead, (first, length): RequestRange) -> Result<u64, Failure> {
     let field = fields::only(&head.fields, &header::CONTENT_RANGE).unwrap_or("no Content-Range");
     let other = || Failure::other_range(field);

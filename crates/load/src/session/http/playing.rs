@@ -1,4 +1,4 @@
-//! Downloads and players: the order and times of their requests.
+//! Downloads and players: the order and timing of their requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,17 +11,17 @@ use super::playlists::SharedPlaylist;
 use super::{Mode, Session};
 use crate::failure::Failure;
 
-/// Media that a player reads ahead of its clock, or its buffer if that is longer.
+/// Duration of media that a player reads ahead of its clock, unless its buffer is longer.
 const AHEAD_US: i64 = 10_000_000;
 
-/// Media by which a paced player falls below that before it reads again.
+/// Duration of media by which a paced player drops below this before it reads again.
 const STEP_US: i64 = 1_000_000;
 
-/// Fewest bytes that a paced player reads at once.
+/// Minimum number of bytes that a paced player reads at once.
 const LEAST_READ: u64 = 1_024;
 
 impl Session {
-    /// Plays from the position to the end of the media; a download never ends.
+    /// Plays from the position to the end of the media. A download never ends.
     pub(super) async fn play(&mut self) -> Result<(), Failure> {
         let path = self.shared.options.targets[self.plan.target].path();
         match self.mode {
@@ -95,13 +95,13 @@ impl Session {
         Ok(())
     }
 
-    /// Fetches the playlist; of a master playlist, that of its best variant.
+    /// Fetches the playlist; for a master playlist, the playlist of its best variant.
     async fn fetch_playlist(&mut self, path: String) -> Result<Arc<SharedPlaylist>, Failure> {
         let authority = self.shared.options.targets[self.plan.target].authority().to_owned();
         let mut at = Location { authority, path };
         for _ in 0..2 {
             let body = self.get(&at.path, None).await?;
-            // The text counts as memory until its segments do.
+            // The text counts as memory until the segments do.
             let (text, _memory) = self.read_text(body).await?;
             let shared = Arc::clone(&self.shared);
             if let Some(known) = shared.playlists.known(&at, &text) {
@@ -118,7 +118,7 @@ impl Session {
         Err(Failure::NestedPlaylist)
     }
 
-    /// Goes elsewhere; what is being fetched is given up.
+    /// Seeks to a random position, and abandons the current request.
     pub(super) fn seek(&mut self) {
         let now_us = self.shared.clock.now_us();
         let end = match (self.mode, &self.playlist) {
@@ -133,14 +133,14 @@ impl Session {
         if self.connection.as_ref().is_some_and(|connection| connection.is_busy) {
             self.connection = None;
         }
-        // The beginning, as long as the size of the asset is unknown.
+        // The start, if the size of the asset is not known yet.
         let most = end.map_or(0, |end| (u128::from(end) * 9 / 10) as u64);
         self.position = self.random.below(most.saturating_add(1));
         self.seeks += 1;
         self.sought_us = Some(now_us);
     }
 
-    /// The player gets media from this time to that.
+    /// Notes that the player received the media from `begin_us` to `end_us`.
     fn arrived(&mut self, begin_us: i64, end_us: i64, now_us: i64) {
         let underruns = self.player.underruns;
         self.player.packet(begin_us, now_us);
@@ -148,7 +148,8 @@ impl Session {
         self.count_underruns(underruns, now_us);
     }
 
-    /// No more media come: those that the player waits for are missing, unless it has all.
+    /// Notes that no more media will be received. The media that the player waits for are missing, unless it
+    /// has all media.
     pub(super) fn cut(&mut self, now_us: i64) {
         if self.is_whole {
             return;
@@ -166,18 +167,18 @@ impl Session {
         }
     }
 
-    /// Plays what is left.
+    /// Plays the remaining media.
     async fn play_out(&mut self) {
         let left_us = self.player.ahead_us(self.shared.clock.now_us());
         self.pause(left_us).await;
     }
 
-    /// Media that the player reads ahead of its clock.
+    /// Duration of media that the player reads ahead of its clock.
     fn most_ahead_us(&self) -> i64 {
         i64::try_from(self.shared.options.buffer.as_micros()).unwrap_or(i64::MAX).max(AHEAD_US)
     }
 
-    /// Reads nothing for this long.
+    /// Reads nothing for this long. The pause does not count as waiting.
     async fn pause(&mut self, us: i64) {
         let awaited = self.awaited_since_us.take();
         sleep(Duration::from_micros(us.max(0) as u64)).await;
@@ -186,7 +187,7 @@ impl Session {
     }
 }
 
-/// Media time of so many bytes; a quarter of what the type holds at most, so that sums do not overflow.
+/// Media time of so many bytes, limited to a quarter of the type's maximum so that sums do not overflow.
 fn media_us(bytes: u64, rate: u64) -> i64 {
     let us = u128::from(bytes) * 8_000_000 / u128::from(rate);
     i64::try_from(us).unwrap_or(i64::MAX).min(i64::MAX / 4)

@@ -1,4 +1,4 @@
-//! Playlists, kept once for all sessions that play them.
+//! Playlists, stored once for all sessions that play them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,23 +12,23 @@ use wirepath_media::hls::{Location, Segment};
 use crate::failure::Failure;
 use crate::session::PLAYLIST_MEMORY;
 
-/// Playlists that sessions play.
+/// Playlists in use by sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Playlists {
-    /// By a keyed hash of where they are and of their text.
+    /// Playlists by a keyed hash of location and text.
     known: Mutex<HashMap<u64, Weak<SharedPlaylist>>>,
     hashes: RandomState,
     bytes: Arc<AtomicUsize>,
 }
 
-/// Playlist that several sessions play.
+/// Playlist shared by several sessions.
 #[derive(Debug)]
 pub(crate) struct SharedPlaylist {
     segments: Vec<Segment>,
     _memory: Reserved,
 }
 
-/// Part of the memory for playlists.
+/// Reserved part of the memory for playlists.
 #[derive(Debug)]
 pub(super) struct Reserved {
     bytes: usize,
@@ -36,12 +36,12 @@ pub(super) struct Reserved {
 }
 
 impl Playlists {
-    /// The playlist with this text, if a session plays it.
+    /// The playlist with this text, if a session plays it already.
     pub(super) fn known(&self, at: &Location, text: &[u8]) -> Option<Arc<SharedPlaylist>> {
         self.known.lock().get(&self.hash(at, text))?.upgrade()
     }
 
-    /// Keeps a playlist as long as it is played.
+    /// Stores a playlist for as long as it is played.
     pub(super) fn keep(
         &self,
         at: &Location,
@@ -58,7 +58,7 @@ impl Playlists {
         Ok(playlist)
     }
 
-    /// Memory for a playlist: none yet.
+    /// Empty reservation for a playlist.
     pub(super) fn reserve(&self) -> Reserved {
         Reserved { bytes: 0, all_bytes: Arc::clone(&self.bytes) }
     }
@@ -69,14 +69,14 @@ impl Playlists {
 }
 
 impl SharedPlaylist {
-    /// Its segments, at least one.
+    /// Segments of the playlist, at least one.
     pub(super) fn segments(&self) -> &[Segment] {
         &self.segments
     }
 }
 
 impl Reserved {
-    /// Reserves more bytes, as long as there are any.
+    /// Reserves more bytes. Fails if the limit is exceeded.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
         self.bytes += bytes;
         let before = self.all_bytes.fetch_add(bytes, Relaxed);

@@ -1,4 +1,4 @@
-//! Times at which a playing session does something.
+//! Schedule of a playing session.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::session::SHORT_US;
 /// Mean time between receiver reports (RFC 3550 section 6.2).
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time behind the announced end at which the media are over, with or without BYE.
+/// Time after the announced end at which the media are over, with or without BYE.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Times at which a playing session does something.
+/// Times at which a playing session has something to do.
 pub(super) struct Agenda {
     keep_alive: Instant,
     report: Instant,
     seek: Option<Instant>,
     leave: Option<Instant>,
-    /// End of the media.
+    /// Expected end of the media.
     end: Option<Instant>,
-    /// The first packet must have come.
+    /// Time by which the first packet must have been received.
     first_packet: Option<Instant>,
 }
 
@@ -45,7 +45,7 @@ impl Session {
         }
     }
 
-    /// Does what is due. Answers an ending if the session is over.
+    /// Does what is due. Returns an ending if the session is over.
     pub(super) async fn keep_agenda(&mut self, agenda: &mut Agenda) -> Result<Option<Ending>, Failure> {
         let now = Instant::now();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -83,20 +83,20 @@ impl Session {
         Ok(None)
     }
 
-    /// Returns whether judged media still come.
+    /// Returns whether judged media were received within the last second.
     fn is_receiving(&self) -> bool {
         let since_us = self.shared.clock.now_us() - SHORT_US;
         self.judges().any(|judge| judge.last_arrival_us().is_some_and(|arrival| arrival > since_us))
     }
 
-    /// Time at which the media are over that play from this position now.
+    /// End time of the media that play from this position now.
     fn end_of_media(&mut self, position_us: u64) -> Option<Instant> {
         let left_us = self.description.duration_us?.saturating_sub(position_us);
         self.media_end_us = Some(self.shared.clock.now_us().saturating_add_unsigned(left_us));
         Instant::now().checked_add(Duration::from_micros(left_us) + GRACE)
     }
 
-    /// Returns whether the media are over soon, or should be.
+    /// Returns whether the media are over soon, or should already be over.
     pub(super) fn is_near_end(&self, agenda: &Agenda) -> bool {
         agenda.end.is_some_and(|end| end <= Instant::now() + 2 * GRACE)
     }
@@ -110,7 +110,7 @@ impl Session {
             let report = track.report(&cname, now_us);
             match &track.way {
                 Way::Udp { pair, reports_to: Some(to), .. } => {
-                    // A report that cannot leave now is one that was lost; the next follows.
+                    // A report that cannot be sent now counts as lost. The next report replaces it.
                     _ = pair.rtcp.try_send_to(&report, *to);
                 }
                 Way::Shared { membership, reports_to: Some(to) } => _ = membership.send(&report, *to),

@@ -1,4 +1,4 @@
-//! RTSP connection of a client: requests out; responses, requests and interleaved frames in.
+//! RTSP connection of a client: sends requests, and receives responses, requests and interleaved frames.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,21 +15,21 @@ use wirepath_sys::socket::set_receive_low_watermark;
 use crate::failure::Failure;
 use crate::session::{DISCARD, DISCARD_WATERMARK, READ, USER_AGENT};
 
-/// Bytes that may wait for the server to read them.
+/// Maximum number of bytes that wait until the server reads them.
 const UNSENT: usize = 64 << 10;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
 }
 
-/// A connection.
+/// RTSP connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
     reader: ServerReader,
     unsent: Vec<u8>,
     cseq: u64,
-    /// True if the kernel throws away the bytes that come.
+    /// True if the kernel discards received bytes.
     discards: bool,
 }
 
@@ -38,12 +38,12 @@ impl Connection {
         Connection { stream, reader: ServerReader::default(), unsent: Vec::new(), cseq: 0, discards: false }
     }
 
-    /// Own address.
+    /// Local address.
     pub(crate) fn local(&self) -> io::Result<IpAddr> {
         Ok(self.stream.local_addr()?.ip())
     }
 
-    /// Sends a request with the next CSeq, and answers that.
+    /// Sends a request with the next CSeq. Returns the CSeq.
     pub(crate) fn request(
         &mut self,
         method: &str,
@@ -54,7 +54,7 @@ impl Connection {
         let mut text =
             format!("{method} {url} RTSP/1.0\r\nCSeq: {}\r\nUser-Agent: {USER_AGENT}\r\n", self.cseq);
         for (name, value) in headers {
-            // Values may have come from the server: a session's identifier, a URL.
+            // Values may come from the server, such as a session identifier or a URL.
             let value: String = value.chars().filter(|character| !character.is_control()).collect();
             text.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -63,7 +63,7 @@ impl Connection {
         Ok(self.cseq)
     }
 
-    /// Answers a request of the server.
+    /// Sends a response to a request of the server.
     pub(crate) fn respond(&mut self, status: &str, cseq: &str) -> Result<(), Failure> {
         let cseq: String = cseq.chars().filter(char::is_ascii_digit).take(20).collect();
         self.send(format!("RTSP/1.0 {status}\r\nCSeq: {cseq}\r\n\r\n").as_bytes())
@@ -97,14 +97,14 @@ impl Connection {
         Ok(())
     }
 
-    /// From now on, what comes is thrown away by the kernel, responses too.
+    /// Makes the kernel discard all bytes received from now on, including responses.
     pub(crate) fn discard_from_now_on(&mut self) -> io::Result<()> {
         self.discards = true;
         set_receive_low_watermark(self.stream.as_fd(), DISCARD_WATERMARK)
     }
 
-    /// Waits for bytes and reads them; answers how many were thrown away instead. Nothing is lost when it is
-    /// dropped before its end.
+    /// Waits for bytes and reads them. Returns the number of bytes that were discarded instead. Cancellation
+    /// loses no bytes.
     pub(crate) async fn fill(&mut self) -> Result<usize, Failure> {
         loop {
             let waiting = !self.unsent.is_empty();
@@ -135,19 +135,19 @@ impl Connection {
         self.stream.try_io(Interest::READABLE, || arrivals::discard(self.stream.as_fd(), DISCARD))
     }
 
-    /// The next item of what was read.
+    /// Returns the next item of the bytes read.
     pub(crate) fn next_item(&mut self) -> Result<Option<ServerItem<'_>>, ServerFault> {
         self.reader.next_item()
     }
 
-    /// Has the connection end with a reset.
+    /// Closes the connection with a reset.
     pub(crate) fn reset(self) -> io::Result<()> {
         self.stream.set_zero_linger()?;
         drop(self.stream);
         Ok(())
     }
 
-    /// Gives what is still to be sent a moment to leave.
+    /// Waits until the remaining bytes are sent, at most for `limit`.
     pub(crate) async fn finish(&mut self, limit: Duration) {
         let flushed = async {
             while !self.unsent.is_empty() {
@@ -156,7 +156,7 @@ impl Connection {
                 }
             }
         };
-        // A server that does not read is left without a word.
+        // If the server does not read, the remaining bytes are dropped.
         _ = tokio::time::timeout(limit, flushed).await;
     }
 }

@@ -1,15 +1,15 @@
-//! Parts of a session description that a client needs (RFC 8866, RFC 2326 appendix C), read as forgivingly as
-//! players do.
+//! Parts of a session description that a client needs (RFC 8866, RFC 2326 appendix C). The parser is as
+//! tolerant as those of players.
 
 use wirepath_media::rtsp::{Npt, NptRange};
 
-/// Most tracks of a presentation that are set up.
+/// Maximum number of tracks of a presentation that are set up.
 const MOST_TRACKS: usize = 8;
 
-/// Clock rate where nothing says another: that of video, and of transport streams.
+/// Default clock rate: the rate of video and of transport streams.
 const DEFAULT_HZ: u32 = 90_000;
 
-/// A presentation.
+/// Description of a presentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
     /// URL of the presentation, for PLAY.
@@ -18,17 +18,17 @@ pub(crate) struct Description {
     pub(crate) duration_us: Option<u64>,
 }
 
-/// A track.
+/// Description of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TrackDescription {
     /// URL for SETUP.
     pub(crate) url: String,
     pub(crate) payload_type: Option<u8>,
-    /// Clock rate of its RTP timestamps.
+    /// Clock rate of the RTP timestamps.
     pub(crate) hz: u32,
 }
 
-/// Lines of a medium, or of the session.
+/// Attributes of a medium, or of the whole session.
 #[derive(Default)]
 struct Part<'a> {
     medium: &'a str,
@@ -38,8 +38,8 @@ struct Part<'a> {
 }
 
 impl Description {
-    /// Reads the answer to DESCRIBE of `url`, with the base that its headers name. Tracks other than audio
-    /// and video are left out.
+    /// Reads the response to DESCRIBE of `url`, with the base URL from its headers. Tracks other than audio
+    /// and video are omitted.
     pub(crate) fn read(text: &str, url: &str, base: Option<&str>) -> Description {
         let base = base.filter(|base| is_absolute(base)).unwrap_or(url);
         let mut parts = vec![Part::default()];
@@ -69,7 +69,7 @@ impl<'a> Part<'a> {
         match name.trim().to_ascii_lowercase().as_str() {
             "control" => self.control = Some(value.trim()),
             "range" => self.range = Some(value.trim()),
-            // Of several formats the first one is played.
+            // If there are several formats, the first one is played.
             "rtpmap" if self.rate.is_none() => self.rate = value.split('/').nth(1),
             _ => {}
         }
@@ -98,7 +98,7 @@ fn is_absolute(url: &str) -> bool {
     url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("rtsp://"))
 }
 
-/// RFC 2326 appendix C.1.1, as players read it: a relative URL goes behind the base.
+/// Resolves a control URL as players do (RFC 2326 appendix C.1.1): a relative URL is appended to the base.
 fn resolve(base: &str, control: &str) -> String {
     match control {
         "*" | "" => base.to_owned(),

@@ -1,4 +1,4 @@
-//! Requests of a session and their answers.
+//! Requests of a session and their responses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -15,23 +15,24 @@ use crate::judge::Judge;
 use crate::options::Transport;
 use crate::sockets::UdpPair;
 
-/// Shortest time between keep-alives, for servers with a very short timeout.
+/// Minimum time between keep-alives, for servers with a very short timeout.
 const LEAST_KEEP_ALIVE: Duration = Duration::from_secs(2);
 
-/// Time for the answer to TEARDOWN: a player that leaves does not wait.
+/// Time limit of the response to TEARDOWN: a leaving player does not wait.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Status of a server that takes no further connection.
+/// Status of a server that accepts no more connections.
 const SERVICE_UNAVAILABLE: u16 = 503;
 
-/// Longest identifier of a session that is sent back.
+/// Maximum length of a session identifier that is sent back.
 const LONGEST_ID: usize = 256;
 
 impl Session {
-    /// OPTIONS, DESCRIBE, and a SETUP for each track.
+    /// Sends OPTIONS, DESCRIBE, and a SETUP for each track.
     pub(super) async fn set_up(&mut self) -> Result<(), Failure> {
         let url = self.description.url.clone();
-        // As players do; what it says is welcome and not needed. A server beyond its limits answers, and resets.
+        // Players send OPTIONS, too. The methods in its response are useful, but not required. A server beyond
+        // its limits responds with 503, and resets the connection.
         let options = self.exchange("OPTIONS", &url, &[]).await?;
         if options.status == SERVICE_UNAVAILABLE {
             return Err(Failure::refused("OPTIONS", options.status, &options.reason));
@@ -89,7 +90,8 @@ impl Session {
         Ok((Way::Udp { pair, source, reports_to }, answer))
     }
 
-    /// SETUP with this port for RTP and the next for RTCP. Answers where media come from, and its RTCP port.
+    /// Sends SETUP with this port for RTP and the next port for RTCP. Returns the response, the source of the
+    /// media, and its RTCP port.
     async fn set_up_ports(
         &mut self,
         url: &str,
@@ -121,7 +123,7 @@ impl Session {
         Ok((Way::Interleaved { rtp, rtcp }, answer))
     }
 
-    /// The `Session` of an answer: identifier and timeout (RFC 2326 section 12.37).
+    /// Reads the `Session` header of a response: identifier and timeout (RFC 2326 section 12.37).
     fn read_session(&mut self, answer: &ServerResponse) {
         let Some(value) = answer.headers.first("Session") else { return };
         let (id, parameters) = value.split_once(';').unwrap_or((value, ""));
@@ -130,12 +132,12 @@ impl Session {
         if let Some(seconds) = timeout.and_then(|seconds| seconds.trim().parse().ok()) {
             self.keep_alive = Duration::from_secs(u64::min(seconds, 3600)).mul_f64(0.4);
         } else {
-            self.keep_alive = Duration::from_secs(24); // of the default, a minute
+            self.keep_alive = Duration::from_secs(24); // 40 % of the default timeout, a minute
         }
         self.keep_alive = self.keep_alive.max(LEAST_KEEP_ALIVE);
     }
 
-    /// PLAY from a position; until it is answered, packets are held.
+    /// Sends PLAY from a position. Packets are held until the response.
     pub(super) async fn start(&mut self, position_us: u64) -> Result<(), Failure> {
         let now_us = self.shared.clock.now_us();
         for track in &mut self.tracks {
@@ -164,7 +166,7 @@ impl Session {
         Ok(())
     }
 
-    /// PAUSE, and PLAY from another position.
+    /// Sends PAUSE, and then PLAY from another position.
     pub(super) async fn seek(&mut self, position_us: u64) -> Result<(), Failure> {
         let now_us = self.shared.clock.now_us();
         let url = self.description.url.clone();
@@ -174,14 +176,14 @@ impl Session {
         if self.discards {
             self.send_in_session("PAUSE", &url, &[])?;
         } else {
-            // A server that does not pause may still play from elsewhere.
+            // A server that cannot pause may still play from another position.
             self.exchange("PAUSE", &url, &[]).await?;
         }
         self.seeks += 1;
         self.start(position_us).await
     }
 
-    /// TEARDOWN; what comes of it does not matter any more.
+    /// Sends TEARDOWN. The result does not matter any more.
     pub(super) async fn tear_down(&mut self) {
         let url = self.description.url.clone();
         if self.discards {
@@ -193,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Sends a request and waits for nothing.
+    /// Sends a request without waiting for the response.
     pub(super) fn send_in_session(
         &mut self,
         method: &'static str,
@@ -205,7 +207,7 @@ impl Session {
         self.connection.request(method, url, &headers).map(drop)
     }
 
-    /// Sends a request, and waits for status 200.
+    /// Sends a request and waits for a response with status 2xx.
     async fn succeed(
         &mut self,
         method: &'static str,
@@ -228,7 +230,7 @@ impl Session {
         self.exchange_within(self.shared.options.timeout, method, url, headers).await
     }
 
-    /// Sends a request and waits for its answer; media go on being received.
+    /// Sends a request and waits for its response. Media are received meanwhile.
     async fn exchange_within(
         &mut self,
         limit: Duration,
@@ -243,7 +245,8 @@ impl Session {
         let cseq = self.connection.request(method, url, &headers)?.to_string();
         loop {
             match self.event(deadline).await? {
-                // Answers to keep-alives come in between. A server that gives no number answers in order.
+                // Responses to keep-alives may come first. A server that sends no CSeq is assumed to respond
+                // in order.
                 Event::Response(response)
                     if response.headers.first("CSeq").is_none_or(|number| number == cseq) =>
                 {

@@ -9,14 +9,14 @@ use crate::record::{Ending, MediaRecord, SessionRecord, milliseconds};
 use crate::session::{Finished, Plan, SHORT_US, Shared};
 
 impl Session {
-    /// Ends the session as it must, and says what is known of it.
+    /// Ends the session according to the result, and makes its record.
     pub(super) async fn finish(mut self, started_us: i64, result: Result<Ending, Failure>) -> Finished {
         self.leaves = true;
         let now_us = self.shared.until_stop_us();
         self.tracks.iter_mut().for_each(|track| track.take_shared(now_us));
         let was_said = self.tracks.iter().all(|track| track.has_ended);
         let (end_us, whole) = match (&result, self.media_end_us) {
-            // Without BYE, the description says how much must have come, about.
+            // Without BYE, the duration in the description is the expected end, less a tolerance.
             (Ok(Ending::MediaOver), Some(end)) if !was_said => (end - SHORT_US, false),
             (Ok(Ending::MediaOver), _) => (now_us, true),
             _ => (now_us, false),
@@ -37,11 +37,11 @@ impl Session {
         Finished { record, silent: None }
     }
 
-    /// Half of those that vanish reset their connection, the other half say and read nothing more, as long as
-    /// there are not too many of them.
+    /// Half of the vanishing sessions reset their connection. The other half send and read nothing more,
+    /// unless there are already too many such sessions.
     fn vanish(mut self, record: SessionRecord) -> Finished {
         if self.random.below(2) == 0 || !self.shared.keeps_silent() {
-            // A connection that is gone already needs no reset.
+            // A connection that is already gone needs no reset.
             _ = self.connection.reset();
             return Finished { record, silent: None };
         }
@@ -78,7 +78,7 @@ impl Session {
 }
 
 impl SessionRecord {
-    /// Record of a session that had no connection yet when the run was over.
+    /// Record of a session that was not connected yet when the run was over.
     pub(super) fn unconnected(shared: &Shared, plan: Plan, started_us: i64) -> SessionRecord {
         let never_played = shared.until_stop_us() - started_us >= SHORT_US;
         let media = MediaRecord { timely: never_played.then_some(false), ..MediaRecord::default() };

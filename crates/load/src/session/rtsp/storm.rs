@@ -1,5 +1,5 @@
-//! A connection of a storm: SETUP after SETUP at a rate, without waiting for answers; each session that comes to be
-//! is torn down at once.
+//! Connection of a storm: sends SETUP requests at a rate, without waiting for responses. Each session that is
+//! set up is torn down at once.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use super::description::Description;
 use crate::failure::Failure;
 use crate::session::{Plan, Shared};
 
-/// Interval in which what is due is requested together.
+/// Interval of sending. The requests that are due in an interval are sent together.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Requests without an answer beyond which no more are made: a server that is slower sets the rate.
+/// Maximum number of requests without a response. A slower server limits the rate.
 const MOST_OPEN: usize = 100;
 
-/// Ports that nobody plays at: no session of a storm gets to PLAY.
+/// Client ports that no player uses: the sessions of a storm never reach PLAY.
 const CLIENT_PORTS: &str = "RTP/AVP;unicast;client_port=5004-5005";
 
-/// Sets sessions of the first asset up, at this rate, until something fails.
+/// Sets up sessions of the first asset, at this rate, until a request fails.
 pub(in crate::session) async fn storm(shared: &Shared, number: u64, rate: f64) -> Failure {
     let plan = Plan { number, target: 0, judged: false, seed: 0 };
     match storm_on(shared, plan, rate).await {
@@ -51,14 +51,14 @@ async fn storm_on(shared: &Shared, plan: Plan, rate: f64) -> Result<(), Failure>
                     requested += 1;
                     shared.totals.storm.counts.lock().requested += 1;
                 }
-                // What could not be made in time is not made up for.
+                // Requests that could not be sent in time are not sent later.
                 requested = requested.max(due.saturating_sub(MOST_OPEN as u64));
             }
         }
     }
 }
 
-/// Takes the answers that have come.
+/// Handles the received responses.
 fn answers(
     shared: &Shared,
     connection: &mut Connection,
@@ -67,7 +67,7 @@ fn answers(
 ) -> Result<(), Failure> {
     while let Some(response) = next_response(connection)? {
         let cseq = response.headers.first("CSeq").unwrap_or_default();
-        // Answers to TEARDOWN are not waited for.
+        // Responses to TEARDOWN are ignored.
         let Some(asked) = open.remove(cseq) else { continue };
         let session = response.headers.first("Session").and_then(|value| value.split(';').next());
         let mut counts = shared.totals.storm.counts.lock();
@@ -104,7 +104,7 @@ async fn track_url(connection: &mut Connection, url: &str) -> Result<String, Fai
     description.tracks.into_iter().next().map(|track| track.url).ok_or(Failure::NoTrack)
 }
 
-/// The next answer of those that were read. Nothing else is expected on such a connection.
+/// Returns the next response of the items read. Other items are ignored.
 fn next_response(connection: &mut Connection) -> Result<Option<ServerResponse>, Failure> {
     loop {
         match connection.next_item()? {

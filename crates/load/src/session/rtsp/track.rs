@@ -1,4 +1,4 @@
-//! Track of a session: its way to the client, its judge, its RTCP.
+//! Track of a session: its transport, its judge and its RTCP.
 
 use std::cell::RefCell;
 use std::io;
@@ -21,44 +21,44 @@ use crate::shared_pairs::Membership;
 use crate::sockets::UdpPair;
 use crate::totals::Totals;
 
-/// Reads of one socket before others have a turn.
+/// Maximum number of reads of a socket before other sockets are read.
 const TURN: usize = 64;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; MAXIMUM_TRAIN]);
 }
 
-/// Way of a track's packets.
+/// Transport of a track's packets.
 #[derive(Debug)]
 pub(crate) enum Way {
-    /// Sockets, the sender's address, and where receiver reports go.
+    /// Sockets, address of the sender, and destination of receiver reports.
     Udp { pair: UdpPair, source: IpAddr, reports_to: Option<SocketAddr> },
-    /// Place in sockets that sessions outside the sample share, and where receiver reports go.
+    /// Place at sockets that sessions outside the sample share, and destination of receiver reports.
     Shared { membership: Membership, reports_to: Option<SocketAddr> },
-    /// Channel of RTP; RTCP has the other.
+    /// Channels of RTP and RTCP.
     Interleaved { rtp: u8, rtcp: u8 },
 }
 
-/// A track.
+/// Track of a session.
 #[derive(Debug)]
 pub(crate) struct Track {
     pub(crate) way: Way,
-    /// `None` where packets are thrown away.
+    /// `None` if the packets are discarded.
     pub(crate) judge: Option<Judge>,
-    /// Own synchronisation source.
+    /// SSRC of the receiver.
     ssrc: u32,
     last_sender_report: Option<(u32, i64)>,
     pub(crate) sender_reports: u64,
     pub(crate) receiver_reports: u64,
-    /// The sender has said BYE.
+    /// True if the sender has sent BYE.
     pub(crate) has_ended: bool,
 }
 
-/// Totals that a receiving thread adds to.
+/// Totals to which a receiving thread adds.
 pub(crate) struct Sink<'a> {
     pub(crate) clock: Clock,
     pub(crate) totals: &'a Totals,
-    /// Time that datagrams waited to be read.
+    /// Time that datagrams waited before they were read.
     pub(crate) waiting: &'a mut Distribution,
 }
 
@@ -75,7 +75,7 @@ impl Track {
         }
     }
 
-    /// Receives what has come over UDP. Ready when something has.
+    /// Reads received datagrams over UDP. Ready if there were any.
     pub(crate) fn poll_receive(
         &mut self,
         context: &mut Context<'_>,
@@ -100,7 +100,7 @@ impl Track {
         if progress { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Takes an interleaved frame, if it is of this track.
+    /// Handles an interleaved frame, if it belongs to this track.
     pub(crate) fn frame(&mut self, channel: u8, data: &[u8], now_us: i64, totals: &Totals) {
         let Way::Interleaved { rtp, rtcp } = self.way else { return };
         if channel == rtcp {
@@ -110,7 +110,7 @@ impl Track {
         }
     }
 
-    /// A receiver report.
+    /// Makes a receiver report.
     pub(crate) fn report(&mut self, cname: &str, now_us: i64) -> Vec<u8> {
         let mut reception = self.judge.as_mut().and_then(Judge::reception);
         if let (Some((_, reception)), Some((last, at_us))) = (&mut reception, self.last_sender_report) {
@@ -121,16 +121,16 @@ impl Track {
         ReceiverState { ssrc: self.ssrc, reception }.report(cname)
     }
 
-    /// Datagrams that the client's socket did not take.
+    /// Number of datagrams that the client's socket dropped.
     pub(crate) fn drops(&self) -> u64 {
         match &self.way {
-            // A socket that cannot say has dropped nothing that is known.
+            // A socket whose drops cannot be read counts as 0.
             Way::Udp { pair, .. } => arrivals::drops(pair.rtp.as_fd()).unwrap_or(0).into(),
             Way::Shared { .. } | Way::Interleaved { .. } => 0,
         }
     }
 
-    /// Takes what came over shared sockets.
+    /// Takes the counts that arrived over shared sockets.
     pub(crate) fn take_shared(&mut self, now_us: i64) {
         let Way::Shared { membership, .. } = &self.way else { return };
         let member = &membership.member;
@@ -153,8 +153,8 @@ impl Track {
     }
 }
 
-/// Reads at most a turn of datagrams; answers whether there were any. If there were none, the context is woken
-/// by the next.
+/// Reads datagrams, at most `TURN` at a time. Returns whether there were any. If there were none, the context
+/// is woken by the next datagram.
 fn poll_turn(
     socket: &UdpSocket,
     context: &mut Context<'_>,
@@ -179,7 +179,7 @@ fn read_turn(
         match socket.try_io(Interest::READABLE, || arrivals::receive(socket.as_fd(), buffer)) {
             Ok(arrival) => take(arrival, &buffer[..arrival.bytes]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(reads > 0),
-            // The server's port was closed when a report reached it.
+            // The server's port was already closed when a report reached it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(error),
         }

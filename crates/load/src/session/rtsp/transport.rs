@@ -1,8 +1,8 @@
-//! RFC 2326 section 12.39: the `Transport` of a session, as a client asks for it and reads the answer.
+//! `Transport` header of a session, as a client sends it and reads it in a response (RFC 2326 section 12.39).
 
 use std::net::IpAddr;
 
-/// Answer of a server.
+/// Transport header of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) is_tcp: bool,
@@ -10,12 +10,12 @@ pub(crate) struct Reply {
     pub(crate) server_ports: Option<(u16, u16)>,
     /// Channels for RTP and RTCP.
     pub(crate) channels: Option<(u8, u8)>,
-    /// Sender of the media, if it is not the server.
+    /// Sender of the media, if it is another host than the server.
     pub(crate) source: Option<IpAddr>,
 }
 
 impl Reply {
-    /// Reads the first transport of an answer; what is wrong in it is left out.
+    /// Reads the first transport of a response. Invalid parameters are ignored.
     pub(crate) fn read(value: &str) -> Reply {
         let mut parts = value.split(',').next().unwrap_or_default().split(';').map(str::trim);
         let protocol = parts.next().unwrap_or_default();
@@ -33,7 +33,7 @@ impl Reply {
     }
 }
 
-/// `a-b`, or `a` alone, which leaves RTCP the next.
+/// Parses `a-b`, or `a` alone, where RTCP has the next number.
 fn pair<T: std::str::FromStr + Copy + TryFrom<u32> + Into<u32>>(value: &str) -> Option<(T, T)> {
     let (first, second) = value.split_once('-').unwrap_or((value, ""));
     let first: T = first.trim().parse().ok()?;
@@ -41,7 +41,7 @@ fn pair<T: std::str::FromStr + Copy + TryFrom<u32> + Into<u32>>(value: &str) -> 
     Some((first, second?))
 }
 
-/// Values of `RTP-Info`, in order: the first sequence number of each track.
+/// First sequence number of each track, from the values of `RTP-Info`, in order.
 pub(crate) fn first_sequences<'a>(values: impl Iterator<Item = &'a str>) -> Vec<Option<u16>> {
     let sequence = |value: &str| {
         let parts = value.split(';').filter_map(|part| part.trim().strip_prefix("seq="));

@@ -12,7 +12,7 @@ fn fields(lines: &str) -> HeaderMap {
     OriginResponse::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0.fields
 }
 
-/// The entry that an answer with these fields becomes, for a request with these.
+/// Entry made of a response with these header fields, to a request with these header fields.
 fn entry_for(request: &str, response: &str) -> Option<Entry> {
     let response = OriginResponse { status: StatusCode::OK, fields: fields(response), body_bytes: Some(10) };
     Entry::new("http://o/", &fields(request), &response, at(0))
@@ -151,7 +151,7 @@ fn an_age_of_any_length_makes_no_sum_overflow() {
         let response =
             format!("Cache-Control: max-age=60, stale-if-error=9\r\nETag: \"1\"\r\nAge: {age}\r\n");
         let entry = entry(&response).unwrap();
-        // As another process has it, whose records may be older than this rule.
+        // The entry as another process reads it from a record that may be older than this rule.
         let json = serde_json::to_vec(&entry.record("body", 7)).unwrap();
         assert!(String::from_utf8_lossy(&json).contains(age), "what was told is written down");
         for entry in [&entry, &Record::read(&json).unwrap().entry().unwrap()] {
@@ -172,7 +172,7 @@ fn an_age_of_any_length_makes_no_sum_overflow() {
 
 /// Promise: The age of a response is the greater of its `Age` and the age by its `Date`.
 ///
-/// RFC 9111 section 4.2.3: an origin, or a cache on the way, may give out what is old and not say so.
+/// RFC 9111 section 4.2.3: an origin or an upstream cache may send an old response without an `Age`.
 #[test]
 fn an_answer_is_as_old_as_its_date_says() {
     let dated = |ago_s: i64, lines: &str| {
@@ -195,7 +195,7 @@ fn an_answer_is_as_old_as_its_date_says() {
     }
     let stale = dated(650, control);
     assert!(stale.serves_on_error(at(50)) && !stale.serves_on_error(at(51)), "since it ceased to be fresh");
-    // From its date on, too.
+    // A lifetime by `Expires` counts from the date, too.
     let expires = dated(500, &format!("Expires: {}\r\n", http_date(NOW_S + 100)));
     assert_eq!(expires.time_to_live(at(0)).as_secs(), 100);
 }

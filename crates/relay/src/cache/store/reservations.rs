@@ -1,10 +1,10 @@
-//! Space reserved for bodies that are being written.
+//! Reserved space for bodies that are being written.
 
 use std::collections::HashMap;
 
 use crate::cache::cost::Cost;
 
-/// Reservations by the number of the body.
+/// Reservations, keyed by the number of the body.
 #[derive(Debug, Default)]
 pub(super) struct Reservations(HashMap<u64, Reservation>);
 
@@ -16,23 +16,23 @@ struct Reservation {
 }
 
 impl Reservations {
-    /// Sum of what all bodies will use.
+    /// Sum of the reservations of all bodies.
     pub(super) fn reserved(&self) -> Cost {
         self.0.values().fold(Cost::default(), |sum, one| sum.with(one.whole))
     }
 
-    /// Sum of what all bodies use already.
+    /// Sum of the space that all bodies already use.
     pub(super) fn used(&self) -> Cost {
         self.0.values().fold(Cost::default(), |sum, one| sum.with(one.used))
     }
 
-    /// Reserves `whole` for an entry with a body of so many bytes.
+    /// Reserves `whole` for an entry whose body has so many bytes.
     pub(super) fn reserve(&mut self, number: u64, whole: Cost, body_bytes: u64) {
         self.0.insert(number, Reservation { whole, body_bytes, used: Cost::default() });
     }
 
-    /// Lets an entry use so many bytes for its body, if `fits` says so of what all use then; answers that.
-    /// None without a reservation.
+    /// Lets the body of an entry grow to so many bytes, if `fits` accepts the resulting use of all bodies.
+    /// Returns whether it did; None without a reservation.
     pub(super) fn grow(&mut self, number: u64, bytes: u64, fits: impl FnOnce(Cost) -> bool) -> Option<bool> {
         let all = self.used();
         let reservation = self.0.get_mut(&number)?;

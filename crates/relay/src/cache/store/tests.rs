@@ -20,7 +20,7 @@ fn cost(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK) * BLOCK + 2 * BLOCK
 }
 
-/// A folder, and the store in it.
+/// Temporary folder with a store.
 struct TestBed {
     folder: TempDir,
     store: Arc<Store>,
@@ -42,7 +42,7 @@ impl TestBed {
         TestBed { folder, store, counters }
     }
 
-    /// The same folder, as the next process finds it.
+    /// Opens the same folder again, as the next process would.
     fn again(self, budget: u64) -> TestBed {
         drop(self.store);
         TestBed::of(self.folder, budget)
@@ -261,7 +261,8 @@ fn an_entry_that_cannot_be_read_now_is_there_later() {
     let bed = TestBed::new(PLENTY);
     let kept = bed.keep("http://o/a", b"body");
     let (folder, away) = (bed.folder.path(), tempfile::tempdir().unwrap());
-    // A folder in the way of the path is neither about the file's being there nor about what is in it.
+    // With a file in place of the folder, the error means neither that the body is missing nor that it is
+    // damaged.
     let moved = away.path().join("moved");
     fs::rename(folder, &moved).unwrap();
     fs::write(folder, "in the way").unwrap();

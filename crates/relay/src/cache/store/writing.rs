@@ -1,8 +1,8 @@
-//! Writes bodies, and finds space for them.
+//! Writer of bodies, which also allocates their space.
 //!
-//! Space for a body is reserved when its head has come, and used as it grows: entries are evicted for bytes
-//! that arrive, not for a length that a head states. All reservations together fit the budget, so eviction
-//! always finds space for what is reserved.
+//! Space for a body is reserved when its head is received, and used as the body grows: entries are evicted
+//! for received bytes, not for a length that a head states. All reservations together fit the budget, so
+//! eviction always frees enough for the reserved space.
 
 use std::fs::File;
 use std::io;
@@ -17,13 +17,13 @@ use crate::cache::cost::{Cost, record_bytes};
 use crate::cache::entry::Entry;
 use crate::cache::folder::{MAX_RECORD_BYTES, body_name, part_name};
 
-/// Maximum number of entries evicted for a few blocks: for a record, or for the name of a file.
+/// Maximum number of entries evicted to free a few blocks, for a record or a file name.
 const MAX_EVICTIONS: usize = 16;
 
-/// Space of a body before any byte has come.
+/// Space of a body before its first byte is received.
 const FIRST_BYTES: u64 = 64 * 1024;
 
-/// Writer of a body. Unless it is [committed](BodyWriter::commit), dropping this removes the body.
+/// Writer of a body. Dropping the writer removes the body, unless it is [committed](BodyWriter::commit).
 #[derive(Debug)]
 pub(in crate::cache) struct BodyWriter {
     store: Arc<Store>,
@@ -35,7 +35,7 @@ pub(in crate::cache) struct BodyWriter {
     is_committed: bool,
 }
 
-/// Space of a body, which doubles as the body grows.
+/// Space of a body. The space doubles as the body grows.
 #[derive(Clone, Debug)]
 pub(in crate::cache) struct Space {
     store: Arc<Store>,
@@ -44,8 +44,8 @@ pub(in crate::cache) struct Space {
 }
 
 impl Store {
-    /// Reserves space for an entry and creates the file of its body. None if the other reservations leave too
-    /// little, the body is too large for the budget or the disk, or the head is too long.
+    /// Reserves space for an entry and creates the file of its body. Returns None if the other reservations
+    /// leave too little space, the body is too large for the budget or the disk, or the head is too long.
     pub(in crate::cache) fn reserve(
         self: &Arc<Store>,
         key: &Arc<str>,
@@ -72,8 +72,8 @@ impl Store {
         Ok(has_space.then_some(writer))
     }
 
-    /// Says whether the file system allows files of so many bytes, and the disk has space for what is
-    /// reserved and not used, if all entries are evicted.
+    /// Returns whether the file system allows files of so many bytes, and the disk would have space for the
+    /// reserved and unused bytes if all entries were evicted.
     fn fits_disk(&self, file: &File, bytes: u64) -> io::Result<bool> {
         match file.set_len(bytes) {
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(false),
@@ -85,14 +85,13 @@ impl Store {
         Ok(unused.bytes <= available.saturating_add(index.cost.bytes))
     }
 
-    /// Allocates space on the disk. If that is full, entries are evicted, provided that this gives enough;
-    /// answers whether there is space.
+    /// Allocates space on the disk. If the disk is full, evicts entries, provided that eviction can free
+    /// enough. Returns whether the space was allocated.
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<bool> {
         loop {
             match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
                 Ok(()) => return Ok(true),
-                // A file system that cannot allocate would report that it is full only when a body is
-                // written.
+                // A file system without fallocate(2) would report a full disk only when the body is written.
                 Err(Errno::OPNOTSUPP) if available_bytes(file)? >= bytes => return Ok(true),
                 Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => {
                     let most = available_bytes(file)?.saturating_add(self.index.lock().cost.bytes);
@@ -106,8 +105,9 @@ impl Store {
         }
     }
 
-    /// Runs `act`, which takes a few blocks of the disk. If that is full, entries of other keys are evicted;
-    /// only a few, since a client may still read them, or another process may take the space.
+    /// Runs `act`, which needs a few blocks of the disk. If the disk is full, evicts entries with other keys.
+    /// Only a few are evicted, since the space may not become free: a client may still read an evicted entry,
+    /// or another process may take the space.
     pub(super) fn with_eviction<T>(&self, key: &str, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         for _ in 0..MAX_EVICTIONS {
             match act() {
@@ -120,13 +120,13 @@ impl Store {
 }
 
 impl Space {
-    /// Space to take next for a body of `whole_bytes` of which so many have come.
+    /// Space to take next for a body of `whole_bytes`, of which so many have been received.
     pub(in crate::cache) fn next(received_bytes: u64, whole_bytes: u64) -> u64 {
         received_bytes.saturating_mul(2).max(FIRST_BYTES).min(whole_bytes)
     }
 
-    /// Takes space for so many bytes of the body, and evicts entries for it; answers whether there is enough.
-    /// May wait for storage.
+    /// Takes space for so many bytes of the body, and evicts entries to free it. Returns whether there is
+    /// enough. May wait for storage.
     pub(in crate::cache) fn take(&self, bytes: u64) -> io::Result<bool> {
         let store = &self.store;
         loop {
@@ -151,7 +151,7 @@ impl BodyWriter {
         Space { store: Arc::clone(&self.store), number: self.number, file: Arc::clone(&self.file) }
     }
 
-    /// Stores the complete body with its head, in place of the entry that the URL has.
+    /// Stores the complete body with its head, and replaces the previous entry of the URL.
     pub(in crate::cache) fn commit(mut self, entry: Arc<Entry>) -> io::Result<Arc<StoredEntry>> {
         let folder = &self.store.folder;
         let body_modified_ns = folder.finish_body(&self.file, &self.body)?;
@@ -184,14 +184,14 @@ impl Drop for BodyWriter {
     }
 }
 
-/// Says whether the disk, or the quota of the user, is exhausted.
+/// Returns whether an error means that the disk or the user's quota is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Bytes to which a file could grow on its disk.
+/// Size to which a file could grow on its disk, in bytes.
 fn available_bytes(file: &File) -> io::Result<u64> {
     let disk = fstatvfs(file)?;
-    // Some of its blocks may be allocated.
+    // The file may already have allocated blocks.
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(file.metadata()?.blocks() * 512))
 }

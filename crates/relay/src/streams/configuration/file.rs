@@ -19,7 +19,7 @@ use crate::streams::spec::{
 };
 use crate::streams::stream_config::StreamConfig;
 
-/// Root table.
+/// Root table of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ConfigurationFile {
@@ -92,17 +92,18 @@ pub(super) struct StreamTable {
     when_full: Option<Word<WhenFullSpec>>,
 }
 
-/// List of strings. A string without brackets is kept apart, to be refused with the name of its key.
+/// List of strings. A single string without brackets is a variant of its own, so that the error can name its
+/// key.
 enum Words {
     List(Vec<Spanned<String>>),
     Alone(String),
 }
 
-/// Value that is parsed from a string by its own parser.
+/// Value parsed from a string by the value's own parser.
 pub(super) struct Word<T>(pub(super) T);
 
 impl StreamTable {
-    /// Configuration of the stream; relative paths are relative to `folder`.
+    /// Configuration of the stream. Relative paths are relative to `folder`.
     pub(super) fn config(&self, folder: &Path) -> Result<StreamConfig, Invalid> {
         let default = StreamConfig::default();
         let StreamTable { framing, order, pattern, when_full, .. } = self;
@@ -146,7 +147,7 @@ fn list<'a>(key: &str, words: &'a Spanned<Words>) -> Result<&'a [Spanned<String>
     }
 }
 
-/// Parses each string of a list, which may span lines: an error has the line of its string.
+/// Parses each string of a list. A list may span lines, so an error has the line of its string.
 fn words<T, E: Display>(
     list: &[Spanned<String>],
     parse: impl Fn(&str) -> Result<T, E>,

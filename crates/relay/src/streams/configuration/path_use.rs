@@ -1,4 +1,4 @@
-//! Paths in use by streams, which a report must not overwrite.
+//! Paths that streams use and that a report must not overwrite.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -12,8 +12,8 @@ impl Configuration {
         self.user_of(Path::new("-")).is_some() || self.user_of(Path::new("/dev/stdout")).is_some()
     }
 
-    /// The use of a path by this configuration, as a phrase: an input, an output, a key or the configuration
-    /// file itself. `-` is standard output.
+    /// Describes the use of a path by this configuration as a phrase: an input, an output, a key or the
+    /// configuration file itself. `-` is standard output.
     pub fn user_of(&self, report: &Path) -> Option<String> {
         let configs = || self.streams.iter().map(|stream| &stream.config);
         if report == Path::new("-") {
@@ -43,7 +43,7 @@ impl Configuration {
     }
 }
 
-/// Identity of a file; none of a device such as /dev/null, which many may write to.
+/// Identity of a file. Devices such as /dev/null have none, since many may write to them.
 fn identity(path: &Path) -> Option<FileIdentity> {
     FileIdentity::of(path, |kind| !kind.is_char_device())
 }

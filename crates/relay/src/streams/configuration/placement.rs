@@ -1,10 +1,10 @@
 //! Placement of streams on engine threads.
 //!
-//! A stream stays on one thread, and a policy holds on each thread separately. Streams are placed by weight:
-//! under a fair share, an equal part of the share of their class; otherwise 1. The heaviest come first, each
-//! on the least loaded thread.
+//! A stream stays on its thread, and a policy applies to each thread separately. Streams are placed by
+//! weight: under a fair share, the weight is an equal part of the share of the stream's class; otherwise it
+//! is 1. The heaviest streams are placed first, each on the least loaded thread.
 //!
-//! The rate of a class holds for all its streams together, so they share one thread.
+//! The rate of a class limits all its streams together, so these share a thread.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use wirepath_engine::Policy;
 
 use super::Configuration;
 
-/// Streams that must share a thread.
+/// Streams that must run on the same thread.
 struct Group {
     weight: f64,
     priority: u8,
@@ -22,7 +22,7 @@ struct Group {
 }
 
 impl Configuration {
-    /// The thread of each stream, out of `threads`, of which there is at least one.
+    /// Thread of each stream, for `threads` threads, at least one.
     pub fn placement(&self, threads: usize) -> Vec<usize> {
         let mut groups = self.groups();
         groups.sort_by(|one, other| {
@@ -79,7 +79,8 @@ mod tests {
     const RATE: Rate = Rate { per_second: 1000, burst: 100 };
     const FAIR: Policy = Policy::FairShare { round: Round::Volume(1 << 20), carry_percent: 50 };
 
-    /// Classes by share and whether they have a rate; streams by their class.
+    /// Configuration of classes, each given by its share and by whether it has a rate, and of streams, each
+    /// given by its class.
     fn configuration(policy: Policy, classes: &[(u32, bool)], streams: &[usize]) -> Configuration {
         let class = |(number, (share, has_rate)): (usize, &(u32, bool))| Class {
             name: number.to_string(),
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(placement, [0, 1, 0, 1, 0, 1]);
         let placement = configuration(Policy::BestEffort, &[], &[0; 5]).placement(3);
         assert_eq!(placement, [0, 1, 2, 0, 1]);
-        // With the higher priority first.
+        // The streams with the higher priority come first.
         let placement = configuration(Policy::Priority, &classes, &[0, 0, 0, 1, 1]).placement(3);
         assert_eq!(placement, [2, 0, 1, 0, 1]);
     }
@@ -123,8 +124,8 @@ mod tests {
     proptest! {
         /// Promise: All streams of a class with a rate run on one thread, and the class keeps its rate.
         ///
-        /// Whatever the classes: every stream has a thread, those of a class with a rate have the same one,
-        /// and where all weigh the same no thread has two more than another.
+        /// Holds for any classes: every stream has a thread, streams of a class with a rate have the same
+        /// thread, and if all weights are equal, no thread has two streams more than another.
         #[test]
         fn every_stream_has_a_thread_and_a_class_with_a_rate_has_one(
             classes in proptest::collection::vec((1u32..100, any::<bool>()), 1..8),

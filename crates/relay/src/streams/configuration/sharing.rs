@@ -11,13 +11,14 @@ use super::file::{PolicyWord, ResourceWord, SharingTable, number};
 
 pub(super) const DEFAULT_ROUND_BYTES: u64 = 4 << 20;
 
-/// Default processor time of a round: a dozen turns of handlers that encrypt, and no noticeable delay.
+/// Default processor time of a round: enough for a dozen turns of handlers that encrypt, and too short for a
+/// noticeable delay.
 pub(super) const DEFAULT_ROUND_US: u64 = 10_000;
 
-/// Maximum round: the time for which a class may delay the others.
+/// Maximum length of a round, for which a class may delay the other classes.
 const MAX_ROUND: Duration = Duration::from_secs(10);
 
-/// Default part of an unused share that a class carries over.
+/// Default percentage of an unused share that a class carries over.
 pub(super) const DEFAULT_CARRY_PERCENT: u8 = 50;
 
 impl SharingTable {

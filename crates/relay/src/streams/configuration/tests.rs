@@ -97,7 +97,7 @@ fn the_example_is_right() {
     assert_eq!((configuration.class_name(reflector), reflector.config.outputs.len()), ("live", 2));
     assert_eq!((configuration.class_name(recording), recording.config.handlers.len()), ("archive", 2));
     assert_eq!((reflector.deadline, recording.deadline), (Some(Duration::from_millis(20)), None));
-    // What it says is used if nothing is said.
+    // The example shows the default values.
     let usual = StreamConfig::default();
     let StreamConfig { framing, order, pattern, handlers, .. } = &reflector.config;
     assert_eq!(

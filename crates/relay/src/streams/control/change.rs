@@ -1,4 +1,4 @@
-//! Changes that requests ask for, as calls to the stream.
+//! Changes of streams, as calls made from requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,13 +14,13 @@ fn bad_request(error: &dyn fmt::Display) -> Refusal {
     (StatusCode::BAD_REQUEST, error.to_string())
 }
 
-/// The text of a body, without the end of its line.
+/// Text of a request body, without the line end.
 pub(super) fn text_of(body: &[u8]) -> Result<&str, Refusal> {
     let text = std::str::from_utf8(body).map_err(|error| bad_request(&error))?;
     Ok(text.trim_end_matches(['\r', '\n']))
 }
 
-/// The handler that a body describes as `--handler` does.
+/// Parses a handler from a body, in the syntax of `--handler`.
 pub(super) fn parse(body: &[u8]) -> Result<Handler, Refusal> {
     build(&HandlerSpec::from_str(text_of(body)?).map_err(|error| bad_request(&error))?)
 }
@@ -87,7 +87,7 @@ pub(super) fn add(handler: Handler, reply: Reply) -> Call {
     })
 }
 
-/// Adds the handler that a body describes as `--output-handler` does behind the number.
+/// Adds the handler that a body describes in the syntax of `--output-handler`, without the output number.
 pub(super) fn add_to_output(output: u64, body: &[u8], reply: Reply) -> Result<Call, Refusal> {
     let spec = OutputHandlerSpec::from_str(&format!("{output}:{}", text_of(body)?));
     let OutputHandlerSpec { below, handler, .. } = spec.map_err(|error| bad_request(&error))?;

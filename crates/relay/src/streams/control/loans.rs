@@ -1,4 +1,4 @@
-//! The rule of lending of all streams: `/api/loans`.
+//! Lending rule of all streams: `/api/loans`.
 
 use http::{Method, StatusCode, header};
 use serde_json::json;
@@ -11,7 +11,7 @@ pub(super) fn is_path(path: &AssetPath) -> bool {
     path.segments().eq([&b"api"[..], b"loans"])
 }
 
-/// Sets the rule on PUT, whose body is its name; answers the rule and what came of it.
+/// Sets the rule on PUT; the body is the name of the rule. Returns the rule and the bytes lent and copied.
 pub(super) fn answer(switch: &LendingSwitch, method: &Method, body: &[u8]) -> Result<Response, Refusal> {
     if method == Method::PUT {
         switch.set(rule(body)?);

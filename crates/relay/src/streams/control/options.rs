@@ -1,4 +1,4 @@
-//! Options of a stream or of an output, as calls to the stream.
+//! Options of a stream or of an output, as calls made from requests.
 
 use bytesize::ByteSize;
 use http::StatusCode;
@@ -25,7 +25,7 @@ fn options_of(stream: &mut Stream, output: Option<u64>) -> Option<Vec<StreamOpti
     }
 }
 
-/// Sets the option to the value that a body has.
+/// Sets the option to the value in the body.
 pub(super) fn set_option(
     output: Option<u64>,
     key: String,
@@ -63,7 +63,8 @@ fn set(stream: &mut Stream, output: Option<u64>, key: &str, value: &str) -> Outc
     set.map_or_else(|error| Outcome::Refused(status, format!("{error}{example}")), |()| Outcome::Set)
 }
 
-/// The number in an option's unit of a value with a unit of its own, as flags have it; None if it has none.
+/// Converts a value with a unit, in the syntax of flags, to a number in the unit of the option; None if the
+/// value is not in that syntax.
 fn in_unit(unit: &str, value: &str) -> Option<String> {
     let number = match unit {
         "bytes/s" => value.parse::<RateSpec>().ok()?.rate(None).per_second,
@@ -74,7 +75,7 @@ fn in_unit(unit: &str, value: &str) -> Option<String> {
     Some(number.to_string())
 }
 
-/// Addition to an error: values with units are valid, too.
+/// Addition to an error message: values with units are also valid.
 fn with_unit(unit: &str) -> Option<&'static str> {
     match unit {
         "bytes/s" => Some("; or with a unit, such as 100Mbit/s or 12.5MB/s"),

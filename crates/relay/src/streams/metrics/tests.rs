@@ -8,7 +8,7 @@ use wirepath_streams::{
 
 use super::*;
 
-/// A stream that copied three lines, and one that has not begun.
+/// Snapshots of a stream that copied three lines, and of a stream that has not started.
 fn snapshot() -> LatestSnapshots {
     let mut stream = StreamBuilder::default()
         .handler(Handler::Read(Box::new(Meter::default())))

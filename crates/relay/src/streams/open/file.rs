@@ -1,4 +1,4 @@
-//! Creates output files, and opens existing ones where the address allows that.
+//! Creates output files, or opens existing files if the address allows that.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,12 +10,12 @@ use crate::advice;
 
 pub(super) struct Created {
     pub(super) file: File,
-    /// Offset at which writing begins.
+    /// Offset at which writing starts.
     pub(super) length: u64,
     pub(super) is_new: bool,
 }
 
-/// Creates a file, or opens the device or FIFO of this name.
+/// Creates a file, or opens the device or FIFO with this name.
 pub(super) fn create(path: &Path, existing: Existing) -> Attempt<Created> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -26,7 +26,7 @@ pub(super) fn create(path: &Path, existing: Existing) -> Attempt<Created> {
     };
     let file = match options.open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // Devices and FIFOs exist before they are written to.
+            // Devices and FIFOs exist before they are written.
             let there = fs::metadata(path).doing("opening")?;
             if there.is_file() || there.is_dir() {
                 let words = match there.is_dir() {

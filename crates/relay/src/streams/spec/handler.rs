@@ -1,4 +1,4 @@
-//! Handlers, as strings.
+//! Handlers, parsed from strings.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -41,15 +41,15 @@ pub enum HandlerSpec {
     Unprefix,
     /// `touch` or `touch:MASK`
     Touch(u8),
-    /// `bpf:FILE`: an eBPF program, in the kernel where that can be.
+    /// `bpf:FILE`: an eBPF program, which runs in the kernel where possible.
     Bpf(PathBuf),
 }
 
 impl HandlerSpec {
-    /// Handler for one stream.
+    /// Makes the handler for a single stream.
     ///
     /// # Errors
-    /// A key that cannot be used, or a system without random bytes.
+    /// The key cannot be used, or the system has no random bytes.
     pub fn handler(&self) -> Result<Handler, SpecError> {
         Ok(match self {
             HandlerSpec::Checksum => Handler::Read(Box::new(Checksum::default())),
@@ -82,7 +82,7 @@ impl HandlerSpec {
         })
     }
 
-    /// Name of the handler and the framing that it needs, if this is another one.
+    /// Name of the handler and the framing that it needs, if `framing` is a different one.
     pub(crate) fn framing_other_than(&self, framing: &FramingSpec) -> Option<(&'static str, &'static str)> {
         match (self, framing) {
             (HandlerSpec::Pids(_) | HandlerSpec::Programme(_), FramingSpec::TransportStream) => None,
@@ -97,7 +97,7 @@ impl HandlerSpec {
         }
     }
 
-    /// File of a `bpf` handler.
+    /// Object file of a `bpf` handler.
     pub(in crate::streams) fn object_file(&self) -> Option<&PathBuf> {
         if let HandlerSpec::Bpf(file) = self { Some(file) } else { None }
     }
@@ -116,7 +116,7 @@ impl HandlerSpec {
         }
     }
 
-    /// The same handler, with the path of its key relative to `folder`.
+    /// Resolves the path of the handler's file against `folder`.
     pub(crate) fn within(self, folder: &Path) -> HandlerSpec {
         match self {
             HandlerSpec::Seal(file) => HandlerSpec::Seal(folder.join(file)),
@@ -166,19 +166,19 @@ impl FromStr for HandlerSpec {
     }
 }
 
-/// Handler of one output: `NUMBER:HANDLER`, or `NUMBER:trust<VALUE:HANDLER`.
+/// Handler of a single output: `NUMBER:HANDLER`, or `NUMBER:trust<VALUE:HANDLER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputHandlerSpec {
-    /// Number of the output, from 1, in the order in which outputs are given.
+    /// Number of the output, counted from 1 in the order of the outputs.
     pub output: usize,
-    /// Trust in the output's peer below which the handler is in force; None if it always is.
+    /// Trust in the output's peer below which the handler applies; None if it always applies.
     pub below: Option<Trust>,
-    /// Its handler, behind those of the stream.
+    /// Handler of the output, which runs after the handlers of the stream.
     pub handler: HandlerSpec,
 }
 
 impl OutputHandlerSpec {
-    /// The same handler, with the path of its key relative to `folder`.
+    /// Resolves the path of the handler's file against `folder`.
     pub(crate) fn within(self, folder: &Path) -> OutputHandlerSpec {
         OutputHandlerSpec { handler: self.handler.within(folder), ..self }
     }
@@ -211,14 +211,15 @@ pub(in crate::streams) fn read_object(file: &Path) -> Result<HandlerObject, Spec
     HandlerObject::from_file(file).map_err(|error| SpecError(error.to_string()))
 }
 
-/// `bpf` handler of an object, in a place.
+/// `bpf` handler of an object, which runs in a place.
 pub(in crate::streams) fn bpf_handler(object: &HandlerObject, place: Arc<Place>) -> Handler {
     Handler::Peek(Box::new(BpfHandler::new(object, place)))
 }
 
 const KEY_BYTES: usize = 32;
 
-/// Reads a key. The hint to create one must not follow for a file that exists; a device may have no end.
+/// Reads a key. An existing file must not get the hint to create a key. Reading is limited, since a device
+/// may have no end.
 fn read_key(file: &PathBuf) -> Result<Key, SpecError> {
     let (name, mut bytes) = (file.display(), Vec::new());
     let read = File::open(file).and_then(|file| file.take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes));

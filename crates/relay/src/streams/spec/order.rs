@@ -1,4 +1,4 @@
-//! Orders of inputs, as strings.
+//! Orders of inputs, parsed from strings.
 
 use std::str::FromStr;
 
@@ -7,16 +7,16 @@ use wirepath_streams::{InputOrder, Late, StreamBuilder};
 use super::parse::{number, seed_of, size, split, unknown};
 use super::{MAX_RECORD, SpecError};
 
-/// Default number of records that wait for one another.
+/// Default number of records that wait for others.
 pub(super) const WINDOW: usize = 1024;
 
-/// Default bytes of records or shares that wait for others.
+/// Default number of bytes of records or shares that wait for others.
 pub(super) const WAITING_BYTES: usize = 64 << 20;
 
-/// Form of the order by a key that portions have.
+/// Syntax of the order that joins portions by key.
 const JOIN_KEY: &str = "join-key:OFFSET:BYTES[:WINDOW[:SIZE]]";
 
-/// Form of the order by shares.
+/// Syntax of the order that combines shares.
 const SHARES: &str = "shares:THRESHOLD[:WINDOW[:SIZE]]";
 
 /// Order of inputs.
@@ -30,7 +30,7 @@ pub enum OrderSpec {
         offset: usize,
         /// Bytes of the number, 1 to 8.
         bytes: usize,
-        /// Maximum number of records that wait for one another.
+        /// Maximum number of records that wait for others.
         window: usize,
         /// Maximum bytes of records that wait.
         waiting_bytes: usize,
@@ -38,16 +38,16 @@ pub enum OrderSpec {
     /// `join[:WINDOW[:SIZE]]`: the n-th portion of each input makes the n-th record.
     /// `join-key:OFFSET:BYTES[:WINDOW[:SIZE]]`: portions with one number make a record.
     Join {
-        /// Offset and bytes, 1 to 8, of the number; by position without.
+        /// Offset and length of the number, 1 to 8 bytes; None joins by position.
         key: Option<(usize, usize)>,
         /// Maximum number of records that wait for portions.
         window: usize,
         /// Maximum bytes of portions that wait.
         waiting_bytes: usize,
     },
-    /// `shares:THRESHOLD[:WINDOW[:SIZE]]`: records are put together from shares.
+    /// `shares:THRESHOLD[:WINDOW[:SIZE]]`: records are restored from shares.
     Shares {
-        /// Shares that restore a record, 1 to 255; others are refused.
+        /// Number of shares that restore a record, 1 to 255. Shares with another threshold are refused.
         threshold: u8,
         /// Maximum number of records that wait for shares.
         window: usize,
@@ -67,7 +67,7 @@ impl OrderSpec {
             OrderSpec::Join { key: Some((offset, bytes)), window, waiting_bytes } => {
                 builder.join_by_key(window, waiting_bytes, number_at(offset, bytes))
             }
-            // A threshold of shares suffices, so an input may fail; lost records are counted.
+            // A threshold of shares suffices, so an input may fail. Lost records are counted.
             OrderSpec::Shares { threshold, window, waiting_bytes } => {
                 builder.collect_shares(threshold, window, waiting_bytes).survive_inputs()
             }
@@ -75,7 +75,7 @@ impl OrderSpec {
     }
 }
 
-/// Reader of a big-endian number in a record.
+/// Reads a big-endian number from a record.
 fn number_at(offset: usize, bytes: usize) -> impl FnMut(&[u8]) -> Option<u64> {
     move |record| {
         let number = record.get(offset..offset.checked_add(bytes)?)?;

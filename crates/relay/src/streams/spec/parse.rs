@@ -1,4 +1,4 @@
-//! Parts of settings: names, sizes, numbers.
+//! Parsers of parts of settings: names, sizes, numbers.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use bytesize::ByteSize;
 
 use super::SpecError;
 
-/// Splits a setting into its name and the value behind a colon.
+/// Splits a setting at a colon into its name and value.
 pub(super) fn split(text: &str) -> (&str, Option<&str>) {
     match text.split_once(':') {
         Some((name, value)) if !value.is_empty() => (name, Some(value)),

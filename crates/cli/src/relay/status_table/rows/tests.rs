@@ -16,7 +16,7 @@ fn row(name: &str, bits_in: u64) -> StreamSnapshot {
     }
 }
 
-/// A stream with so many outputs, of which the last dropped something.
+/// Stream with so many outputs, the last of which has dropped bytes.
 fn mirror(outputs: usize) -> StreamSnapshot {
     let builder = StreamBuilder::default().pattern(OutputPattern::Mirror);
     let builder = (0..outputs).fold(builder, |builder, place| {
@@ -31,7 +31,7 @@ fn mirror(outputs: usize) -> StreamSnapshot {
     StreamSnapshot { status, rates, ..row("mirror", 0) }
 }
 
-/// A stream of a class that accounts for so many thousandths of a processor.
+/// Stream of a class that measures processor time, with so many thousandths of a processor.
 fn measured(name: &str, class: &str, processor: u64) -> StreamSnapshot {
     let status =
         StreamStatus { bytes_in: 1 << 20, processor_time: Some(Duration::ZERO), ..StreamStatus::default() };

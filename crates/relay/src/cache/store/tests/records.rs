@@ -1,4 +1,4 @@
-//! Records: those that somebody else wrote, and those that are written at a time.
+//! Tests of records: forged records, and records written at the same time.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn a_number_of_a_body_that_is_made_up_makes_nothing_overflow() {
 
 /// Promise: Forged numbers in a record cause no overflow.
 ///
-/// The greatest number is in the folder again, and what is new has the number of what it replaces.
+/// The folder has a body with the maximum number, and a new body has the number of the body that it replaces.
 #[test]
 fn a_body_may_have_the_name_of_the_one_that_it_replaces() {
     let bed = TestBed::new(PLENTY);

@@ -1,11 +1,11 @@
-//! Room on a disk that is full.
+//! Tests of the store on a full disk.
 
 use super::*;
 use crate::cache::store::writing::is_full;
 
 use wirepath_testkit::SmallDisk;
 
-/// A store on a disk of 1 MiB, if such a disk can be made here.
+/// Store on a disk of 1 MiB; None if the test may not create such a disk.
 fn small_bed() -> Option<(SmallDisk, TestBed)> {
     match SmallDisk::new(1 << 20) {
         Ok(disk) => {
@@ -19,7 +19,7 @@ fn small_bed() -> Option<(SmallDisk, TestBed)> {
     }
 }
 
-/// Fills what is left of the disk.
+/// Fills the free space of the disk.
 fn fill(disk: &SmallDisk) {
     let mut file = disk.create("fill").unwrap();
     let end = loop {
@@ -30,7 +30,7 @@ fn fill(disk: &SmallDisk) {
     assert!(is_full(&end), "{end}");
 }
 
-/// The entry's head as a 304 makes it that says `X: new`.
+/// The entry's head after a 304 with `X: new`.
 fn renewed(kept: &StoredEntry) -> Entry {
     let response = OriginResponse::read(b"HTTP/1.1 304 Not Modified\r\nX: new\r\n\r\n", &Method::GET)
         .unwrap()
@@ -53,7 +53,7 @@ fn a_record_has_others_go_on_a_full_disk() {
     let writing = bed.reserve("http://o/new", 100_000).unwrap();
     writing.file.write_all_at(&[2; 100_000], 0).unwrap();
     fill(&disk);
-    // What is renewed was not used for longest, and stays.
+    // The renewed entry is the least recently used, and stays.
     bed.store.renew(&kept, renewed(&kept)).unwrap();
     assert_eq!((bed.store.size().0, bed.counters.evictions.value()), (3, 1));
     drop(fs::remove_file(disk.path().join("fill")));
@@ -100,7 +100,7 @@ fn others_go_as_a_body_grows_and_not_for_what_its_head_says() {
         assert!(bytes <= budget, "{bytes}");
         entries.push(kept);
     }
-    // 64 KiB, and then twice as much each time.
+    // The space starts at 64 KiB and doubles each time.
     assert_eq!((entries, come), (vec![8, 8, 7, 5, 1], 900_000));
     drop(writing);
     assert_eq!(bed.store.size(), (1, cost(100_000)));
