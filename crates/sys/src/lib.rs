@@ -1,7 +1,7 @@
 //! System calls that no library offers safely or without allocation: the only crate with `unsafe`.
 //!
-//! Typed request in, typed result out. What `rustix` and `socket2` already offer safely is used from there
-//! and not wrapped again.
+//! Typed request in, typed result out. Calls that `rustix` and `socket2` offer safely are used from there and
+//! not wrapped again.
 
 pub mod append;
 pub mod arrivals;
@@ -39,12 +39,12 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
-/// The errno of an error; `EIO` if it has none.
+/// Errno of an error; `EIO` if it has none.
 pub fn errno_of(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// The result of a call that answers -1 on failure.
+/// Result of a call that returns -1 on failure.
 fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
