@@ -1,7 +1,7 @@
 //! Measured loop: sends the volume of one run.
 //!
-//! It works as in a program without other tasks: hands trains or blocks to the path, waits by `poll` when the
-//! socket is full, and counts. It reads no clock and allocates no memory.
+//! The loop works as in a program without other tasks: hands trains or blocks to the path, waits by `poll`
+//! when the socket is full, and counts. It reads no clock and allocates no memory.
 
 use rustix::io::Errno;
 use wirepath_datapath::rtp::HEADER_LENGTH;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   namespace of the measuring thread               namespace of the receiver
-//!   10.80.0.1/16 sink   (drops what is sent to 10.80.0.0/16)
+//!   10.80.0.1/16 sink   (drops packets to 10.80.0.0/16)
 //!   10.81.0.1/24 near ------------- veth ----------- far 10.81.0.2/24
 //!   127.0.0.1    lo
 //! ```

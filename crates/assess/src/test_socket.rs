@@ -243,7 +243,7 @@ impl Watch {
         self.account().map_or(u64::MAX, Account::window)
     }
 
-    /// Bytes that may be sent at once without waiting.
+    /// Bytes that may be sent in one burst without waiting.
     pub(crate) fn most_at_once(&self) -> u64 {
         self.window() / 4
     }

@@ -4,7 +4,6 @@
 //! pair the kernel computes checksums and cuts trains before the device, and checks the sums on the other
 //! side; a packet with a wrong checksum does not arrive. RTP headers are parsed by a third-party parser.
 //! Sender and receiver take turns on one thread, so no packet is lost because of full buffers.
-//! wrote. Sender and receiver take turns on one thread, so nothing can be lost for want of room.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

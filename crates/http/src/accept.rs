@@ -3,10 +3,10 @@
 /// Form of a folder's listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Listing {
-    /// For people.
+    /// HTML, for people.
     #[default]
     Html,
-    /// For programs.
+    /// JSON, for programs.
     Json,
 }
 

@@ -186,7 +186,7 @@ impl Lender {
     }
 
     /// # Safety
-    /// What `entry` points to can be read during the call.
+    /// The memory that `entry` points to can be read during the call.
     unsafe fn lend<'a>(
         &mut self,
         ranges: impl Iterator<Item = &'a [u8]>,
@@ -259,7 +259,7 @@ impl Lender {
     /// means that the ring is broken.
     ///
     /// # Safety
-    /// What `entry` points to can be read during the call.
+    /// The memory that `entry` points to can be read during the call.
     unsafe fn submit(&mut self, entry: squeue::Entry) -> io::Result<(i32, bool)> {
         // SAFETY: the caller has made sure of it.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;

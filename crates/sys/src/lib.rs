@@ -50,7 +50,8 @@ fn checked(result: isize) -> io::Result<usize> {
 }
 
 /// # Safety
-/// `argument` is what the request takes, and what it points to may be read and written as the request does.
+/// `argument` has the type of the request, and the memory that it points to may be read and written as the
+/// request does.
 unsafe fn ioctl<T>(descriptor: impl AsFd, request: u32, argument: *mut T) -> io::Result<usize> {
     // SAFETY: the caller has made sure of it.
     checked(unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), request as _, argument) } as isize)

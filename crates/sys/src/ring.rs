@@ -5,7 +5,6 @@
 //! network is done with the memory. The memory must not change in between. A [`Region`] never changes, nor do
 //! [`SharedPages`]; the ring holds those that it sends from, and releases one only when the notifications of
 //! all sends from it have arrived. It never waits for them.
-//! second time. It never waits for that.
 
 use std::io;
 use std::ops::Range;

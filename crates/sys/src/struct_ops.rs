@@ -150,7 +150,8 @@ struct Info {
 }
 
 /// # Safety
-/// The attribute is that of the command, and what it points to may be read and written as the command does.
+/// The attribute is that of the command, and the memory that it points to may be read and written as the
+/// command does.
 unsafe fn bpf<T>(command: c_int, attribute: &mut T) -> io::Result<usize> {
     // SAFETY: the caller has made sure of it.
     let answer =
@@ -159,7 +160,7 @@ unsafe fn bpf<T>(command: c_int, attribute: &mut T) -> io::Result<usize> {
 }
 
 /// # Safety
-/// As of [`bpf`], and the command makes a descriptor.
+/// See [`bpf`]; in addition the command creates a descriptor.
 unsafe fn open<T>(command: c_int, attribute: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: as above; the kernel has just made the descriptor.
     unsafe { Ok(OwnedFd::from_raw_fd(bpf(command, attribute)? as i32)) }

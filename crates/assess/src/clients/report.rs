@@ -7,7 +7,7 @@ use wirepath_report::{Cell, Detail, Document, Kind, Panel, Section, Table, numbe
 use super::case::{ClientCase, MediaTransport, Processors};
 use super::result::{ClientSearch, Clients, Conditions, Figures, Limit, Step};
 
-/// Name of our own server.
+/// Name of `wirepath serve` in results.
 const OWN: &str = "wirepath";
 
 /// Complete report.

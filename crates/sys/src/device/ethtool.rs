@@ -139,7 +139,7 @@ pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<F
 /// `data`, which also receives the answer.
 ///
 /// # Safety
-/// `data` is as large as what the kernel reads and writes for that command.
+/// `data` has the size that the kernel reads and writes for that command.
 unsafe fn ethtool(socket: BorrowedFd<'_>, device: &DeviceName, data: &mut [u32]) -> io::Result<()> {
     const SIOCETHTOOL: u32 = 0x8946; // linux/sockios.h
     let mut request = device.request();

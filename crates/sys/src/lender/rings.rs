@@ -35,7 +35,7 @@ pub(super) fn forget(ring: RawFd) {
 /// Closes all recorded descriptors that are still rings.
 ///
 /// # Safety
-/// Nobody uses them in this process.
+/// The rings are not used in this process.
 pub(super) unsafe fn close_all() {
     for place in &RINGS {
         let entry = place.swap(FREE, Relaxed);

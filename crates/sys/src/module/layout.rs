@@ -17,7 +17,7 @@ pub struct Field {
 /// Structure of numbers, for which all byte values are valid.
 ///
 /// # Safety
-/// It has no gaps, and all bytes are a value of it.
+/// The type has no gaps, and all byte values are valid.
 pub unsafe trait Structure: Copy {
     /// Bytes as seen by the kernel.
     fn bytes(&self) -> &[u8] {

@@ -119,7 +119,7 @@ pub(super) fn read(start: usize, buffer: &mut [u8]) -> io::Result<()> {
 /// Removes pages, also locked pages: other references keep them.
 ///
 /// # Safety
-/// Whoever touches the pages must wait until they are filled with the bytes that they had.
+/// Threads that touch the pages must wait until they are filled with their previous bytes.
 pub(super) unsafe fn take_away(start: usize, length: usize) -> io::Result<()> {
     let address = std::ptr::without_provenance_mut(start);
     // SAFETY: the caller has made sure that nobody sees the pages empty.
