@@ -1,9 +1,9 @@
 //! Receiver: takes data, ignores its content, and reports how much arrived.
 //!
-//! The receiver runs as a separate process (`wirepath assess sink`), so that its processor time is not charged
-//! to the sender: on another host, or started by the assessment behind a pair of veth devices or on loopback.
-//! A control connection announces the data ([`protocol`]). On this connection the receiver reports the
-//! received amount, by which the sender paces itself: UDP would lose data that does not fit into the
+//! The receiver runs as a separate process (`wirepath assess sink`), so that its processor time is not
+//! charged to the sender: on another host, or started by the assessment behind a pair of veth devices or on
+//! loopback. A control connection announces the data ([`protocol`]). On this connection the receiver reports
+//! the received amount, by which the sender paces itself: UDP would lose data that does not fit into the
 //! receiver's buffer.
 //!
 //! A client of the control port can only make the receiver count datagrams. The receiver sends only on
