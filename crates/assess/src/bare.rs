@@ -1,8 +1,8 @@
-//! Bare C loops beside the paths: what sending costs when nothing else is done, on the same test bed and in
-//! the same rounds.
+//! Bare C loops measured with the paths: the cost of sending alone, on the same test bed and in the same
+//! rounds.
 //!
-//! The program (`bench/bare.c`) sends to the device that drops by itself, on the processor of the thread that
-//! starts it, and prints what it used.
+//! The program (`bench/bare.c`) itself sends to the device that drops packets, on the processor of the thread
+//! that starts it, and prints the processor time it used.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -18,7 +18,7 @@ use crate::result::{Cache, Run};
 use crate::subject::PathKind;
 use crate::test_bed::{Target, TestBed};
 
-/// The program, and the paths that it has loops for.
+/// Program, and the paths that it has loops for.
 #[derive(Debug)]
 pub(crate) struct Bare {
     program: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// The program that was asked for, if one was.
+    /// Program from the options, if there is one.
     pub(crate) fn wanted(options: &Options, test_bed: &TestBed) -> Result<Option<Bare>, Error> {
         let Some(program) = &options.bare else { return Ok(None) };
         if options.cache == Cache::Cold {
@@ -46,7 +46,8 @@ impl Bare {
         Ok(Some(bare))
     }
 
-    /// Returns whether it does the same as this case, and without fragments: it asks for none.
+    /// Returns whether the program has a loop for this case, and the case sends no fragments, which the loops
+    /// do not request.
     pub(crate) fn supports(&self, case: &Case, udp_payload_limit: u32) -> bool {
         let named = self.paths.iter().any(|path| path == case.path.name());
         matches!(case.path, PathKind::Stream(_)) && named && !case.is_fragmented(udp_payload_limit)
@@ -84,7 +85,7 @@ impl Bare {
     fn call(&self, arguments: &[String]) -> Result<String, Error> {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
-        // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.
+        // Ctrl-C at the terminal is handled by this process: a run in progress is completed.
         command.process_group(0);
         let failed = |why: &str| Error::Unable(format!("{} failed: {why}", self.program.display()));
         let output = command.output().map_err(|error| {

@@ -1,5 +1,5 @@
-//! Calibration for `wirepath serve`: the cost of its paths in its own trains, on the kind of device that the
-//! sink stands for.
+//! Calibration for `wirepath serve`: cost of the server's paths with the server's own trains, on the kind of
+//! device that the sink stands for.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,13 +17,13 @@ use crate::progress::Progress;
 use crate::result::Transport;
 use crate::test_bed::{self, Target, TestBed};
 
-/// Time that it takes; the server's own measurement takes two seconds.
+/// Time for measuring; the server's own measurement takes two seconds.
 const BUDGET: Duration = Duration::from_secs(8);
 
-/// Measures the paths of a server on the sink. Nothing for sinks that stand for no device: what a receiver on
-/// this host costs is charged to the sender. On the way to another host paths that send from a ring's memory
-/// are left out, since there what is lent may be copied for a receiver on this machine after all. So is one
-/// whose ring finds no memory, with a note.
+/// Measures the paths of a server on the sink. Returns `None` for sinks that stand for no device: there the
+/// cost of a receiver on this host is charged to the sender. For a sink on another host, paths that send from
+/// a ring's memory are left out, since lent memory may still be copied there for a receiver on this machine.
+/// A path whose ring cannot lock memory is left out too, with a note.
 ///
 /// # Errors
 /// Errors that end an assessment; [`Error::Faulty`] if a path that works on loopback does not work here.
@@ -51,7 +51,7 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
 }
 
 fn on(test_bed: &TestBed, paths: &[DataPath], own: &[DataPath]) -> Result<Measured, Error> {
-    // A receiver takes what is sent as long as its account is open.
+    // A receiver accepts datagrams as long as its account is open.
     let accounts = RefCell::new(Vec::new());
     let connect = || match &test_bed.udp {
         Target::Drops(_) => {

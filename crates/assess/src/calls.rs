@@ -1,4 +1,4 @@
-//! Counts how often the measuring thread enters the kernel.
+//! Counter of kernel calls of the measuring thread.
 
 mod table;
 
@@ -15,15 +15,15 @@ pub(crate) use table::check;
 /// Mount point of tracefs.
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// A counter of calls by the thread that made it.
+/// Counter of calls by the thread that created it.
 pub(crate) struct Calls {
     counter: Counter,
-    /// Calls that the counter itself makes: the one that stops it.
+    /// Calls of the counter itself: the call that stops it.
     own: u64,
 }
 
 impl Calls {
-    /// A counter, where that is permitted.
+    /// Creates a counter, if permissions allow.
     pub(crate) fn new() -> Result<Calls, Error> {
         let tracepoint = Tracepoint::with_id(tracepoint()?);
         let counter = Builder::new(tracepoint).include_kernel().build().map_err(|error| {
@@ -45,7 +45,7 @@ impl Calls {
     }
 }
 
-/// The number of the tracepoint that every kernel call passes.
+/// Number of the tracepoint that every kernel call passes.
 fn tracepoint() -> Result<u64, Error> {
     let file = Path::new(TRACEFS).join("events/raw_syscalls/sys_enter/id");
     if !file.exists() {
@@ -57,8 +57,8 @@ fn tracepoint() -> Result<u64, Error> {
     id.ok_or_else(|| Error::Unable(format!("cannot read the tracepoints in {TRACEFS}: it takes root")))
 }
 
-/// Minimal systems leave tracepoints unmounted. Mounted in a mount namespace of this thread's own, they are
-/// gone with it.
+/// Mounts tracefs, which minimal systems leave unmounted. The mount is in a mount namespace of this thread,
+/// and vanishes with it.
 fn mount_for_this_thread() -> std::io::Result<()> {
     wirepath_sys::namespace::leave_mounts()?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_exactly() {
-        // On a thread of its own: it may leave the mount namespace of the others.
+        // On a separate thread, since it may leave the shared mount namespace.
         std::thread::spawn(|| match Calls::new() {
             Ok(mut calls) => {
                 for expected in [0, 1, 1000] {
@@ -79,7 +79,8 @@ mod tests {
                     assert_eq!(calls.during(enter).unwrap().1, expected);
                 }
             }
-            // Others may be forbidden to count; tests/netns counts too, and is skipped visibly without root.
+            // Other users may be forbidden to count; tests/netns counts too, and is skipped visibly without
+            // root.
             Err(error) => assert!(!rustix::process::geteuid().is_root(), "{error}"),
         })
         .join()

@@ -6,14 +6,13 @@ use wirepath_datapath::{Headers, LoanPolicy, Train};
 use crate::packetization::{PacketRange, Packetization};
 use crate::subject::{PathKind, PathVariant, Transport, Variant};
 
-/// Packets handed to a path at a time, as the server does; how many of them leave in one call is the path's
-/// own affair.
+/// Packets handed to a path at a time, as in the server; the path decides how many of them leave in one call.
 pub(crate) const TRAIN_PACKETS: u32 = 48;
 
-/// Most bytes of a UDP datagram, and so of a train or send (IPv4).
+/// Largest payload of a UDP datagram, and so of a train or send (IPv4).
 pub(crate) const MOST_OF_DATAGRAM: u32 = wirepath_sys::datagrams::MAXIMUM_PAYLOAD as u32;
 
-/// The headers of everything that is sent: about 6 Mb/s of MTU-sized packets.
+/// Headers of all sent packets: about 6 Mb/s of MTU-sized packets.
 pub(crate) const RUN: Run = Run::new(
     Header {
         marker: false,
@@ -30,18 +29,18 @@ pub(crate) const RUN: Run = Run::new(
 pub(crate) enum Content {
     /// Payload alone.
     Payload,
-    /// Packets with so many bytes of payload, headers in front of each.
+    /// Packets with this many bytes of payload, each after its header.
     Ready(u16),
 }
 
-/// A path in a variant, a transport and a size.
+/// Path in a variant, with a transport and a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) path: PathKind,
     pub(crate) transport: Transport,
-    /// Payload bytes of a packet or block; nothing for the whole file.
+    /// Payload bytes of a packet or block; `None` for the whole file.
     pub(crate) size: Option<u16>,
-    /// Policy of the path `loan`; ignored by the others.
+    /// Policy of the path `loan`; ignored by other paths.
     pub(crate) loans: LoanPolicy,
     pub(crate) variant: Variant,
 }
@@ -56,7 +55,7 @@ impl Case {
         PathVariant { kind: self.path, variant: self.variant }
     }
 
-    /// Returns whether the packets of a run leave by themselves, and not as trains.
+    /// Returns whether the packets of a run are sent one by one, and not as trains.
     pub(crate) fn is_single(&self) -> bool {
         self.variant == Variant::Single
     }
@@ -67,13 +66,13 @@ impl Case {
         self.size.unwrap_or(u16::MAX - header) + header
     }
 
-    /// Returns whether the network has to fragment its datagrams, where a packet has room for so much payload
-    /// of UDP.
+    /// Returns whether the network has to fragment the datagrams, if a packet has room for
+    /// `udp_payload_limit` bytes of UDP payload.
     pub(crate) fn is_fragmented(&self, udp_payload_limit: u32) -> bool {
         self.transport == Transport::Udp && u32::from(self.packet_size()) > udp_payload_limit
     }
 
-    /// Returns whether the route can do it: what segments is not fragmented.
+    /// Returns whether the route supports the case: segments cannot be fragmented.
     pub(crate) fn is_possible(&self, udp_payload_limit: u32) -> bool {
         !(self.path.segments() && self.is_fragmented(udp_payload_limit))
             && self.size.is_none_or(|_| u32::from(self.packet_size()) <= MOST_OF_DATAGRAM)
@@ -82,7 +81,7 @@ impl Case {
     /// Packets to hand to the path at a time.
     pub(crate) fn train_packets(&self) -> u32 {
         match (self.path, self.transport) {
-            // As many as the length of a train can say.
+            // As many as fit into the length field of a train.
             (path, _) if path.takes_runs() => u32::MAX / u32::from(self.packet_size()),
             (PathKind::Block(path), _) if !path.segments() => 1,
             (_, Transport::Tcp) => 1,
@@ -90,7 +89,7 @@ impl Case {
         }
     }
 
-    /// Packets at a time for a receiver that must have room for all: no more than a train.
+    /// Packets at a time for a receiver that must have room for all of them: at most a train.
     pub(crate) fn train_packets_received(&self) -> u32 {
         self.train_packets().min(self.a_train())
     }
@@ -99,7 +98,7 @@ impl Case {
         TRAIN_PACKETS.min(MOST_OF_DATAGRAM / u32::from(self.packet_size())).max(1)
     }
 
-    /// The file that it sends: paths that cannot make headers send packets that are ready.
+    /// Content of the file to send: paths that cannot make headers send packets with stored headers.
     pub(crate) fn content(&self) -> Content {
         match (self.path, self.size) {
             (PathKind::Stream(_), Some(size)) if self.headers() == Headers::Stored => Content::Ready(size),
@@ -107,7 +106,7 @@ impl Case {
         }
     }
 
-    /// Source of its headers: made for each packet if the path can.
+    /// Source of the headers: generated for each packet if the path can.
     pub(crate) fn headers(&self) -> Headers {
         match self.path {
             PathKind::Stream(path) if !path.makes_headers() => Headers::Stored,
@@ -115,7 +114,7 @@ impl Case {
         }
     }
 
-    /// A stretch of payload as a train of packets in a file with such headers that begins at `start`.
+    /// Train for a range of packets, in a file with these headers that begins at `start`.
     #[inline]
     pub(crate) fn train(&self, stretch: PacketRange, start: u64, headers: Headers) -> Train {
         let header = if headers == Headers::Generated { 0 } else { HEADER_LENGTH as u64 };
@@ -130,7 +129,7 @@ impl Case {
         }
     }
 
-    /// The packets of so many bytes of a file of this length.
+    /// Packetization of `volume` bytes from a file of this length.
     pub(crate) fn walk(&self, file: u64, volume: u64) -> Packetization {
         Packetization::new(file, self.size.map_or(file, u64::from), volume)
     }

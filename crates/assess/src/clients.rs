@@ -2,9 +2,9 @@
 //! other servers beside it.
 //!
 //! A step is a number of clients that play for some seconds: real RTSP or HTTP sessions of the load client
-//! (`wirepath-load`), a sample of which is received and judged. The largest number is searched for by
-//! doubling, then bisection; steps of several servers take turns, so that a machine that changes changes for
-//! all. Each step has a server of its own, which ends with it.
+//! (`wirepath-load`), a sample of which is received and judged. The search for the largest number doubles,
+//! then bisects. Steps of several servers take turns, so that a change of the machine's speed affects all
+//! servers. Each step starts a server of its own and ends it.
 
 mod case;
 mod media;
@@ -36,32 +36,32 @@ use search::Search;
 use server::Contestant;
 use step::Trial;
 
-/// Clients of the first step of another server.
+/// Clients in the first step of a peer.
 const FIRST_OF_PEERS: usize = 25;
 
-/// Seconds that media go on after a step.
+/// Seconds of media left after a step.
 const TO_SPARE: f64 = 2.0;
 
-/// Open files beside those of sessions: of the load client, and of a server, which keeps 512 in reserve and has 128
-/// sockets for the ports that sessions share.
+/// Open files other than those of sessions: of the load client, and of a server, which keeps 512 in reserve
+/// and has 128 sockets for the ports that sessions share.
 const OTHER_DESCRIPTORS: usize = 512;
 const OTHER_DESCRIPTORS_OF_SERVER: usize = 1024;
 
-/// Open files of the load client for judged sessions, of a server for each session.
+/// Open files: of the load client for judged sessions, and of a server for each session.
 const JUDGED_DESCRIPTORS: usize = 300;
 const SERVER_DESCRIPTORS: usize = 2;
 
-/// A server, and the search for its limit.
+/// Server, and the search for its limit.
 struct Running {
     contestant: Contestant,
     search: Search,
-    /// Number to try once more.
+    /// Number of clients to try once more.
     again: Option<usize>,
     found: ClientSearch,
 }
 
 impl Clients {
-    /// The result of an experiment that begins.
+    /// Result of an experiment that begins.
     pub fn begin(program: String, started: String) -> Clients {
         Clients {
             schema: SCHEMA.to_owned(),
@@ -81,10 +81,10 @@ impl Clients {
     }
 }
 
-/// Makes the experiment, and adds what it found to `result`, also before an error.
+/// Runs the experiment and adds its findings to `result`, also before an error.
 ///
 /// # Errors
-/// Errors that end it; [`Error::Stopped`] on a request to stop.
+/// Errors that end the experiment; [`Error::Stopped`] on a request to stop.
 pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Progress) -> Result<(), Error> {
     let scratch = &options.scratch;
     std::fs::create_dir_all(scratch).map_err(|error| Error::of_file("make the folder", scratch, error))?;
@@ -102,19 +102,19 @@ pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Pro
     })
 }
 
-/// Most clients that the options and the limit of open files allow.
+/// Largest number of clients that the options and the limit of open files allow.
 fn most(options: &ClientOptions, descriptors: u64) -> usize {
     let of_server = of_process(descriptors).saturating_mul(options.processes);
     let of_client = beside(descriptors, OTHER_DESCRIPTORS + JUDGED_DESCRIPTORS);
     options.most.min(MOST_CLIENTS).min(of_server).min(of_client)
 }
 
-/// Most clients of a server that is one process.
+/// Largest number of clients of a server that is one process.
 fn of_process(descriptors: u64) -> usize {
     beside(descriptors, OTHER_DESCRIPTORS_OF_SERVER) / SERVER_DESCRIPTORS
 }
 
-/// Descriptors for sessions beside `others`.
+/// Descriptors left for sessions after `others`.
 fn beside(descriptors: u64, others: usize) -> usize {
     usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(others)
 }
@@ -137,8 +137,8 @@ fn conditions(options: &ClientOptions, bed: &ClientBed, descriptors: u64, most: 
     }
 }
 
-/// Searches for the limits of all servers in cases that play the same media, step by step in turns. Other servers
-/// are left out of cases that differ from `base` in options of ours alone.
+/// Searches for the limits of all servers in cases that play the same media, step by step in turns. Peers are
+/// left out of cases that differ from `base` only in options of `wirepath serve`.
 fn compare(
     options: &ClientOptions,
     bed: &ClientBed,
@@ -179,7 +179,7 @@ fn compare(
         (found.largest, found.failed) = (search.largest(), search.failed());
         found.limit = limit(&found, bound);
         let only_failures = found.steps.iter().all(|step| step.limit == Some(Limit::Server));
-        // A search that a signal ended before its first step has nothing to show.
+        // A search that a signal ended before its first step has no result.
         let Some(last) = found.steps.last() else { continue };
         if only_failures {
             result.leave_out(&format!("{} with {}", contestant.name(), found.case), &last.reason);
@@ -189,7 +189,8 @@ fn compare(
     outcome
 }
 
-/// Most clients in a case, and what allows no more: none of the sessions may come to the end of its media.
+/// Largest number of clients in a case, and the limit that sets it. No session may reach the end of its
+/// media.
 fn bound(options: &ClientOptions, most: usize, media_s: f64) -> Result<(usize, Limit), Error> {
     let step_s = options.settle.as_secs_f64() + options.window.as_secs_f64() + TO_SPARE;
     if media_s < step_s {
@@ -223,8 +224,8 @@ fn take_turns(trial: &Trial<'_>, running: &mut [Running], progress: &mut Part<'_
     }
 }
 
-/// Tries our server with as many clients as each other one carries in the same case: costs are compared at the same
-/// number.
+/// Tries our server with the number of clients that each peer carries in the same case, so that costs are
+/// compared at the same number.
 fn try_numbers_of_peers(
     trial: &Trial<'_>,
     running: &mut [Running],
@@ -242,7 +243,7 @@ fn try_numbers_of_peers(
     }
     for (index, clients) in numbers {
         let own = &mut running[index];
-        // The second time, where the first was late by chance.
+        // A second attempt, in case the first was late by chance.
         for _ in 0..2 {
             if own.search.largest().is_some() && own.found.timely(clients).is_none() {
                 let step = own.step(trial, clients, 1.0, progress)?;
@@ -254,7 +255,7 @@ fn try_numbers_of_peers(
 }
 
 impl Running {
-    /// Tries so many clients.
+    /// Measures one step of `clients` clients.
     fn step(
         &self,
         trial: &Trial<'_>,
@@ -286,9 +287,9 @@ impl Running {
         Running { contestant, search: Search::new(first, most), again: None, found }
     }
 
-    /// The number to try next.
+    /// Number of clients to try next.
     fn next(&self) -> Option<usize> {
-        // A server that does not start does not start with fewer clients.
+        // A server that does not start with some clients does not start with fewer either.
         let never_started = self.found.steps.iter().all(|step| step.limit == Some(Limit::Server));
         if never_started && !self.found.steps.is_empty() {
             return None;
@@ -296,7 +297,7 @@ impl Running {
         self.again.or_else(|| self.search.next())
     }
 
-    /// Takes a step; one that may have failed by chance is repeated once.
+    /// Records a step. A step that may have failed by chance is repeated once.
     fn record(&mut self, step: Step) {
         let is_repeated = self.again.take().is_some();
         use Limit::{Client, Lateness, Link, Loss, OtherPrograms, Rate, SetUp};
@@ -310,7 +311,7 @@ impl Running {
     }
 }
 
-/// Where the limit of a search was.
+/// Limit that ended a search.
 fn limit(found: &ClientSearch, bound: Limit) -> Limit {
     let of_failed = |failed: usize| {
         let steps = found.steps.iter().rev().filter(|step| step.clients == failed);
@@ -323,7 +324,7 @@ fn limit(found: &ClientSearch, bound: Limit) -> Limit {
     }
 }
 
-/// Cases that are measured in turns, for those who watch.
+/// Progress of one group of cases, as a share of all groups.
 struct Part<'a> {
     progress: &'a mut dyn Progress,
     groups: usize,

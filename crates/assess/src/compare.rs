@@ -1,5 +1,5 @@
-//! Two results side by side: kernel against kernel, machine against machine, before against after (table 2 of
-//! the papers).
+//! Comparison of two results: kernel against kernel, machine against machine, before against after (table 2
+//! of the papers).
 
 mod agreement;
 mod text;
@@ -17,19 +17,20 @@ use crate::statistics::Summary;
 /// Comparison of two results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Differences besides figures: machine, kernel, settings.
+    /// Differences other than figures: machine, kernel, settings.
     pub differences: Vec<Difference>,
-    /// Figures that both have.
+    /// Figures that both results have.
     pub figures: Vec<Compared>,
-    /// Relative figures that both have: of a path to the plain one in the same result, of lending to copying.
+    /// Relative figures that both results have: a path relative to the plain path of the same result, lending
+    /// relative to copying.
     pub relative: Vec<Agreement>,
-    /// Figures that only the first has.
+    /// Figures that only the first result has.
     pub only_in_first: Vec<Name>,
-    /// Figures that only the second has.
+    /// Figures that only the second result has.
     pub only_in_second: Vec<Name>,
 }
 
-/// Difference besides figures; empty where one of the two does not have it.
+/// Difference other than a figure; a value is empty if its result does not have the fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Name of the fact.
@@ -40,7 +41,7 @@ pub struct Difference {
     pub second: String,
 }
 
-/// A figure in both results.
+/// Figure that both results have.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
     /// Name of the figure.
@@ -52,10 +53,10 @@ pub struct Compared {
     pub first: f64,
     /// Median in the second result.
     pub second: f64,
-    /// Improvement of the second, as a share of the first; negative if it is worse.
+    /// Improvement of the second result, as a share of the first; negative if the second is worse.
     pub improvement: f64,
-    /// The larger of the two spreads, as a share of the first: what differs by less does not differ. Nothing
-    /// where one of the two has too few runs to know.
+    /// Larger of the two spreads, as a share of the first median. Smaller differences are not significant.
+    /// `None` if a result has too few runs for a spread.
     pub spread: Option<f64>,
     /// Verdict on the difference.
     pub verdict: Verdict,
@@ -65,15 +66,15 @@ pub struct Compared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The second is better.
+    /// The second result is better.
     Better,
-    /// The second is worse.
+    /// The second result is worse.
     Worse,
-    /// No difference beyond that of the runs.
+    /// Difference within the spread of the runs.
     NoDifference,
-    /// Different, but with too few runs to know the spread.
+    /// Different, but too few runs for a spread.
     TooFewRuns,
-    /// Different, and neither is better: shares of time.
+    /// Different, but neither is better: shares of time.
     Other,
 }
 
@@ -94,7 +95,7 @@ pub fn compare(first: &Assessment, second: &Assessment) -> Comparison {
     }
 }
 
-/// Runs of figures with one name, together; figures without runs are none.
+/// Joins the runs of figures with the same name; figures without runs are dropped.
 fn joined(figures: Vec<Quantity>) -> Vec<Quantity> {
     let mut joined: Vec<Quantity> = Vec::with_capacity(figures.len());
     let mut places: HashMap<Name, usize> = HashMap::new();
@@ -140,7 +141,7 @@ fn compared(first: &Quantity, second: &Quantity) -> Option<Compared> {
     })
 }
 
-/// Differences of two results besides figures.
+/// Differences of two results other than figures.
 fn differences(first: &Assessment, second: &Assessment) -> Vec<Difference> {
     let (of_first, of_second) = (facts(first), facts(second));
     let find = |facts: &HashMap<String, String>, what: &str| facts.get(what).cloned().unwrap_or_default();
@@ -154,7 +155,7 @@ fn differences(first: &Assessment, second: &Assessment) -> Vec<Difference> {
     names.filter_map(difference).collect()
 }
 
-/// Machine and settings, by name.
+/// Facts about machine and settings, by name.
 fn facts(assessment: &Assessment) -> Vec<(String, String)> {
     let Assessment { host, settings, .. } = assessment;
     let mut facts = vec![

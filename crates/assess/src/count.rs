@@ -1,7 +1,7 @@
-//! The experiment `count`: kernel calls and copies of every line of the papers' tables 3 and 4, counted.
+//! The experiment `count`: counts of kernel calls and copies for every line of the papers' tables 3 and 4.
 //!
-//! Calls are counted by the tracepoint that all of them pass, copies by probes on the functions of the kernel
-//! that copy. Nothing is timed: what is counted is the same on a slow machine, and on an emulated one.
+//! Calls are counted by the tracepoint that every system call passes, copies by probes on the kernel's copy
+//! functions. Nothing is timed: counts are the same on a slow or emulated machine.
 
 mod lines;
 mod probes;
@@ -23,17 +23,17 @@ use probes::Probes;
 pub use reasons::reasons;
 pub use table::tables;
 
-/// Packets that are sent without a receiver: some hundred of them cross a page.
+/// Packets sent without a receiver: some hundred of them cross a page boundary.
 const PACKETS: u64 = 1024;
 
 /// Payload of a whole file over TCP: what a connection has room for.
 const WHOLE_FILE: u64 = 64 << 10;
 
-/// Payload of the file that packets are of.
+/// Payload of the file that packets are made from.
 const FILE: u64 = 4 << 20;
 
-/// Counts, and adds the counts to `result`, also those before an error. Paths that are not there are left
-/// out.
+/// Counts, and adds the counts to `result`, also the counts made before an error. Paths that are not
+/// available are left out.
 ///
 /// # Errors
 /// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
@@ -77,7 +77,7 @@ fn on(
 
 fn of_case(runs: &mut Runs<'_>, case: &Case, calls: &mut Calls, probes: &Probes) -> Result<Counted, Error> {
     let length = runs.media.length().min(case.size.map_or(WHOLE_FILE, |size| PACKETS * u64::from(size)));
-    // As if the file had no more.
+    // As if the file ended there.
     let walk = case.walk(length, length);
     let mut counts = None;
     let sent = runs.send(case, |sending, watch| {
@@ -99,7 +99,7 @@ fn of_case(runs: &mut Runs<'_>, case: &Case, calls: &mut Calls, probes: &Probes)
 }
 
 impl Line {
-    /// Case of the line, where a packet has room for so much of UDP's payload.
+    /// Case of the line, where a packet has room for `udp_payload_limit` bytes of UDP payload.
     fn case(&self, udp_payload_limit: u32) -> Case {
         let size = match self.transport {
             Transport::Udp => crate::path_experiment::full_size(self.path, udp_payload_limit),

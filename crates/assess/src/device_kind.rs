@@ -1,4 +1,4 @@
-//! Kinds of devices that a sink stands for in a calibration.
+//! Kinds of devices in a calibration that a sink stands for.
 
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::AsFd;
@@ -10,9 +10,9 @@ use crate::error::{Doing, Error};
 use crate::options::Sink;
 use crate::result::Transport;
 
-/// The devices that what is measured on a sink holds for: those of its kind for one that drops, the one on
-/// the way for another host. Nothing where a receiver on this machine is charged to the sender, as it is for
-/// connections whatever the sink.
+/// Devices that measurements on a sink are valid for: for a sink that drops, devices of its kind; for another
+/// host, the device on the route to it. `None` if the cost of a receiver on this machine is charged to the
+/// sender, as for TCP connections to all other sinks.
 pub(crate) fn represented_by(sink: &Sink, transport: Transport) -> Result<Option<DeviceKind>, Error> {
     Ok(match (sink, transport) {
         (Sink::Drop, Transport::Udp) => Some(DeviceKind::WithChecksums),
@@ -22,7 +22,7 @@ pub(crate) fn represented_by(sink: &Sink, transport: Transport) -> Result<Option
     })
 }
 
-/// The devices whose figures hold for what is sent to a sink, those that say most of it first.
+/// Devices whose figures are valid for packets to a sink, most specific first.
 pub(crate) fn of(sink: &Sink) -> Result<Vec<DeviceKind>, Error> {
     let Sink::Host(host) = sink else {
         let computes = *sink != Sink::DropNoOffload;
@@ -38,7 +38,7 @@ fn kind(computes_checksums: bool) -> DeviceKind {
     if computes_checksums { DeviceKind::WithChecksums } else { DeviceKind::WithoutChecksums }
 }
 
-/// The device that owns the address that packets to a host leave from.
+/// Device with the source address of packets to a host.
 fn on_the_way(host: &str) -> Result<Option<DeviceName>, Error> {
     let unknown = |why: String| Error::Input(format!("cannot resolve the sink {host}: {why}"));
     let mut found = host.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;

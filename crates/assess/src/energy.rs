@@ -1,4 +1,5 @@
-//! Energy counters of processor packages: RAPL, as powercap shows it (Documentation/power/powercap in the kernel).
+//! Energy counters of processor packages: RAPL, through powercap (Documentation/power/powercap in the
+//! kernel).
 
 use std::path::{Path, PathBuf};
 
@@ -7,30 +8,30 @@ use crate::host::read;
 /// Folder of power zones.
 pub(crate) const FOLDER: &str = "/sys/class/powercap";
 
-/// Begin of the name of a package's zone. Those of cores and memory (`intel-rapl:0:0`) are parts of it, and `psys`
-/// counts packages again. AMD's processors have the same name.
+/// Prefixes of the zone and name of a package. Zones of cores and memory (`intel-rapl:0:0`) are parts of a
+/// package, and `psys` counts packages again. AMD processors use the same names.
 const ZONE: &str = "intel-rapl:";
 const PACKAGE: &str = "package-";
 
-/// Energy since a meter was made, of all packages together.
+/// Meter of the energy of all packages since its creation.
 #[derive(Clone, Debug)]
 pub(crate) struct EnergyMeter {
     packages: Vec<Package>,
 }
 
-/// A package's counter.
+/// Counter of a package.
 #[derive(Clone, Debug)]
 struct Package {
     name: String,
     file: PathBuf,
-    /// Greatest value, after which it begins with 0 again.
+    /// Largest value, after which the counter wraps to 0.
     greatest_uj: u64,
     last_uj: u64,
     total_uj: u64,
 }
 
 impl EnergyMeter {
-    /// Meter of the packages in this folder; `None` where there are none that may be read.
+    /// Meter of the packages in this folder; `None` without readable packages.
     pub(crate) fn of_folder(folder: &Path) -> Option<EnergyMeter> {
         let zones = std::fs::read_dir(folder).ok()?.flatten().filter(|zone| {
             let name = zone.file_name();
@@ -47,8 +48,8 @@ impl EnergyMeter {
         self.packages.iter().map(|package| package.name.clone()).collect()
     }
 
-    /// Joules until now; `None` if a counter cannot be read any more. A counter may have begun anew once since the
-    /// last call.
+    /// Joules so far; `None` if a counter can no longer be read. A counter may wrap at most once between
+    /// calls.
     pub(crate) fn joules(&mut self) -> Option<f64> {
         let totals: Option<Vec<u64>> = self.packages.iter_mut().map(Package::total_uj).collect();
         Some(totals?.iter().sum::<u64>() as f64 / 1e6)

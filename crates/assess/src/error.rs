@@ -3,10 +3,10 @@
 use std::io;
 use std::path::Path;
 
-/// Error that ends an assessment, or leaves a part of it out.
+/// Error that ends an assessment, or leaves out a part of it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A call failed that has to work; the assessment ends.
+    /// A required call failed; the assessment ends.
     #[error("{doing}: {source}")]
     System {
         /// Failed operation.
@@ -17,18 +17,18 @@ pub enum Error {
     /// Invalid or impossible request; the assessment does not begin.
     #[error("{0}")]
     Input(String),
-    /// The sink went away, or stopped taking anything; the assessment ends.
+    /// The sink disconnected, or stopped receiving; the assessment ends.
     #[error("the sink {sink} stopped: {why}")]
     SinkStopped {
-        /// Its address.
+        /// Address of the sink.
         sink: String,
         /// Observed failure.
         why: String,
     },
-    /// Impossible here; the rest can be measured.
+    /// Not possible on this machine; the rest can be measured.
     #[error("{0}")]
     Unable(String),
-    /// Wrong or lost bytes: no figure is given, and the assessment fails at its end.
+    /// Wrong or lost bytes: the case has no figure, and the assessment fails at its end.
     #[error("{0}")]
     Faulty(String),
     /// Stop requested by the user.
@@ -44,7 +44,7 @@ impl Error {
 
 /// Context for errors of calls.
 pub(crate) trait Doing<T> {
-    /// The error with what was tried in front of it.
+    /// Prefixes the error with the operation that failed.
     fn doing(self, doing: &str) -> Result<T, Error>;
 }
 

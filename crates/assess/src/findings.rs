@@ -9,29 +9,29 @@ use crate::progress::Progress;
 use crate::result::{Assessment, LeftOut};
 use crate::test_bed::{self, TestBed};
 
-/// True if all that was measured sent what it should.
+/// Soundness of an experiment: whether every case sent the right bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Soundness {
-    /// All right.
+    /// All cases sent the right bytes.
     Sound,
-    /// Wrong byte or lost packet, recorded among what was left out.
+    /// A case sent a wrong byte or lost a packet; recorded in [`Assessment::left_out`].
     Faulty,
 }
 
-/// Result of an experiment until now, and its observer.
+/// Result of an experiment so far, and its observer.
 pub(crate) struct Findings<'a> {
     pub(crate) result: &'a mut Assessment,
     progress: &'a mut dyn Progress,
-    /// Share of the experiment that was done before its current part, and share of the part.
+    /// Share of the experiment done before its current part, and share of the current part.
     pub(crate) part: (f64, f64),
-    /// Cases that sent a wrong byte, or lost one.
+    /// Cases with a wrong or lost byte.
     pub(crate) faults: u32,
 }
 
-/// Runs an experiment on a test bed with the MTU asked for.
+/// Runs an experiment on a test bed with the requested MTU.
 ///
 /// # Errors
-/// Errors of the test bed and of `act`. The result keeps all that was found before.
+/// Errors of the test bed and of `act`. The result keeps all earlier findings.
 pub(crate) fn experiment(
     options: &Options,
     result: &mut Assessment,
@@ -61,17 +61,17 @@ impl<'a> Findings<'a> {
         })
     }
 
-    /// Reports progress, or ends on a request to stop.
+    /// Reports progress; fails with [`Error::Stopped`] on a request to stop.
     pub(crate) fn go_on(&mut self, share: f64, doing: &str) -> Result<(), Error> {
         self.at(share, doing);
         if self.stopped() { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// Calls `act` for each case, which takes such a share of the part; returns the results. A case that
-    /// fails is left out.
+    /// Calls `act` for each case; all cases together take `share` of the part. Returns the results. A case
+    /// that fails is left out.
     ///
     /// # Errors
-    /// Errors that concern more than the case.
+    /// Errors that concern more than one case.
     pub(crate) fn each<C, T>(
         &mut self,
         (share, doing): (f64, &str),
@@ -91,10 +91,10 @@ impl<'a> Findings<'a> {
         Ok(results)
     }
 
-    /// Notes the error of one case.
+    /// Records the error of one case.
     ///
     /// # Errors
-    /// Errors that concern more than that.
+    /// Errors that concern more than that case.
     pub(crate) fn of_label(&mut self, label: &str, error: Error) -> Result<(), Error> {
         match error {
             Error::Unable(_) => {}
@@ -113,7 +113,7 @@ impl<'a> Findings<'a> {
         if self.faults == 0 { Soundness::Sound } else { Soundness::Faulty }
     }
 
-    /// The cases without those whose path needs the kernel module, if that is not loaded.
+    /// Leaves out cases whose path needs the kernel module, if the module is not loaded.
     pub(crate) fn without_missing_module(&mut self, cases: Vec<Case>) -> Vec<Case> {
         let Err(error) = SendContext::default().open_module() else { return cases };
         let (left_out, cases): (Vec<Case>, _) = cases.into_iter().partition(|case| case.path.needs_module());

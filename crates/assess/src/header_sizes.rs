@@ -1,4 +1,4 @@
-//! Sizes of the headers that a packet has around its payload, in bytes.
+//! Sizes of packet headers in bytes.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ pub(crate) const UDP_OVER_IPV6: u32 = 40 + 8;
 /// RTP (RFC 3550, without contributing sources).
 pub(crate) const RTP: u32 = wirepath_datapath::rtp::HEADER_LENGTH as u32;
 
-/// Payload of UDP that fills a packet to this address.
+/// UDP payload that fills a packet to this address.
 pub(crate) fn udp_payload_limit(mtu: u32, to: SocketAddr) -> u32 {
     mtu.saturating_sub(if to.is_ipv4() { UDP_OVER_IPV4 } else { UDP_OVER_IPV6 })
 }

@@ -1,7 +1,7 @@
-//! The machine: what it has, what it lacks for which data path, and how to get it.
+//! Description of the machine: hardware, limits, missing requirements of data paths, and their remedies.
 //!
-//! Values of /proc and /sys are foreign input: those that are missing or odd are left out or shown as they
-//! are, and none is an error. So looking at a machine always succeeds.
+//! Values of /proc and /sys are untrusted input: missing or malformed values are left out or shown as they
+//! are, and never cause an error. So examining a machine always succeeds.
 
 mod advice;
 mod departure;
@@ -15,7 +15,7 @@ use crate::result::Host;
 
 pub use departure::{DepartureError, Discipline, try_departure_times};
 
-/// Looks at this machine.
+/// Examines this machine.
 pub fn examine() -> Host {
     let kernel = machine::kernel();
     let mut host = Host {

@@ -1,4 +1,4 @@
-//! Policies of the path `loan` in an experiment: calibrated on such a device, unless forced.
+//! Loan policies of the path `loan` in an experiment: calibrated on the sink's kind of device, unless forced.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::Transport;
 
-/// The policies of one sink.
+/// Loan policies of one sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lending {
     udp: Rule,
     tcp: Rule,
 }
 
-/// A policy and whether it was measured.
+/// Loan policy, and whether its thresholds were measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
     policy: LoanPolicy,
@@ -27,8 +27,8 @@ struct Rule {
 }
 
 impl Lending {
-    /// Policies of the calibration file for the sink's device with this MTU; the default if it has none;
-    /// always or never if that was asked for.
+    /// Policies from the calibration file for the sink's device with this MTU; default thresholds if the file
+    /// has none. A forced policy lends always or never.
     pub(crate) fn of(options: &Options, mtu: u32) -> Result<Lending, Error> {
         let calibrations = read(&options.calibration)?;
         let (host, devices) = (Host::this(), device_kind::of(&options.sink)?);
@@ -40,13 +40,13 @@ impl Lending {
         Ok(Lending { udp: rule(Transport::Udp), tcp: rule(Transport::Tcp) })
     }
 
-    /// These cases, deciding by this.
+    /// Returns the cases with these policies.
     pub(crate) fn applied(&self, cases: Vec<Case>) -> Vec<Case> {
         let applied = |case: Case| Case { loans: self.rule(case.transport).policy, ..case };
         cases.into_iter().map(applied).collect()
     }
 
-    /// Notes the policies.
+    /// Notes the policies for the user.
     pub(crate) fn explain(&self, progress: &mut dyn Progress) {
         for transport in [Transport::Udp, Transport::Tcp] {
             progress.note(&format!("`loan` over {transport} {}", self.rule(transport).describe()));
@@ -75,10 +75,10 @@ impl Rule {
     }
 }
 
-/// The calibrations of a file; none if it is not there.
+/// Calibrations of a file; none if the file does not exist.
 ///
 /// # Errors
-/// [`Error::Input`] if it cannot be read or is something else: it is left as it is.
+/// [`Error::Input`] if the file cannot be read or is not a calibration file; the file is left unchanged.
 pub fn read(file: &Path) -> Result<Calibrations, Error> {
     let calibrations = Calibrations::load(file).map_err(|error| {
         Error::Input(format!(

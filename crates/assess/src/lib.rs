@@ -1,4 +1,4 @@
-//! Measurements of what every data path costs on the machine at hand, and advice which one to use.
+//! Measurements of the cost of every data path on this machine, and recommendations.
 
 mod bare;
 mod calibrate;
@@ -51,7 +51,7 @@ pub use test_files::remove_made;
 /// Calibrations for servers.
 pub use wirepath_datapath::calibration;
 
-// The example result of the tests is written for the outside of this crate, too.
+// The tests' example result refers to this crate by its external name.
 #[cfg(test)]
 extern crate self as wirepath_assess;
 #[cfg(test)]

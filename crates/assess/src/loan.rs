@@ -1,13 +1,13 @@
 //! The experiment `loan`: sends that copy against sends that lend their pages, by size (figures 1 to 6 of the
 //! zero-copy protocol paper).
 //!
-//! A send is one call, and both kinds bring the same bytes by the same call; over UDP in the same datagrams,
-//! which UDP_SEGMENT cuts. Only MSG_ZEROCOPY differs. Each size is sent from the beginning of a page on and
-//! from one byte before a page on, since a loan costs by the page: a program that lends decides by both.
-//! Datagrams larger than the MTU, which the paper sent, cannot be compared: the kernel copies what it is to
-//! fragment, whatever it is lent.
+//! A send is one call. Both kinds send the same bytes by the same call; over UDP in the same datagrams, cut
+//! by UDP_SEGMENT. Only MSG_ZEROCOPY differs. Each size is sent from the beginning of a page and from one
+//! byte before a page, since the cost of a loan is per page; a program that lends has a threshold for each.
+//! Datagrams larger than the MTU, which the paper sent, cannot be compared: the kernel copies datagrams that
+//! it has to fragment, also lent ones.
 //!
-//! A copy by the kernel is no loan. A size with such a copy in one run has no figure for lending.
+//! A send that the kernel copied is not a loan. A size with such a copy in any run has no figure for lending.
 
 mod copied_loans;
 mod keep;
@@ -27,12 +27,11 @@ use crate::result::{Assessment, Cache};
 /// MTU of Ethernet.
 const USUAL_MTU: u32 = 1500;
 
-/// The MTU measured beside the one that was asked for: that of the paper, and of networks that carry large
-/// frames.
+/// MTU measured in addition to the requested one: that of the paper, and of networks with jumbo frames.
 const LARGE_MTU: u32 = 9000;
 
-/// Runs the experiment, for each MTU on a test bed of its own, and adds its findings to `result`, also before
-/// an error.
+/// Runs the experiment, for each MTU on its own test bed, and adds its findings to `result`, also before an
+/// error.
 ///
 /// # Errors
 /// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
@@ -65,7 +64,7 @@ pub fn run(
                 let why = test_bed.other_mtu();
                 found.leave_out(&format!("loan with an MTU of {mtu} bytes"), &why);
             }
-            // A route that cannot be given another MTU is measured once.
+            // A route whose MTU cannot be changed is measured once.
             if measured.contains(&test_bed.mtu) {
                 return Ok(());
             }

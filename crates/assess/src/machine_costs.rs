@@ -1,10 +1,12 @@
-//! Cost of the two things that data paths try to avoid: entering the kernel and copying (figure 2 of the
+//! Cost of the two operations that data paths try to avoid: kernel entry and copying (figure 2 of the
 //! conference paper).
 //!
-//! Figures are processor time of the thread, as with data paths: other load on a busy machine does not count.
+//! Figures are processor time of the thread, as for data paths, so that other load on the machine does not
+//! count.
 //!
-//! A run walks through all points, so that a disturbance of some seconds touches one run of each and not all
-//! runs of one. Each point is repeated until a run of it takes `RUN`, found once before the first run.
+//! Each run measures all points, so that a disturbance of some seconds affects one run of each point and not
+//! all runs of one point. The repetitions per point are calibrated before the first run, so that a point
+//! takes at least `RUN` per run.
 
 mod arena;
 mod cold;
@@ -20,20 +22,19 @@ pub(crate) use cold::ColdCopies;
 use crate::result::{Assessment, CopyCost, Costs, LeftOut};
 use crate::{Error, Options, Progress, Soundness, test_bed};
 
-/// Smallest and largest block that is copied, in bytes; between them are all powers of two.
+/// Smallest and largest copied block in bytes; all powers of two between them are measured.
 const SMALLEST: usize = 8;
 const LARGEST: usize = 32 << 20;
 
-/// Least duration of the repetitions of a point in a run. The clock is read twice for that, which takes less
-/// than a microsecond.
+/// Minimum duration of a point's repetitions in a run. Reading the clock twice takes less than a microsecond
+/// of that.
 const RUN: Duration = Duration::from_millis(1);
 
-/// Measures both and adds them to `result`, also on a request to stop: then there are fewer runs, and points
-/// without a run are left out. Where memory is too short for the larger blocks, they are left out and named.
+/// Measures both and adds them to `result`. After a request to stop there are fewer runs, and points without
+/// a run are left out. Without enough memory for the larger blocks, their sizes are left out with a note.
 ///
-/// Kernel entry is `getpid` by a raw system call: the C library is not asked, and does not answer from what
-/// it remembers. Copies are `copy_from_slice` of a length that the compiler does not know, which calls the C
-/// library's `memcpy`.
+/// Kernel entry is `getpid` by a raw system call, so that the C library cannot answer from a cache. Copies
+/// are `copy_from_slice` of a length unknown to the compiler, which calls the C library's `memcpy`.
 ///
 /// # Errors
 /// [`Error::Input`] if the processor may not be used; [`Error::Stopped`].
@@ -88,7 +89,7 @@ fn measure_up_to(
     costs
 }
 
-/// Sizes left out if blocks of at most `possible` bytes can be copied.
+/// Sizes left out because only blocks of at most `possible` bytes can be copied.
 fn too_little_memory(largest: usize, possible: usize) -> Option<LeftOut> {
     (possible < largest).then(|| LeftOut {
         what: format!("host: copies of more than {possible} bytes"),
@@ -102,7 +103,7 @@ struct Point {
     repetitions: u32,
 }
 
-/// Points up to this size.
+/// Points up to the size `largest`.
 fn points(largest: usize) -> impl Iterator<Item = Point> {
     let sizes =
         std::iter::successors(Some(SMALLEST), |size| Some(size * 2)).take_while(move |size| *size <= largest);
@@ -115,7 +116,7 @@ fn points(largest: usize) -> impl Iterator<Item = Point> {
 }
 
 impl Point {
-    /// Copies so many times and answers how long that took.
+    /// Copies `repetitions` times, and returns the processor time used.
     fn copy(&self, source: &mut Arena, target: &mut Arena, repetitions: u32) -> Duration {
         let size = black_box(self.cost.size as usize);
         let (from, to) = if self.cost.aligned { (0, 0) } else { (1, 3) };
@@ -126,18 +127,18 @@ impl Point {
     }
 }
 
-/// Copies the same block again and again.
+/// Copies the same block repeatedly.
 fn copy_one(source: &[u8], target: &mut [u8], repetitions: u32) -> Duration {
     let start = used();
     for _ in 0..repetitions {
-        // The compiler must believe that the source was changed and that the target is read, each time.
+        // The compiler must assume that the source has changed and that the target is read, each time.
         black_box(&mut *target).copy_from_slice(black_box(source));
     }
     black_box(target);
     used() - start
 }
 
-/// Copies block after block, and goes on the next time where it ended.
+/// Copies successive blocks; the next call continues after the last block.
 fn copy_ever_others(
     source: &mut Arena,
     from: usize,
@@ -153,7 +154,7 @@ fn copy_ever_others(
     used() - start
 }
 
-/// Enters the kernel so many times and answers how long that took.
+/// Enters the kernel `count` times, and returns the processor time used.
 fn time_entries(count: u32) -> Duration {
     let start = used();
     for _ in 0..count {
@@ -162,13 +163,13 @@ fn time_entries(count: u32) -> Duration {
     used() - start
 }
 
-/// Processor time that this thread has used.
+/// Processor time used by this thread.
 fn used() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Number of repetitions that take [`RUN`].
+/// Number of repetitions that take at least [`RUN`].
 fn repetitions(mut run: impl FnMut(u32) -> Duration) -> u32 {
     let mut count: u32 = 1;
     while run(count) < RUN && count < 1 << 30 {

@@ -14,7 +14,7 @@ pub struct Options {
     pub volume: u64,
     /// Runs of each measurement.
     pub runs: u32,
-    /// True if less care and less time are wanted.
+    /// True for the quick form: fewer runs, less care.
     pub quick: bool,
     /// State of the page cache before a run.
     pub cache: Cache,
@@ -22,27 +22,27 @@ pub struct Options {
     pub sink: Sink,
     /// MTU of the sink's device in bytes.
     pub mtu: u32,
-    /// The processor to measure on; the last one that may be used if it is not named.
+    /// Processor to measure on; `None` for the last one that may be used.
     pub cpu: Option<u32>,
-    /// The file to send, instead of one that is made.
+    /// File to send; `None` to generate one.
     pub file: Option<PathBuf>,
-    /// A program of bare C loops (`bench/bare.c`) to measure beside the paths for streaming.
+    /// Program of bare C loops (`bench/bare.c`) to measure in addition to the paths for streaming.
     pub bare: Option<PathBuf>,
-    /// Folder for files that are made; they are kept for the next assessment.
+    /// Folder for generated files; they are kept for the next assessment.
     pub scratch: PathBuf,
-    /// The file of what data paths cost here and from which sizes on pages are lent: it is read, and added
-    /// to.
+    /// Calibration file: costs of data paths on this machine, and size thresholds for lending pages. It is
+    /// read, and results are added to it.
     pub calibration: PathBuf,
-    /// Policy of the path `loan`: lend always, never, or (none) from the calibrated size on.
+    /// Policy of the path `loan`: lend always or never; `None` to lend from the calibrated size on.
     pub loans: Option<bool>,
-    /// The parts of `relay` that are wanted; none for all.
+    /// Parts of `relay` to measure; empty for all.
     pub parts: Vec<Part>,
     /// True if `relay` measures all kinds of handlers.
     pub handlers: bool,
 }
 
 impl Options {
-    /// Settings for the result.
+    /// Settings as recorded in the result.
     pub fn settings(&self, experiments: Vec<Experiment>) -> Settings {
         Settings {
             experiments,
@@ -60,20 +60,21 @@ impl Options {
 /// Destination of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sink {
-    /// A device that drops, and takes UDP segments and checksums as a network card with these offloads does.
+    /// Device that drops packets, and takes UDP segments and checksums like a network card with these
+    /// offloads.
     Drop,
-    /// Device that drops, without these offloads.
+    /// Device that drops packets, without these offloads.
     DropNoOffload,
-    /// A receiver behind the loopback device; the only one that needs no privileges.
+    /// Receiver behind the loopback device; the only sink that needs no privileges.
     Loopback,
-    /// A receiver in another network namespace, behind a pair of veth devices.
+    /// Receiver in another network namespace, behind a pair of veth devices.
     Veth,
     /// `wirepath assess sink` on another host: its address and port.
     Host(String),
 }
 
 impl Sink {
-    /// Returns whether it is a device that drops, where no receiver is.
+    /// Returns whether the sink is a device that drops packets, without a receiver.
     pub fn drops(&self) -> bool {
         matches!(self, Sink::Drop | Sink::DropNoOffload)
     }
@@ -91,7 +92,7 @@ impl fmt::Display for Sink {
     }
 }
 
-/// A text that names no sink.
+/// Text that is not the name of a sink.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown sink {0:?}: expected drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess sink` runs"

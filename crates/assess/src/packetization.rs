@@ -1,47 +1,47 @@
-//! The packets of a file, sent round and round until the volume is full.
+//! Packets of a file, sent repeatedly until the volume is reached.
 
 /// Division of a file into packets, and the volume of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packetization {
     /// Bytes of payload in the file.
     file: u64,
-    /// Payload of each packet but the file's last, which may be shorter.
+    /// Payload of each packet except the file's last, which may be shorter.
     packet: u64,
-    /// Payload of the run: the last packet may go beyond it.
+    /// Payload of the run; the last packet may exceed it.
     volume: u64,
 }
 
 /// Consecutive packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PacketRange {
-    /// The first, counted from the beginning of the file.
+    /// First packet, counted from the beginning of the file.
     pub(crate) first: u64,
-    /// Offset of its payload in the file's.
+    /// Offset of the range in the file's payload.
     pub(crate) start: u64,
     /// Number of packets.
     pub(crate) packets: u64,
-    /// Payload of all of them in bytes.
+    /// Payload bytes of all packets.
     pub(crate) bytes: u64,
 }
 
 impl Packetization {
-    /// Over the `file` bytes of payload in packets of `packet` bytes, neither of them 0, until `volume` bytes
-    /// are sent.
+    /// Packetization of `file` bytes of payload in packets of `packet` bytes, neither of them 0, until
+    /// `volume` bytes are sent.
     pub(crate) fn new(file: u64, packet: u64, volume: u64) -> Packetization {
         Packetization { file, packet: packet.min(file), volume }
     }
 
-    /// Limits the volume; the last packet may go beyond it.
+    /// Limits the volume; the last packet may exceed it.
     pub(crate) fn up_to(self, volume: u64) -> Packetization {
         Packetization { volume: self.volume.min(volume), ..self }
     }
 
-    /// Packets of one time round.
+    /// Number of packets in the file.
     pub(crate) fn packets_in_file(&self) -> u64 {
         self.file.div_ceil(self.packet)
     }
 
-    /// The run in stretches of at most `most` packets.
+    /// Ranges of at most `most` packets that make up the run.
     #[inline]
     pub(crate) fn stretches(self, most: u64) -> impl Iterator<Item = PacketRange> + Clone {
         let (mut first, mut left) = (0, self.volume);

@@ -1,4 +1,4 @@
-//! Costs of the measurements of a result: medians, and ratios to a plain path and to bare C.
+//! Costs of the measurements of a result: medians, and ratios to the plain path and to bare C.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use crate::header_sizes;
 use crate::result::{Assessment, Experiment, Measurement, PathVariant, Transport};
 use crate::statistics::Summary;
 
-/// Measurements that can be compared with one another: of one experiment, one transport, one MTU.
+/// Comparable measurements: of the same experiment, transport and MTU.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
     /// `stream`, `download` or `loan`.
@@ -17,22 +17,22 @@ pub struct Group<'a> {
     pub mtu: u32,
     /// Costs, in the order of the result.
     pub costs: Vec<Cost<'a>>,
-    /// The first place in `costs` of a path and size, and of those with trains of a length.
+    /// First index in `costs` by path and size, without and with the length of trains.
     places: HashMap<(PathVariant, Option<u64>, Option<u32>), usize>,
 }
 
-/// A measurement and what its runs say together.
+/// Measurement and the summary of its runs.
 #[derive(Clone, Debug)]
 pub struct Cost<'a> {
-    /// The path's name; with the length of its trains where several lengths were measured.
+    /// Name of the path, with the length of trains if several lengths were measured.
     pub name: String,
     /// The measurement.
     pub measurement: &'a Measurement,
-    /// Processor seconds for each GiB; nothing if there are no runs that say anything.
+    /// Processor seconds per GiB; `None` without valid runs.
     pub summary: Option<Summary>,
 }
 
-/// The result's measurements in groups: streaming first, then download.
+/// Groups of the result's measurements: streaming first, then download.
 pub fn groups(assessment: &Assessment) -> Vec<Group<'_>> {
     let mut groups: HashMap<_, Vec<&Measurement>> = HashMap::new();
     for measurement in &assessment.measurements {
@@ -45,17 +45,17 @@ pub fn groups(assessment: &Assessment) -> Vec<Group<'_>> {
 }
 
 impl Cost<'_> {
-    /// Returns whether it is that of a bare C loop.
+    /// Returns whether the measurement is of a bare C loop.
     pub fn is_bare(&self) -> bool {
         self.measurement.path.is_bare()
     }
 
-    /// The median, if there is one.
+    /// Median, if there is one.
     pub fn median(&self) -> Option<f64> {
         self.summary.map(|summary| summary.median)
     }
 
-    /// Returns whether its runs differ too much.
+    /// Returns whether the spread of the runs is too wide.
     pub fn is_noisy(&self) -> bool {
         self.summary.is_some_and(|summary| summary.is_noisy())
     }
@@ -72,7 +72,7 @@ impl<'a> Group<'a> {
             places.entry((path, size, None)).or_insert(place);
             places.entry((path, size, Some(measurement.packets_per_train))).or_insert(place);
         }
-        // A path that was measured with several lengths of trains: its first one is not its only one.
+        // Paths that were measured with several train lengths.
         let several: HashSet<PathVariant> = measurements
             .iter()
             .filter(|measurement| {
@@ -92,7 +92,7 @@ impl<'a> Group<'a> {
         Group { experiment, transport, mtu, costs: measurements.iter().map(cost).collect(), places }
     }
 
-    /// Sizes, ascending, the whole file last.
+    /// Sizes, ascending; the whole file last.
     pub fn sizes(&self) -> Vec<Option<u64>> {
         let mut sizes: Vec<_> = self.costs.iter().map(|cost| cost.measurement.size).collect();
         sizes.sort_by_key(|size| size.unwrap_or(u64::MAX));
@@ -100,19 +100,19 @@ impl<'a> Group<'a> {
         sizes
     }
 
-    /// The largest size whose packets are not fragmented, or else the smallest there is; the whole file if
-    /// that is all.
+    /// Largest size whose packets are not fragmented, or else the smallest size; `None` (the whole file) if
+    /// there are no other sizes.
     pub fn full_size(&self) -> Option<u64> {
-        // Over TCP, sizes are those of blocks, which say nothing of packets. Over IPv6 a full packet has less
-        // payload than this allows, and is still the largest that is not larger.
+        // Over TCP, sizes are block sizes, independent of packets. Over IPv6 a full packet has less payload
+        // than this limit, and is still the largest size within it.
         let rtp = if self.experiment == Experiment::Stream { header_sizes::RTP } else { 0 };
         let room = u64::from(self.mtu.saturating_sub(header_sizes::UDP_OVER_IPV4 + rtp));
         let sizes: Vec<u64> = self.sizes().into_iter().flatten().collect();
         sizes.iter().rev().find(|size| **size <= room).or(sizes.first()).copied()
     }
 
-    /// Paths by [`Cost::name`], each with its costs by size, bare loops not among them, cheapest in full
-    /// packets first.
+    /// Paths by [`Cost::name`], each with its costs by size, cheapest in full packets first. Bare loops are
+    /// left out.
     pub fn paths(&self) -> Vec<(&str, Vec<&Cost<'a>>)> {
         let mut paths: Vec<(&str, Vec<&Cost<'a>>)> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -132,29 +132,29 @@ impl<'a> Group<'a> {
         paths
     }
 
-    /// Its cost as a share of that of the plain path with the same size; nothing for that path itself.
+    /// Cost as a share of the plain path's cost with the same size; `None` for the plain path itself.
     pub fn relative(&self, cost: &Cost<'_>) -> Option<f64> {
         let plain = self.experiment.baseline().map(PathVariant::plain);
         let plain = plain.filter(|plain| *plain != cost.measurement.path)?;
         ratio(cost, self.like(cost.measurement, plain)?)
     }
 
-    /// Its cost as a multiple of that of a bare C loop that does the same.
+    /// Cost as a multiple of the cost of the same path as a bare C loop.
     pub fn over_bare(&self, cost: &Cost<'_>) -> Option<f64> {
         ratio(cost, self.bare(cost)?)
     }
 
-    /// The bare C loop that does the same.
+    /// Measurement of the same path as a bare C loop.
     pub fn bare(&self, cost: &Cost<'_>) -> Option<&Cost<'a>> {
         self.like(cost.measurement, cost.measurement.path.bare())
     }
 
-    /// The cost of a path with a size.
+    /// Cost of a path with a size.
     pub fn find(&self, path: PathVariant, size: Option<u64>) -> Option<&Cost<'a>> {
         self.places.get(&(path, size, None)).map(|place| &self.costs[*place])
     }
 
-    /// Another path with the same size, and with the same trains where there are several.
+    /// Cost of another path with the same size, and with the same train length if it was measured.
     fn like(&self, measurement: &Measurement, path: PathVariant) -> Option<&Cost<'a>> {
         let same_trains = (path, measurement.size, Some(measurement.packets_per_train));
         let place = self.places.get(&same_trains).map(|place| &self.costs[*place]);
@@ -162,7 +162,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Median by median.
+/// Ratio of the medians.
 fn ratio(cost: &Cost<'_>, other: &Cost<'_>) -> Option<f64> {
     Some(cost.median()? / other.median()?).filter(|ratio| ratio.is_finite())
 }

@@ -16,7 +16,7 @@ use crate::subject::{PathKind, Transport, Variant};
 use crate::test_bed::TestBed;
 use crate::test_files::Media;
 
-/// An experiment over data paths.
+/// Experiment over data paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathExperiment {
     /// Bytes of a file, as UDP datagrams and over TCP (figures 3a and 3b).
@@ -25,11 +25,11 @@ pub enum PathExperiment {
     Stream,
 }
 
-/// Payload sizes beside the one that fills the MTU, and the whole file.
+/// Payload sizes in addition to the size that fills the MTU, and the whole file.
 const SIZES: [u16; 3] = [512, 1024, 2048];
 
 impl PathExperiment {
-    /// Runs the experiment, and adds its findings to `result`, also those before an error.
+    /// Runs the experiment, and adds its findings to `result`, also before an error.
     ///
     /// # Errors
     /// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
@@ -58,10 +58,11 @@ impl PathExperiment {
         Runs::new(options, test_bed, &mut media, found).measure(&cases, bare.as_ref(), found)
     }
 
-    /// Everything that it measures; what the route cannot do included.
+    /// All cases of the experiment, those that the route does not support included.
     fn cases(self, udp_payload_limit: u32) -> Vec<Case> {
         let mut cases = self.cases_of_every_size(udp_payload_limit);
-        // What trains save those that take runs, where packets fill the MTU.
+        // Cases of single packets, for paths that take runs, with the size that fills the MTU: they show the
+        // gain of trains.
         let takes_runs = |case: &&Case| case.path.takes_runs() && Self::fills(case, udp_payload_limit);
         let single: Vec<Case> =
             cases.iter().filter(takes_runs).map(|case| Case { variant: Variant::Single, ..*case }).collect();
@@ -88,7 +89,7 @@ impl PathExperiment {
         }
     }
 
-    /// Every path with the size that fills the MTU and, over TCP, the whole file.
+    /// Cases of every path with the size that fills the MTU and, over TCP, the whole file.
     pub(crate) fn cases_that_fill(self, udp_payload_limit: u32) -> Vec<Case> {
         self.cases_of_every_size(udp_payload_limit)
             .into_iter()
@@ -100,7 +101,7 @@ impl PathExperiment {
         case.size.is_none_or(|size| full_size(case.path, udp_payload_limit) == Some(size))
     }
 
-    /// Records what figures do not contain.
+    /// Records limitations that the figures do not show.
     fn explain(self, options: &Options, test_bed: &TestBed, too_large: &[Case], found: &mut Findings<'_>) {
         if let Some(size) = too_large.iter().filter_map(|case| case.size).min() {
             let mut paths: Vec<&str> = too_large.iter().map(|case| case.path.name()).collect();
@@ -135,7 +136,7 @@ impl PathExperiment {
     }
 }
 
-/// The payload that fills a packet that has room for so much of UDP's.
+/// Payload that fills a packet with room for `udp_payload_limit` bytes of UDP payload.
 pub(crate) fn full_size(path: PathKind, udp_payload_limit: u32) -> Option<u16> {
     let rtp = if matches!(path, PathKind::Stream(_)) { header_sizes::RTP } else { 0 };
     u16::try_from(udp_payload_limit.saturating_sub(rtp)).ok()

@@ -1,9 +1,10 @@
 //! Profile of a path, from samples of its thread's instruction pointer (table 1 of the papers).
 //!
-//! A sample belongs to the function of its instruction, not to callers: so the shares of all functions add up
-//! to one, and `copying` is what the copying instructions take. Samples are taken by a timer (`cpu-clock`),
-//! because a virtual machine has no other counter. While interrupts are off, the timer is deferred, so time
-//! there is charged to the first instruction after; `kernel_exit` corrects one case of that.
+//! A sample belongs to the function of its instruction, not to the callers. So the shares of all functions
+//! add up to one, and `copying` is the share of the copying instructions. Samples are taken by a timer
+//! (`cpu-clock`), because virtual machines have no other counter. While interrupts are off, the timer is
+//! deferred, so that this time is charged to the first instruction afterwards; `kernel_exit` corrects one
+//! case of that.
 
 mod classes;
 mod experiment;
@@ -26,7 +27,7 @@ pub use sampling::Sampled;
 use sampling::{Place, Sampling};
 use user_symbols::UserSymbols;
 
-/// Number of functions that are named.
+/// Number of functions named in a profile.
 const FUNCTIONS: usize = 5;
 
 /// Reason for a missing profile.
@@ -38,22 +39,22 @@ pub enum ProfileError {
          kernel.perf_event_paranoid=1 kernel.kptr_restrict=0`"
     )]
     NotPermitted {
-        /// The setting, as far as it can be read.
+        /// Value of the setting, if it can be read.
         paranoid: String,
     },
-    /// The kernel does not say where its functions are.
+    /// The kernel hides the addresses of its functions.
     #[error(
         "the kernel hides where its functions are (kernel.kptr_restrict is {restrict}): run as root with `sysctl -w \
          kernel.kptr_restrict=1`"
     )]
     Hidden {
-        /// The setting, as far as it can be read.
+        /// Value of the setting, if it can be read.
         restrict: String,
     },
     /// The kernel has no list of its functions.
     #[error("/proc/kallsyms: {0}: a kernel with CONFIG_KALLSYMS is needed to name its functions")]
     NoSymbols(#[source] io::Error),
-    /// The kernel has no such events, or a container forbids them.
+    /// The kernel has no such event, or a container forbids it.
     #[error(
         "perf_event_open: {0}: a kernel with CONFIG_PERF_EVENTS is needed, and a container that permits the call"
     )]
@@ -64,20 +65,20 @@ pub enum ProfileError {
 }
 
 impl From<ProfileError> for Error {
-    /// A missing profile is left out: all other figures stand.
+    /// A missing profile is left out; all other figures remain valid.
     fn from(error: ProfileError) -> Error {
         Error::Unable(error.to_string())
     }
 }
 
-/// Takes profiles of the thread that it was made on.
+/// Profiler of the thread that created it.
 pub struct Profiler {
     symbols: KernelSymbols,
     sampling: Sampling,
 }
 
 impl Profiler {
-    /// Reads the kernel's functions, and prepares to sample the calling thread.
+    /// Reads the kernel's symbols, and prepares sampling of the calling thread.
     ///
     /// # Errors
     /// [`ProfileError`] with the missing permission or option and the remedy.
@@ -86,9 +87,9 @@ impl Profiler {
         Ok(Profiler { symbols: KernelSymbols::read()?, sampling })
     }
 
-    /// Calls `step` again and again, until so much processor time was sampled or ten times as long has
-    /// passed. Only the work inside [`Sampled::during`] is sampled: a piece that takes between a millisecond
-    /// and a second, since the time is checked between steps.
+    /// Calls `step` repeatedly until `processor_time` was sampled, or ten times that time has passed. Only
+    /// the work inside [`Sampled::during`] is sampled. That work should take between a millisecond and a
+    /// second, since the time is checked between steps.
     ///
     /// # Errors
     /// Errors of `step`, and [`ProfileError::Sampling`].
@@ -98,7 +99,7 @@ impl Profiler {
         step: impl FnMut(&mut Sampled<'_>) -> Result<(), E>,
     ) -> Result<Shares, E> {
         let samples = self.sampling.run(processor_time, step)?;
-        // Libraries and generated code may have come or gone since the last time.
+        // Libraries and generated code may have been loaded or unloaded since the last run.
         let user = UserSymbols::read().map_err(ProfileError::Sampling)?;
         let exits = KernelExits::open().map_err(ProfileError::Sampling)?;
         let named = samples.places.iter().map(|(place, count)| {
@@ -116,7 +117,7 @@ impl Profiler {
     }
 }
 
-/// Adds up samples by function and by class.
+/// Sums samples by function and by class.
 fn shares<'a>(samples: impl Iterator<Item = (&'a str, Class, u64)>, lost: u64) -> Shares {
     let mut functions: HashMap<&str, u64> = HashMap::new();
     let mut classes: HashMap<Class, u64> = HashMap::new();

@@ -2,13 +2,13 @@
 
 /// Observer of an experiment.
 pub trait Progress: Send {
-    /// Reports the share that is done (0 to 1, in time as far as that is known) and the current work.
+    /// Reports the share done (0 to 1, in time as far as known) and the current work.
     fn at(&mut self, share: f64, doing: &str);
 
-    /// Shows a note to the user at once.
+    /// Shows a note to the user immediately.
     fn note(&mut self, text: &str);
 
-    /// Returns whether to stop. Experiments ask between runs; what they have until then is kept.
+    /// Returns whether to stop. Experiments ask between runs, and keep earlier results.
     fn stopped(&self) -> bool;
 }
 

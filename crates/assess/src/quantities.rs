@@ -1,4 +1,4 @@
-//! Everything in a result that is a figure, by name: what is compared, listed and looked through for noise.
+//! All figures of a result, by name, for comparison, listing and noise checks.
 
 use std::fmt;
 
@@ -8,32 +8,32 @@ use wirepath_report::number;
 use crate::path_costs::{self, Cost};
 use crate::result::{Assessment, Experiment, LoanPoint, Measurement, Part, RelayCost, Transport};
 
-/// A figure and its runs.
+/// Figure and its runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Quantity {
     /// Name of the figure.
     pub name: Name,
     /// Unit of the runs.
     pub unit: Unit,
-    /// Its runs, in the order they were made.
+    /// Runs, in the order they were made.
     pub runs: Vec<f64>,
 }
 
-/// The name of a figure: two results that have it measured the same thing.
+/// Name of a figure: figures of two results with the same name measure the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Name {
     /// Subject of the measurement.
     #[serde(rename = "experiment")]
     pub topic: Topic,
-    /// UDP or TCP, where it is of one of them.
+    /// UDP or TCP, if the figure is of one transport.
     pub transport: Option<Transport>,
-    /// MTU, where it depends on one.
+    /// MTU, if the figure depends on it.
     pub mtu: Option<u32>,
-    /// The path, the call, or what of a path.
+    /// Path, call, or property of a path.
     pub what: String,
-    /// Bytes of a packet, a send or a copy; null for the whole file, or where there is none.
+    /// Bytes of a packet, send or copy; null for the whole file, or if there is no size.
     pub size: Option<u64>,
-    /// True for a file in one call.
+    /// True for a file sent in one call.
     pub whole: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct Name {
 pub enum Topic {
     /// Data paths, and the page loan.
     Paths(Experiment),
-    /// A part of the relay experiment.
+    /// Part of the relay experiment.
     Relay(Part),
     /// Kernel entry and copies.
     Costs,
@@ -72,23 +72,23 @@ impl From<Topic> for String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Processor seconds for each GiB.
+    /// Processor seconds per GiB.
     SecondsPerGib,
     /// Seconds.
     Seconds,
-    /// Bytes per second: the only one of which more is better.
+    /// Bytes per second: the only unit in which more is better.
     BytesPerSecond,
-    /// A share of samples.
+    /// Share of samples.
     Share,
 }
 
 impl Unit {
-    /// Unit of a relay cost.
+    /// Unit of the cost of a relay case.
     pub fn of_relay(cost: &RelayCost) -> Unit {
         if cost.case.is_of_datagrams() { Unit::Seconds } else { Unit::SecondsPerGib }
     }
 
-    /// Text of such a figure, with its unit.
+    /// Text of a value with its unit.
     pub fn text(self, value: f64) -> String {
         match self {
             Unit::SecondsPerGib => format!("{} s/GiB", number::significant(value)),
@@ -100,7 +100,7 @@ impl Unit {
 }
 
 impl Quantity {
-    /// Its runs in one unit, the one that suits the first of them.
+    /// Runs in one unit that suits the first run.
     pub(crate) fn every_run(&self) -> (&'static str, Vec<String>) {
         let first = self.runs.first().copied().unwrap_or_default();
         let (unit, scale) = match self.unit {
@@ -114,7 +114,7 @@ impl Quantity {
 }
 
 impl Name {
-    /// The name of a path's cost.
+    /// Name of a path's cost.
     pub fn of(cost: &Cost<'_>) -> Name {
         let Measurement { experiment, transport, mtu, size, .. } = cost.measurement;
         Name {
@@ -127,7 +127,7 @@ impl Name {
         }
     }
 
-    /// The name of a figure of the page loan.
+    /// Name of a figure of the page loan.
     pub fn of_loan(point: &LoanPoint, what: &str) -> Name {
         Name {
             topic: Topic::Paths(Experiment::Loan),
@@ -139,7 +139,7 @@ impl Name {
         }
     }
 
-    /// Name of its group: experiment, transport and MTU.
+    /// Name of the figure's group: experiment, transport and MTU.
     pub fn place(&self) -> String {
         let transport = self.transport.map_or_else(String::new, |transport| format!(" over {transport}"));
         let mtu = self.mtu.map_or_else(String::new, |mtu| format!(", MTU {}", number::count(mtu.into())));
@@ -157,7 +157,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// All figures of a result, in the order in which a report shows them.
+/// All figures of a result, in the order of the report.
 pub(crate) fn quantities(assessment: &Assessment) -> Vec<Quantity> {
     let mut figures = measured(assessment);
     figures.extend(lent(assessment));

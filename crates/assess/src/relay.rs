@@ -1,5 +1,5 @@
-//! The experiment `relay`: the stream service beside loops of `read` and `write`, and beside programs that
-//! people relay with (section 5.1 of the KStreams paper).
+//! The experiment `relay`: the stream service compared with loops of `read` and `write`, and with common
+//! relay programs (section 5.1 of the KStreams paper).
 //!
 //! ```text
 //!   sources --------> the measured side --------> sinks
@@ -7,8 +7,8 @@
 //!   process           on its processor            with root, at the other end of a veth pair
 //! ```
 //!
-//! Whatever moves the data does nothing else in its process, so all that the process uses is what moving
-//! costs. Before a way is timed, a little is moved by it and compared byte for byte.
+//! The measured process only moves data, so its whole processor time is the cost of moving. Before a method
+//! is timed, it moves a small amount of data, which is compared byte for byte.
 
 mod cases;
 mod check;
@@ -37,7 +37,7 @@ pub use forwarder::serve;
 pub(crate) use measured_process::{MeasuredProcess, ProcessorTime, own_program};
 pub use targets::{Goal, targets};
 
-/// Makes the experiment, and adds what it found to `result`, also before an error.
+/// Runs the experiment and adds its findings to `result`, also before an error.
 ///
 /// # Errors
 /// Errors that end the assessment; [`Error::Stopped`] on a request to stop.
@@ -63,7 +63,7 @@ pub fn run(
     })
 }
 
-/// Records what is not as users may expect.
+/// Records limitations that users may not expect.
 fn explain(options: &Options, found: &mut Findings<'_>) {
     if options.cache == Cache::Cold {
         found.leave_out("relay from storage", &"the file that is sent is in the page cache");
@@ -78,7 +78,7 @@ fn explain(options: &Options, found: &mut Findings<'_>) {
     }
 }
 
-/// The parts that are asked for.
+/// Requested parts.
 fn wanted(options: &Options) -> Vec<Part> {
     let is_wanted = |part: &Part| match options.parts.is_empty() {
         true => !part.is_extra(),

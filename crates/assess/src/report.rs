@@ -1,4 +1,4 @@
-//! A result as a document, which [`wirepath_report`] renders; its runs as one table.
+//! Report of a result, rendered by [`wirepath_report`], and a table of its runs.
 
 mod appendix;
 mod costs;
@@ -20,7 +20,7 @@ use crate::path_costs::{self, Group};
 use crate::quantities::quantities;
 use crate::result::{Assessment, Experiment, PathKind};
 
-/// The papers, as the report refers to them.
+/// Papers, with the numbers that the report refers to.
 const PAPERS: [&str; 4] = [
     "[1] P. Halvorsen, T. A. Dalseng, C. Griwodz: Assessment of Linux' Data Path Implementations for Download and \
      Streaming. International Journal of Software Engineering and Knowledge Engineering.",
@@ -30,7 +30,7 @@ const PAPERS: [&str; 4] = [
     "[4] J. Kong, K. Schwan: KStreams: Kernel Support for Efficient End-to-End Data Streaming.",
 ];
 
-/// The whole report. Experiments that were not made have no sections.
+/// Complete report. Experiments that were not run have no sections.
 pub fn document(assessment: &Assessment) -> Document {
     let host = &assessment.host;
     let groups = path_costs::groups(assessment);
@@ -68,32 +68,32 @@ pub fn document(assessment: &Assessment) -> Document {
     }
 }
 
-/// A part of a report that stands alone, in the documentation.
+/// Part of a report that stands alone in the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extract {
     /// Machine and settings.
     Machine,
-    /// The cheapest path for each purpose.
+    /// Cheapest path for each purpose.
     Cheapest,
     /// Costs of an experiment's paths by size.
     BySize(Experiment),
-    /// One path in every size and variant.
+    /// One path in all sizes and variants.
     Path(PathKind),
     /// Profiles.
     Profiles,
-    /// The page loan.
+    /// Page loan.
     Loan,
-    /// From sources to sinks.
+    /// Relay: data from sources to sinks.
     Relay,
-    /// The gains that the papers claim, and those of this machine.
+    /// Gains claimed by the papers, and the gains on this machine.
     Claims,
-    /// Table 2 of the papers, and the same paths here.
+    /// Table 2 of the papers, and the same paths on this machine.
     Table2,
     /// Kernel calls and copies.
     Counted,
 }
 
-/// The tables of such a part; none where the result has nothing of it.
+/// Tables of a part; none if the result has no figures of it.
 pub fn extract(assessment: &Assessment, what: Extract) -> Vec<Table> {
     let groups = path_costs::groups(assessment);
     let mut tables: Vec<Table> = match what {
@@ -160,7 +160,7 @@ fn warnings(assessment: &Assessment) -> Vec<String> {
     warnings
 }
 
-/// Figures of the papers, beside this result.
+/// Figures of the papers, compared with this result.
 fn then_and_now(assessment: &Assessment, groups: &[Group<'_>]) -> Section {
     let mut section = Section::new("then-and-now", "Then and now");
     section.table(papers::claims(assessment, groups));

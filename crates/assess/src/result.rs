@@ -1,8 +1,8 @@
-//! The result of an assessment, as it is written to JSON.
+//! Result of an assessment, as written to JSON.
 //!
 //! Raw figures of every run are kept; renderers compute medians, spreads and ratios ([`crate::statistics`]).
-//! Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
-//! measured is null, and [`Assessment::left_out`] says why.
+//! Times are in seconds and sizes in bytes, unless the name has another unit. A field that could not be
+//! measured is null, and [`Assessment::left_out`] has the reason.
 
 mod count;
 mod finite;
@@ -30,48 +30,48 @@ pub use crate::subject::{
     Experiment, HandlerKind, Method, OrderKind, Part, PathKind, PathVariant, Program, Transport, Variant,
 };
 
-/// Version of this schema. A reader takes no other.
+/// Version of this schema. Readers accept no other version.
 pub const SCHEMA: &str = "wirepath-assessment/1";
 
-/// Everything one run of `wirepath assess` found.
+/// Result of one run of `wirepath assess`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assessment {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Version of the program and the commit that it was built from, with `-dirty` if its sources were
-    /// changed since: `wirepath 0.1.0 (0123456789ab)`; `unknown` if it was not built from a checkout.
+    /// Version of the program and the commit that it was built from, with `-dirty` if sources were changed:
+    /// `wirepath 0.1.0 (0123456789ab)`; `unknown` if it was not built from a checkout.
     pub program: String,
-    /// When it began: RFC 3339, UTC.
+    /// Start time: RFC 3339, UTC.
     pub started: String,
     /// Duration.
     pub seconds: f64,
-    /// True if it was stopped before its end: by Ctrl-C, or by an error that [`Assessment::left_out`] names.
+    /// True if the run was stopped before its end: by Ctrl-C, or by an error recorded in
+    /// [`Assessment::left_out`].
     pub partial: bool,
     /// Settings.
     pub settings: Settings,
     /// The machine.
     pub host: Host,
-    /// Cost of entering the kernel and of copying.
+    /// Cost of kernel entry and of copying.
     pub costs: Option<Costs>,
-    /// Cost of every data path, size and transport; also for those of the `loan` experiment.
+    /// Cost of every data path, size and transport, those of the `loan` experiment included.
     pub measurements: Vec<Measurement>,
     /// Profile of each path.
     pub profiles: Vec<Profile>,
-    /// The page loan.
+    /// Page loan.
     pub loan: Option<Loan>,
-    /// Moving data from sources to sinks; empty in results that are older than this field.
+    /// Relay of data from sources to sinks; empty in results older than this field.
     #[serde(default)]
     pub relay: Vec<RelayCost>,
-    /// Kernel calls and copies of the paths in the papers' tables; empty in results that are older than this
-    /// field.
+    /// Kernel calls and copies of the paths in the papers' tables; empty in results older than this field.
     #[serde(default)]
     pub counts: Vec<Counted>,
-    /// Cost of the data paths of `wirepath serve` in its own trains, which its choice goes by. None where
-    /// streams were not measured, on sinks that stand for no device, and in results that are older than this
+    /// Costs of the data paths of `wirepath serve` with its own trains, by which the server chooses a path.
+    /// `None` if streams were not measured, on sinks that stand for no device, and in results older than this
     /// field.
     #[serde(default)]
     pub server: Option<Calibration>,
-    /// Parts that were not measured, and why.
+    /// Parts that were not measured, with reasons.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -84,19 +84,19 @@ pub struct Settings {
     pub volume: u64,
     /// Runs of each measurement.
     pub runs: u32,
-    /// True if it was the quick form.
+    /// True for the quick form.
     pub quick: bool,
     /// Destination of packets: `drop`, `drop-nooffload`, `loopback`, `veth` or a host.
     pub sink: String,
     /// MTU of the sink's device.
     pub mtu: u32,
-    /// True if files were read from the page cache or from storage.
+    /// State of the page cache: files are sent from it or from storage.
     pub cache: Cache,
-    /// The processor that measured work was pinned to.
+    /// Processor that measured work was pinned to.
     pub cpu: Option<u32>,
 }
 
-/// Location of the payload before it was sent.
+/// Location of the payload before sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cache {
@@ -106,30 +106,29 @@ pub enum Cache {
     Cold,
 }
 
-/// One data path, with one size, to one sink.
+/// Measurement of one data path, with one size, to one sink.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// `stream`, `download` or `loan`.
     pub experiment: Experiment,
-    /// The data path in its variant.
+    /// Data path in its variant.
     pub path: PathVariant,
     /// UDP or TCP.
     pub transport: Transport,
-    /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call. With `loan`,
-    /// of a call.
+    /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call. For `loan`,
+    /// bytes of a call.
     pub size: Option<u64>,
-    /// Most packets in one call.
+    /// Largest number of packets in one call.
     pub packets_per_train: u32,
     /// MTU of the sink's device.
     pub mtu: u32,
-    /// True if what it sends was received and compared, byte for byte, before it was timed. Bare loops are
-    /// not.
+    /// True if the sent data was received and compared byte for byte before timing. Bare loops are not
+    /// verified.
     pub verified: bool,
-    /// Kernel calls for each packet (UDP) or for each block of the size (TCP), counted; null where they
-    /// cannot be.
+    /// Counted kernel calls per packet (UDP) or per block of the size (TCP); null if calls cannot be counted.
     pub calls_per_packet: Option<f64>,
-    /// The same by tables 3 and 4 of the papers; null for paths that they do not have, and in results that
-    /// are older than this field.
+    /// Calls per packet by tables 3 and 4 of the papers; null for paths that the papers do not have, and in
+    /// results older than this field.
     #[serde(default)]
     pub calls_in_papers: Option<u32>,
     /// Runs, in the order they were made.
@@ -137,13 +136,13 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Processor seconds for each GiB, of all runs together.
+    /// Processor seconds per GiB, summary of all runs.
     pub fn cost(&self) -> Option<Summary> {
         Summary::of(self.runs.iter().map(Run::cpu_s_per_gib).filter(|cost| cost.is_finite()))
     }
 
-    /// The share of the path's time that goes into copying, by the profile of the same experiment, path,
-    /// transport and size. Nothing where none was taken; those of bare loops are not.
+    /// Share of the path's time that is spent on copying, from the profile of the same experiment, path,
+    /// transport and size. `None` without such a profile; bare loops have no profile.
     pub fn copying(&self, profiles: &[Profile]) -> Option<f64> {
         let of_same = |profile: &&Profile| {
             (profile.experiment, profile.path, profile.transport, profile.size)
@@ -156,39 +155,38 @@ impl Measurement {
     }
 }
 
-/// One run of a measurement.
+/// Run of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Processor time in user space.
     pub user_s: f64,
     /// Processor time in the kernel.
     pub system_s: f64,
-    /// Time on the wall.
+    /// Elapsed time.
     pub wall_s: f64,
     /// Payload bytes sent.
     pub bytes: u64,
-    /// Packets sent (UDP) or calls' blocks (TCP).
+    /// Packets sent (UDP) or blocks sent (TCP).
     pub packets: u64,
-    /// Sends that failed and were not made again; with `loan`, sends that the kernel refused for want of room
-    /// and that were then made again.
+    /// Failed sends that were not retried; for `loan`, sends that the kernel refused because of full buffers,
+    /// and that were retried.
     pub errors: u64,
-    /// Zero-copy sends, by MSG_ZEROCOPY or an io_uring, that the kernel turned into copies; null where the
-    /// path makes none, or the kernel does not say (io_uring before Linux 6.2).
+    /// Zero-copy sends, by MSG_ZEROCOPY or an io_uring, that the kernel turned into copies; null if the path
+    /// makes no zero-copy sends, or the kernel does not report copies (io_uring before Linux 6.2).
     pub copied: Option<u64>,
-    /// Loans; null where the path lends nothing, and for paths of a ring, which only count copies.
+    /// Loans; null if the path lends nothing, and for paths of a ring, which only count copies.
     pub loans: Option<Loans>,
 }
 
 impl Assessment {
-    /// Marks it as stopped before its end, and records what is missing and why.
+    /// Marks the result as stopped before its end, and records the missing part and the reason.
     pub fn stopped(&mut self, what: &str, why: &dyn fmt::Display) {
         self.partial = true;
         self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
     }
 
-    /// Sustained bytes per second of a size of the loan, run by run, with copies and with loans; of the
-    /// second nothing where nothing was lent. Where a result has not the runs, there is the one median that
-    /// the point has.
+    /// Sustained bytes per second of a loan size, run by run, with copies and with loans; the second list is
+    /// empty if nothing was lent. If the result has no runs, a list has only the median of the point.
     pub fn sustained(&self, point: &LoanPoint) -> (Vec<f64>, Vec<f64>) {
         let of = |lent: bool, median: Option<f64>| -> Vec<f64> {
             let path = PathVariant::send(lent, point.aligned);
@@ -212,7 +210,7 @@ impl Assessment {
 }
 
 impl Run {
-    /// User and system seconds for each GiB of payload.
+    /// User and system seconds per GiB of payload.
     pub fn cpu_s_per_gib(&self) -> f64 {
         (self.user_s + self.system_s) / (self.bytes as f64 / (1u64 << 30) as f64)
     }
@@ -239,13 +237,13 @@ pub struct Profile {
 pub struct Shares {
     /// Samples taken.
     pub samples: u64,
-    /// Samples that the kernel had no room for.
+    /// Samples lost because the kernel had no room for them.
     pub lost: u64,
-    /// The functions that cost most, most first; five of them.
+    /// The five most expensive functions, most expensive first.
     pub functions: Vec<FunctionShare>,
     /// Share of samples in functions that copy payload.
     pub copying: f64,
-    /// Share of samples in entering and leaving the kernel.
+    /// Share of samples in kernel entry and exit.
     pub entering: f64,
     /// Share of samples in the network stack.
     pub network: f64,
@@ -253,7 +251,7 @@ pub struct Shares {
     pub user: f64,
 }
 
-/// A function and its share.
+/// Function and its share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionShare {
     /// Name of a kernel function, or of the program.
@@ -265,9 +263,9 @@ pub struct FunctionShare {
 /// Part that was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// The experiment, or the path, size and transport.
+    /// Experiment, or path, size and transport.
     pub what: String,
-    /// Why, and how it could be.
+    /// Reason, and remedy.
     pub why: String,
 }
 

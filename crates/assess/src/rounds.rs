@@ -21,32 +21,32 @@ use crate::test_files::Media;
 use crate::test_socket::{self, Watch};
 use crate::verify::verify;
 
-/// The run before those that count has this part of the volume.
+/// Divisor of the volume for the warm-up run.
 pub(crate) const WARM_UP: u64 = 16;
 
-/// Payload of the run whose kernel calls are counted, at most: to a receiver of datagrams no more than it has
-/// room for, so that the receiver is not waited for. (Without privileges it has room for some 40 KiB, and for
-/// a quarter of that if pages are lent.)
+/// Maximum payload of the run whose kernel calls are counted. For a receiver of datagrams it fits into the
+/// receive buffer, so that the run does not wait for the receiver. (Without privileges, the buffer has room
+/// for some 40 KiB, and for a quarter of that if pages are lent.)
 const COUNTED: u64 = 64 << 10;
-/// The same to a device that drops.
+/// Maximum payload of that run for a device that drops packets.
 const COUNTED_DROPPING: u64 = 16 << 20;
 
-/// Share of the time that goes into what comes before the runs, about.
+/// Approximate share of the time used before the timed runs.
 const BEFORE: f64 = 0.1;
 
-/// Something that is measured in rounds.
+/// Candidate that is measured in rounds.
 pub(crate) trait Candidate {
     fn label(&self) -> String;
 
-    /// Duration of a run, as far as is known.
+    /// Duration of a run, as far as known.
     fn estimate(&self) -> Duration;
 }
 
-/// Has `time` measure each candidate once a round. One that fails leaves with its earlier runs, which are no
-/// figure either, and so does one that `time` returns false for.
+/// Measures each candidate by `time` once per round. A candidate that fails, or for which `time` returns
+/// false, is removed with its earlier runs, which do not count as a figure.
 ///
 /// # Errors
-/// Errors that end the assessment; then all earlier runs stay.
+/// Errors that end the assessment; all earlier runs are kept.
 pub(crate) fn in_turn<'a, C: Candidate>(
     found: &mut Findings<'a>,
     (before, runs): (f64, u32),
@@ -78,7 +78,7 @@ pub(crate) fn in_turn<'a, C: Candidate>(
 }
 
 impl Run {
-    /// Duration of a run of another volume.
+    /// Estimated duration of a run of another volume.
     pub(crate) fn estimate(&self, volume: u64) -> Duration {
         Duration::from_secs_f64(self.wall_s * volume as f64 / self.bytes as f64)
     }
@@ -93,7 +93,7 @@ pub(crate) struct Runs<'a> {
     pub(crate) context: SendContext,
 }
 
-/// A case that is measured.
+/// Case to measure.
 struct PathCandidate {
     case: Case,
     measurement: Measurement,
@@ -111,7 +111,7 @@ impl Candidate for PathCandidate {
 }
 
 impl<'a> Runs<'a> {
-    /// Without a ring, paths that need one are left out by themselves.
+    /// Creates the context of runs. Without a ring, only paths that need a ring are left out.
     pub(crate) fn new(
         options: &'a Options,
         test_bed: &'a TestBed,
@@ -125,7 +125,7 @@ impl<'a> Runs<'a> {
         Runs { options, test_bed, media, context }
     }
 
-    /// Verifies, warms up, counts and times the cases. Findings before an error stay.
+    /// Verifies, warms up, counts and times the cases. Findings before an error are kept.
     pub(crate) fn measure(
         mut self,
         cases: &[Case],
@@ -150,13 +150,13 @@ impl<'a> Runs<'a> {
         outcome
     }
 
-    /// Makes the file of a case and verifies what its path sends.
+    /// Makes the file of a case, and verifies the packets that its path sends.
     pub(crate) fn verify(&mut self, case: &Case, found: &mut Findings<'_>) -> Result<(), Error> {
         self.media.ensure(case.content(), found)?;
         verify(case, self.test_bed, self.media, &mut self.context)
     }
 
-    /// Verifies a case, sends some of it without counting, and counts its kernel calls.
+    /// Verifies a case, warms up, and counts its kernel calls.
     fn admit(
         &mut self,
         case: Case,
@@ -189,13 +189,13 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// Times one run of so many bytes.
+    /// Times one run of `volume` bytes.
     pub(crate) fn time_volume(&mut self, case: &Case, volume: u64) -> Result<(Run, Sent), Error> {
         let walk = case.walk(self.media.length(), volume);
         self.time(case, |watch| walk.stretches(watch.train_packets(case).into()))
     }
 
-    /// Times one run of these stretches.
+    /// Times one run of packet ranges.
     pub(crate) fn time<S: Iterator<Item = PacketRange>>(
         &mut self,
         case: &Case,
@@ -217,14 +217,15 @@ impl<'a> Runs<'a> {
             wall_s: wall.as_secs_f64(),
             bytes: sent.bytes,
             packets: sent.packets,
-            errors: 0, // an error that is not made good ends the run
+            errors: 0, // an error from which the run cannot recover ends it
             copied: sent.copied,
             loans: sent.loans,
         };
         Ok((run, sent))
     }
 
-    /// Opens a socket, has `act` send, and checks that all came. Only the work of `act` is the path's.
+    /// Opens a socket, sends by `act`, and checks that everything arrived. Only the work of `act` is charged
+    /// to the path.
     pub(crate) fn send(
         &mut self,
         case: &Case,
@@ -238,7 +239,7 @@ impl<'a> Runs<'a> {
         Ok(sent)
     }
 
-    /// Kernel calls for each packet.
+    /// Kernel calls per packet.
     fn count(&mut self, case: &Case, calls: &mut Calls) -> Result<f64, Error> {
         let drops = matches!((&self.test_bed.udp, case.transport), (Target::Drops(_), Transport::Udp));
         let walk = case.walk(self.media.length(), if drops { COUNTED_DROPPING } else { COUNTED });
@@ -252,11 +253,11 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Sends no more of `walk` than what may be under way without waiting, headers included, and counts the
-/// kernel calls of that, but for waiting until the network is done with it.
+/// Sends `walk`, at most as much as may be in flight without waiting, headers included, and counts the kernel
+/// calls, except those that wait until the network is done.
 ///
 /// # Errors
-/// [`Error::Faulty`] if they are not those of the path's table.
+/// [`Error::Faulty`] if the calls differ from the path's table.
 pub(crate) fn counted(
     case: &Case,
     walk: Packetization,
@@ -274,7 +275,7 @@ pub(crate) fn counted(
 }
 
 impl PathCandidate {
-    /// The bare loop that does the same, neither verified nor counted.
+    /// Candidate for the same case as a bare loop, neither verified nor counted.
     fn bare(&self) -> PathCandidate {
         let measurement = Measurement {
             path: self.measurement.path.bare(),

@@ -1,7 +1,7 @@
-//! Sends the volume of one run: the loop that is measured.
+//! Measured loop: sends the volume of one run.
 //!
-//! It does what a program does that has nothing else to do: hands trains or blocks to the path, waits by
-//! `poll` when the socket is full, and counts. It reads no clock and allocates nothing.
+//! The loop works as in a program without other tasks: hands trains or blocks to the path, waits by `poll`
+//! when the socket is full, and counts. It reads no clock and allocates no memory.
 
 use rustix::io::Errno;
 use wirepath_datapath::rtp::HEADER_LENGTH;
@@ -24,26 +24,26 @@ pub(crate) struct Sending<'a> {
     socket: &'a TestSocket,
     context: &'a mut SendContext,
     queue: Queue,
-    /// Copies by the kernel of what rings sent, before this; nothing where it does not say.
+    /// Number of ring sends that the kernel had copied before this run; `None` if the kernel does not report
+    /// it.
     copied_before: Option<u64>,
 }
 
-/// Queued stretches of a path, in the order of its tokens.
+/// Queued ranges of a path, in the order of their tokens.
 struct Queue {
     stretches: Vec<PacketRange>,
     bytes: u64,
-    /// Bytes from which on the queue is flushed: a receiver has room for no more at a time.
+    /// Bytes at which the queue is flushed: the largest amount that a receiver has room for at a time.
     most_bytes: u64,
-    /// Stretches that the socket had no room for.
+    /// Ranges that the socket had no room for.
     refused: Vec<PacketRange>,
 }
 
-/// Trains that are queued at most, and that room is made for.
+/// Maximum number of queued trains; queues have this capacity.
 const LONGEST_QUEUE: usize = 1024;
 
 impl<'a> Sending<'a> {
-    /// Sending from a medium whose payload begins at `start`; paths that can queue may do so up to
-    /// `most_bytes`.
+    /// Sends from a medium whose payload begins at `start`; paths that queue may queue up to `most_bytes`.
     pub(crate) fn new(
         case: &'a Case,
         medium: &'a MappedFile,
@@ -52,17 +52,17 @@ impl<'a> Sending<'a> {
         context: &'a mut SendContext,
         most_bytes: u64,
     ) -> Sending<'a> {
-        context.flush(|_, _| ()); // what one that failed before may have left
+        context.flush(|_, _| ()); // entries left by an earlier failed run
         let room = || Vec::with_capacity(LONGEST_QUEUE);
         let queue = Queue { stretches: room(), bytes: 0, most_bytes, refused: room() };
         let copied_before = context.copied_by_kernel();
         Sending { case, medium, start, headers: case.headers(), socket, context, queue, copied_before }
     }
 
-    /// Sends all of these stretches, and waits for what was lent.
+    /// Sends all ranges, and waits for the return of all loans.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the route cannot do what the path needs, [`Error::Faulty`] if packets are lost,
+    /// [`Error::Unable`] if the route does not support the path, [`Error::Faulty`] if packets are lost,
     /// [`Error::SinkStopped`].
     pub(crate) fn all(
         &mut self,
@@ -73,7 +73,7 @@ impl<'a> Sending<'a> {
         self.end(sent)
     }
 
-    /// Sends all of these stretches, without waiting for their end.
+    /// Sends all ranges, without waiting for their completion.
     pub(crate) fn walk(
         &mut self,
         stretches: impl Iterator<Item = PacketRange>,
@@ -88,7 +88,7 @@ impl<'a> Sending<'a> {
         Ok(sent)
     }
 
-    /// Waits until the network is done with what was sent.
+    /// Waits until the network is done with everything sent.
     pub(crate) fn end(&mut self, mut sent: Sent) -> Result<Sent, Error> {
         self.socket.finish()?;
         if !self.context.drain(PATIENCE) {
@@ -107,7 +107,7 @@ impl<'a> Sending<'a> {
         Ok(sent)
     }
 
-    /// Sends or queues one stretch.
+    /// Sends or queues one range.
     #[inline]
     pub(crate) fn stretch(&mut self, stretch: PacketRange, sent: &mut Sent) -> Result<(), Error> {
         let header_bytes = match (self.case.path, self.socket) {
@@ -160,7 +160,7 @@ impl<'a> Sending<'a> {
         if self.queue.is_full() { self.flush(sent) } else { Ok(()) }
     }
 
-    /// Sends what is queued, if anything is.
+    /// Sends the queue, unless it is empty.
     pub(crate) fn flush(&mut self, sent: &mut Sent) -> Result<(), Error> {
         while !self.queue.stretches.is_empty() {
             let Queue { stretches, refused, .. } = &mut self.queue;
@@ -184,7 +184,7 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    /// Queues once more what there was no room for. Its bytes are counted already.
+    /// Queues the refused ranges again. Their bytes have been counted already.
     #[cold]
     fn send_again(&mut self, sent: &mut Sent) -> Result<(), Error> {
         let refused = std::mem::replace(&mut self.queue.refused, Vec::with_capacity(LONGEST_QUEUE));
@@ -197,7 +197,7 @@ impl<'a> Sending<'a> {
         again
     }
 
-    /// Recovers from a send that failed: sends what is queued, or else waits for room in the socket.
+    /// Recovers from a failed send: sends the queue, or if it is empty waits for room in the socket.
     #[cold]
     fn make_room(&mut self, error: SendError, sent: &mut Sent) -> Result<(), Error> {
         match error {
@@ -218,14 +218,14 @@ impl Queue {
     }
 }
 
-/// Waits for room if that is what is missing; answers the number of waits, which is one.
+/// Waits for room if the socket is full; returns the number of waits, which is 1.
 #[cold]
 pub(crate) fn room(error: SendError, socket: &TestSocket) -> Result<u64, Error> {
     match error {
         SendError::Full { .. } => socket.wait().map(|()| 1),
         SendError::Unsupported { .. } => Err(Error::Unable(error.to_string())),
         SendError::Refused { .. } => Err(Error::SinkStopped { sink: socket.peer(), why: error.to_string() }),
-        // Only a stream has these: its receiver ended or vanished, which is no fault of the path.
+        // Errors of a stream whose receiver ended or vanished, which is not a fault of the path.
         SendError::Other { errno: Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT, .. } => {
             Err(Error::SinkStopped { sink: socket.peer(), why: error.to_string() })
         }

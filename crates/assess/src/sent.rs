@@ -11,17 +11,17 @@ pub(crate) struct Sent {
     pub(crate) packets: u64,
     /// Bytes with RTP headers: the payload of UDP or TCP.
     pub(crate) transport_bytes: u64,
-    /// Most packets that one call of a path took.
+    /// Largest number of packets in one call.
     pub(crate) longest_train: u32,
     /// Waits for room in the socket.
     pub(crate) waits: u64,
-    /// Parts of blocks that a path took at once: blocks, where no connection had room for less than one.
+    /// Parts of blocks that a path took at once: whole blocks, if the connection always had room.
     pub(crate) takes: u64,
     /// Flushes of the queue.
     pub(crate) flushes: u64,
-    /// Sends by reference that the kernel turned into copies; nothing if the path makes none, or the kernel
-    /// does not say.
+    /// Sends by reference that the kernel turned into copies; `None` if the path makes none, or the kernel
+    /// does not report them.
     pub(crate) copied: Option<u64>,
-    /// Loans and copies, of paths that lend.
+    /// Loans and copies of paths that lend.
     pub(crate) loans: Option<LoanCounts>,
 }

@@ -1,13 +1,14 @@
-//! Receiver: takes data, ignores its content, and reports how much came.
+//! Receiver: takes data, ignores its content, and reports how much arrived.
 //!
-//! It runs as a process of its own (`wirepath assess sink`), so that its processor time is not the sender's:
-//! on another host, or started by the assessment itself behind a pair of veth devices or on loopback. A
-//! control connection announces the data ([`protocol`]); on it the receiver reports what came, by which the
-//! sender paces itself: UDP would lose what does not fit into the receiver's buffer.
+//! The receiver runs as a separate process (`wirepath assess sink`), so that its processor time is not
+//! charged to the sender: on another host, or started by the assessment behind a pair of veth devices or on
+//! loopback. A control connection announces the data ([`protocol`]). On this connection the receiver reports
+//! the received amount, by which the sender paces itself: UDP would lose data that does not fit into the
+//! receiver's buffer.
 //!
-//! A client of the control port can make it count datagrams and nothing else: it sends to nobody but on
-//! connections made to it, takes data only from the address that the control connection comes from, keeps
-//! none of it, and has a limit and a deadline for everything.
+//! A client of the control port can only make the receiver count datagrams. The receiver sends only on
+//! connections made to it, accepts data only from the address of the control connection, stores no data, and
+//! has a limit and a timeout for everything.
 
 mod count;
 pub mod protocol;
@@ -27,22 +28,22 @@ use protocol::{Answer, Request};
 
 pub use remote::{Account, Remote};
 
-/// Control connections at a time; an assessment has one, and two for each of the server's paths while it
-/// measures those.
+/// Limit of concurrent control connections. An assessment has one, and two for each path of the server while
+/// it measures the server's paths.
 const MOST_CONNECTIONS: u32 = 32;
 
 /// Timeout for a request on a control connection.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
 
-/// Room for datagrams that is asked for, in bytes.
+/// Requested size of the receive buffer in bytes.
 const BUFFER: usize = 16 << 20;
 
-/// Most bytes that the kernel charges to the buffer for a packet beside its payload.
+/// Maximum number of bytes that the kernel charges to the buffer for a packet in addition to its payload.
 const CHARGE: u64 = 2304;
 
 static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
 
-/// Serves control connections; their errors go to `log`.
+/// Serves control connections; errors of connections go to `log`.
 ///
 /// # Errors
 /// If the listening socket fails.
@@ -50,7 +51,7 @@ pub fn serve(listener: &TcpListener, log: fn(&str)) -> io::Result<()> {
     loop {
         let (control, peer) = match listener.accept() {
             Ok(accepted) => accepted,
-            // The connection was gone before it was taken.
+            // The client closed the connection before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return Err(error),
         };
@@ -94,14 +95,14 @@ fn one_run(mut control: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Returns whether the sender has left, which is how a run ends: who only wants to know whether a sink is
-/// there asks for nothing, and who has sent all over TCP does not wait for what is on its way.
+/// Returns whether the sender closed the connection, which ends a run. A client that only checks for a sink
+/// sends no request, and a sender over TCP does not wait for data in flight.
 fn has_left(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
-/// A socket for datagrams of one sender, and how many bytes of them may be under way.
+/// Opens a socket for datagrams of one sender; returns it with the number of bytes that may be in flight.
 fn udp(here: IpAddr, sender: SocketAddr, packet: u16) -> io::Result<(UdpSocket, u64)> {
     let socket = UdpSocket::bind((here, 0))?;
     socket.connect(sender)?;
@@ -111,7 +112,7 @@ fn udp(here: IpAddr, sender: SocketAddr, packet: u16) -> io::Result<(UdpSocket, 
     Ok((socket, window.max(1)))
 }
 
-/// The data connection, from where the control connection comes from.
+/// Accepts the data connection, only from the address of the control connection.
 fn accept(listener: &TcpListener, peer: IpAddr) -> io::Result<TcpStream> {
     loop {
         let (stream, from) = sockets::accept(listener, REQUEST_WITHIN)?;

@@ -3,29 +3,29 @@
 /// Summary of several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The run in the middle, or the mean of the two there.
+    /// Middle run, or the mean of the two middle runs.
     pub median: f64,
-    /// The least run.
+    /// Smallest run.
     pub least: f64,
-    /// The greatest run.
+    /// Largest run.
     pub greatest: f64,
-    /// Distance between the quartiles, as a share of the median: what a half of the runs stay within. Nothing
-    /// with fewer than [`FEWEST_RUNS`].
+    /// Interquartile range as a share of the median: half of the runs are within it. `None` with fewer than
+    /// [`FEWEST_RUNS`] runs.
     pub spread: Option<f64>,
-    /// Runs more than 1.5 times the distance between the quartiles outside of them (Tukey's fences).
+    /// Runs more than 1.5 interquartile ranges outside the quartiles (Tukey's fences).
     pub outliers: usize,
     /// Number of runs.
     pub runs: usize,
 }
 
-/// A figure whose spread is wider than this share of its median is not to be relied on.
+/// Spread, as a share of the median, above which a figure is unreliable.
 pub const NOISY_SPREAD: f64 = 0.10;
 
-/// Fewest runs with a spread.
+/// Minimum number of runs for a spread.
 pub const FEWEST_RUNS: usize = 3;
 
 impl Summary {
-    /// Summary of these values; nothing if there are none.
+    /// Summary of values; `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Summary> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -47,24 +47,24 @@ impl Summary {
         })
     }
 
-    /// Returns whether the runs differ too much for the median to be quoted alone. Of too few runs that is
-    /// not known: see [`Summary::spread`].
+    /// Returns whether the spread is too wide to quote the median alone. False if there are too few runs for
+    /// a spread: see [`Summary::spread`].
     pub fn is_noisy(&self) -> bool {
         self.spread.is_some_and(|spread| spread > NOISY_SPREAD)
     }
 
-    /// Distance of the extremes, as a share of the median.
+    /// Range between the extremes, as a share of the median.
     pub fn range(&self) -> f64 {
         (self.greatest - self.least) / self.median
     }
 
-    /// The distance between the quartiles, in the unit of the runs; nothing where it is not known.
+    /// Interquartile range in the unit of the runs; `None` if it is not known.
     pub fn distance(&self) -> Option<f64> {
         self.spread.map(|spread| (spread * self.median).abs())
     }
 }
 
-/// The value below which so large a share of the sorted values lies, interpolated.
+/// Quantile of sorted values, interpolated.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);

@@ -1,7 +1,7 @@
 //! Subjects of figures: experiments, transports, data paths and their variants, and parts of the relay
 //! experiment.
 //!
-//! Results name all of these in text; that text is written and read here only.
+//! Results contain their names as text; only this module formats and parses these names.
 
 mod handling;
 mod path;
@@ -17,7 +17,7 @@ pub use path::{PathKind, PathVariant, Variant};
 pub use relay::{Method, Part, Program};
 pub use wirepath_datapath::calibration::Transport;
 
-/// An experiment; its name is that of the sub-command that makes it.
+/// Experiment; its name is that of the sub-command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Experiment {
@@ -25,20 +25,20 @@ pub enum Experiment {
     Stream,
     /// Bytes of a file, as UDP datagrams and over TCP (figures 3a and 3b).
     Download,
-    /// Sends that copy against sends that lend their pages.
+    /// Sends that copy, compared with sends that lend their pages.
     Loan,
-    /// The machine: kernel entry and copies.
+    /// Machine: kernel entry and copies.
     Host,
     /// Profiles of paths.
     Profile,
-    /// Kernel calls and copies, counted.
+    /// Counts of kernel calls and copies.
     Count,
-    /// The stream service beside loops and other programs.
+    /// Stream service, compared with loops and other programs.
     Relay,
 }
 
 impl Experiment {
-    /// Its name.
+    /// Name.
     pub const fn name(self) -> &'static str {
         match self {
             Experiment::Stream => "stream",
@@ -51,7 +51,7 @@ impl Experiment {
         }
     }
 
-    /// The plain path that the papers measure others by.
+    /// Plain path, to which the papers compare other paths.
     pub const fn baseline(self) -> Option<PathKind> {
         match self {
             Experiment::Stream => Some(PathKind::Stream(DataPath::ReadWritev)),

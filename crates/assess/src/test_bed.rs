@@ -1,16 +1,16 @@
-//! Test bed: the network that is sent into.
+//! Test bed: the network that packets are sent into.
 //!
 //! ```text
 //!   namespace of the measuring thread               namespace of the receiver
-//!   10.80.0.1/16 sink   (drops what is sent to 10.80.0.0/16)
+//!   10.80.0.1/16 sink   (drops packets to 10.80.0.0/16)
 //!   10.81.0.1/24 near ------------- veth ----------- far 10.81.0.2/24
 //!   127.0.0.1    lo
 //! ```
 //!
-//! Both namespaces have no name: they live as long as the thread, its sockets and the receiver's process, and
-//! vanish with them, devices and all, also when the process is killed. There is nothing to clean up. Without
-//! privileges there are no namespaces, and packets go over the host's loopback device; to a real host they go
-//! over the host's devices.
+//! Both namespaces are unnamed: they live as long as the thread, its sockets and the receiver's process, and
+//! vanish with them and their devices, also when the process is killed. No cleanup is needed. Without
+//! privileges there are no namespaces, and packets go over the host's loopback device; packets to another
+//! host go over the host's devices.
 
 mod client_bed;
 mod device;
@@ -35,50 +35,51 @@ use processors::Processors;
 pub use receiver::LISTENING;
 use receiver::Receiver;
 
-/// The end of the veth pair that is sent from.
+/// Address of the sender's end of the veth pair.
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 1);
-/// The end where the receiver is.
+/// Address of the receiver's end of the veth pair.
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
-/// Somewhere behind the device that drops. Bare loops send there too.
+/// Address behind the device that drops packets. Bare loops send there too.
 const DROPPED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 80, 1, 0)), 5000);
 
 /// Connect timeout for each of several addresses of a sink.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// A network to send into.
+/// Network to send into.
 #[derive(Debug)]
 pub struct TestBed {
     /// Destination of UDP.
     pub(crate) udp: Target,
-    /// Destination of TCP: a connection needs a receiver, so with sinks that drop it goes over the veth pair.
+    /// Destination of TCP: a connection needs a receiver, so for sinks that drop packets it goes over the
+    /// veth pair.
     pub(crate) tcp: Target,
-    /// The veth pair that what is verified goes over, or why there is none.
+    /// Veth pair that verified packets go over, or the reason for its absence.
     pair: Result<Pair, Error>,
-    /// The processor that the measuring thread stays on.
+    /// Processor that the measuring thread is pinned to.
     pub(crate) cpu: u32,
-    /// All that may be used.
+    /// All processors that may be used.
     processors: Option<Processors>,
-    /// MTU of the device that UDP is sent over.
+    /// MTU of the device that UDP packets leave by.
     pub(crate) mtu: u32,
-    /// Ends with the test bed.
+    /// Receiver process, which ends with the test bed.
     _receiver: Option<Receiver>,
 }
 
 /// Destination of packets.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// Device that drops and counts them.
+    /// Device that drops and counts packets.
     Drops(Device),
-    /// Receiver that counts them.
+    /// Receiver that counts packets.
     Receives(Remote),
 }
 
-/// Sets a test bed for this sink on a thread of its own, which stays on one processor (the last that may be
-/// used if none is named), and calls `act` there. When it returns the test bed is gone.
+/// Creates a test bed for a sink on a new thread, which is pinned to one processor (by default the last that
+/// may be used), and calls `act` there. The test bed is removed when `act` returns.
 ///
 /// # Errors
-/// [`Error::Input`] if a sink needs privileges or a program that are not there, or is a host that is not, or
-/// the processor may not be used; what `act` answers.
+/// [`Error::Input`] if a sink needs missing privileges or a missing program, or is a host that cannot be
+/// reached, or if the processor may not be used; errors of `act`.
 pub fn with_test_bed<T: Send>(
     sink: &Sink,
     mtu: u32,
@@ -106,10 +107,10 @@ pub fn check_processor(cpu: Option<u32>) -> Result<(), Error> {
     Processors::of_thread(cpu).map(drop)
 }
 
-/// Checks that another host listens as a sink, before minutes are spent on what needs none.
+/// Checks that a sink on another host listens, before minutes are spent on experiments that need no sink.
 ///
 /// # Errors
-/// [`Error::Input`] if it has no address or does not listen at any.
+/// [`Error::Input`] if the host has no address or listens at none.
 pub fn check_sink(sink: &Sink) -> Result<(), Error> {
     let Sink::Host(name) = sink else { return Ok(()) };
     let mut refusal = None;
@@ -126,7 +127,7 @@ pub fn check_sink(sink: &Sink) -> Result<(), Error> {
     )))
 }
 
-/// The addresses of another host.
+/// Addresses of another host.
 fn addresses(name: &str) -> Result<Vec<SocketAddr>, Error> {
     let unknown = |why: String| Error::Input(format!("cannot resolve the sink {name}: {why}"));
     let found: Vec<SocketAddr> =
@@ -134,8 +135,8 @@ fn addresses(name: &str) -> Result<Vec<SocketAddr>, Error> {
     if found.is_empty() { Err(unknown("the name has no address".to_owned())) } else { Ok(found) }
 }
 
-/// Calls `act` on a thread of its own that stays on one processor, with its number: for work without a
-/// network.
+/// Calls `act` on a new thread that is pinned to one processor, with the number of the processor: for work
+/// without a network.
 pub(crate) fn without_network<T: Send>(
     cpu: Option<u32>,
     act: impl FnOnce(u32) -> Result<T, Error> + Send,
@@ -176,15 +177,15 @@ impl TestBed {
         }
     }
 
-    /// No namespace for what goes to another host: its way leads over the host's devices.
+    /// Test bed for a sink on another host, without a namespace: packets go over the host's devices.
     fn to_host(address: &str) -> Result<TestBed, Error> {
         let found = addresses(address)?;
-        // A name may have an address that nobody listens at: IPv6 and IPv4, or of a device that is down.
+        // A name may have addresses that nothing listens at: of IPv6 or IPv4, or of a device that is down.
         let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok();
         let address = if found.len() > 1 { found.iter().find(answers).copied() } else { None };
         let address = address.unwrap_or(found[0]);
         let remote = Remote { address };
-        // What the way there takes unfragmented, the pair has to take too.
+        // The pair has to take what the route takes without fragmentation.
         let mtu = remote.path_mtu()?.min(Pair::MOST_MTU);
         TestBed::plain(remote, None, Pair::aside(mtu))
     }
@@ -194,7 +195,7 @@ impl TestBed {
         TestBed::plain(receiver.remote(), Some(receiver), pair)
     }
 
-    /// Test bed without a device of our own that is measured.
+    /// Test bed without a measured device of its own.
     fn plain(
         remote: Remote,
         receiver: Option<Receiver>,
@@ -233,12 +234,12 @@ impl TestBed {
         }
     }
 
-    /// Payload of UDP that fills a packet of at most so many bytes on the way to where UDP goes.
+    /// UDP payload that fills a packet of at most `mtu` bytes on the route of UDP packets.
     pub(crate) fn udp_payload_limit(&self, mtu: u32) -> u32 {
         udp_payload_limit(mtu.min(self.mtu), self.udp_address())
     }
 
-    /// Reason for an MTU other than the one asked for.
+    /// Reason for an MTU other than the requested one.
     pub(crate) fn other_mtu(&self) -> String {
         let mtu = self.mtu;
         format!(
@@ -246,8 +247,8 @@ impl TestBed {
         )
     }
 
-    /// Pairs of sockets, a connected one to send from and one where that arrives, over loopback and, where
-    /// there is one, over the veth pair.
+    /// Pairs of a connected socket to send from and the socket that receives, over loopback and, if there is
+    /// a veth pair, over the pair.
     pub(crate) fn datagram_pairs(&self) -> Result<Vec<(UdpSocket, UdpSocket)>, Error> {
         self.pairs(
             |address| UdpSocket::bind((address, 0)),
@@ -261,7 +262,7 @@ impl TestBed {
         )
     }
 
-    /// The same for connections.
+    /// Pairs of connected TCP sockets, like [`TestBed::datagram_pairs`].
     pub(crate) fn stream_pairs(&self) -> Result<Vec<(TcpStream, TcpStream)>, Error> {
         let pairs = self.pairs(
             |address| TcpListener::bind((address, 0)),
@@ -286,7 +287,7 @@ impl TestBed {
         Ok(pairs)
     }
 
-    /// Calls `act`, with the address of the other end of the way that TCP goes, where that end is.
+    /// Calls `act` in the namespace at the other end of the TCP route, with the address of that end.
     pub(crate) fn in_peer_namespace<T>(
         &self,
         act: impl FnOnce(IpAddr) -> Result<T, Error>,
@@ -299,12 +300,12 @@ impl TestBed {
         }
     }
 
-    /// The address at this end of it.
+    /// Address of this end of the TCP route.
     pub(crate) fn near_address(&self) -> Result<IpAddr, Error> {
         self.in_peer_namespace(|far| Ok(if far == IpAddr::from(FAR) { NEAR.into() } else { far }))
     }
 
-    /// Calls `act` on a thread of this name, on other processors than the one that is measured, if there are
+    /// Calls `act` on a new thread with this name, on processors other than the measured one, if there are
     /// any.
     pub(crate) fn spawn_beside<T: Send + 'static>(
         &self,
@@ -320,14 +321,14 @@ impl TestBed {
         std::thread::Builder::new().name(name.to_owned()).spawn(act).doing("starting a thread")
     }
 
-    /// Reason for the lack of checksums on the wire, if they lack: verification then goes over loopback only,
-    /// which has none.
+    /// Reason for the lack of a veth pair: verification then uses loopback only, which has no checksums on
+    /// the wire.
     pub(crate) fn why_no_veth(&self) -> Option<&Error> {
         self.pair.as_ref().err()
     }
 
-    /// Chooses where checksums are computed. If by the kernel, a receiver behind the veth pair checks them; a
-    /// device that defers them hides wrong ones.
+    /// Selects whether the device or the kernel computes checksums. Checksums of the kernel are checked by a
+    /// receiver behind the veth pair; a device that defers checksums hides wrong ones.
     pub(crate) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
         self.pair.as_ref().map_or(Ok(()), |pair| pair.compute_checksums(by_device))
     }

@@ -1,7 +1,7 @@
-//! The files that are sent: payload, and the same payload as ready packets.
+//! Files to send: payload, and the same payload as packets with stored headers.
 //!
-//! Files are made once and kept for the next assessment. Their bytes are neither zeros, which a file system
-//! may keep as a hole without pages, nor compressible.
+//! Files are made once and kept for the next assessment. Their bytes are not zeros, which a file system may
+//! store as a hole without pages, and not compressible.
 
 mod make;
 mod stale_files;
@@ -28,20 +28,20 @@ use crate::packetization::Packetization;
 use crate::progress::Progress;
 use crate::result::Cache;
 
-/// Share of the memory that is available now that files may fill.
+/// Share of the available memory that files may fill.
 const MEMORY_SHARE: f64 = 0.6;
 
-/// Files of the experiment that has most, those that a ring holds counted twice: `stream` has the payload,
-/// and packets of four sizes.
+/// Number of files in the experiment with most files, files held by a ring counted twice: `stream` has the
+/// payload, and packets of four sizes.
 pub(crate) const MOST_FILES: u64 = 9;
 
-/// Attempts to read a file into memory: hypervisors and others reclaim pages meanwhile.
+/// Attempts to read a file into memory: hypervisors and other programs may reclaim pages meanwhile.
 const ATTEMPTS: u32 = 10;
 
-/// The files of an assessment.
+/// Files of an assessment.
 pub(crate) struct Media {
     files: BTreeMap<Content, Source>,
-    /// Bytes of payload in each.
+    /// Payload bytes in each file.
     length: u64,
     cache: Cache,
     scratch: PathBuf,
@@ -56,7 +56,7 @@ struct Source {
 }
 
 impl Media {
-    /// Opens what these cases send.
+    /// Opens the files that cases send.
     pub(crate) fn open_for(
         cases: &[Case],
         options: &Options,
@@ -79,7 +79,7 @@ impl Media {
         found.leave_out(&format!("a file of {} bytes", options.volume), &why);
     }
 
-    /// Opens the user's file, or the one that is made, which `files` variants will be made of.
+    /// Opens the user's file, or a generated file, of which `files` variants will be made.
     pub(crate) fn open(
         options: &Options,
         files: u64,
@@ -108,12 +108,12 @@ impl Media {
         })
     }
 
-    /// Bytes of payload in each file.
+    /// Payload bytes in each file.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Makes sure that there is a file of this kind.
+    /// Makes sure that a file of this kind exists.
     pub(crate) fn ensure(&mut self, kind: Content, progress: &mut dyn Progress) -> Result<(), Error> {
         let (Content::Ready(packet), false) = (kind, self.files.contains_key(&kind)) else { return Ok(()) };
         let payload = &self.files[&Content::Payload].file;
@@ -128,8 +128,8 @@ impl Media {
         Ok(())
     }
 
-    /// A file for this way: in the page cache or not, as was asked for; and in the ring of `scratch` if that
-    /// is what is sent from.
+    /// File for a case: in the page cache or not, by the options; and in the ring of `scratch` if the path
+    /// sends from a ring.
     pub(crate) fn prepared_for(
         &mut self,
         case: &Case,
@@ -157,27 +157,27 @@ impl Media {
         self.prepared(kind)
     }
 
-    /// A file, in the page cache or not, as was asked for.
+    /// File of a kind: in the page cache or not, by the options.
     pub(crate) fn prepared(&mut self, kind: Content) -> Result<&MappedFile, Error> {
         let source =
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;
         let length = source.file.metadata().doing("asking for a file's length")?.len();
         match self.cache {
             Cache::Warm => {
-                // Pages that were read anew are not mapped any more. A ring holds a copy, which stays valid.
+                // Pages that were read again are no longer mapped. A copy held by a ring stays valid.
                 if load_into_cache(&source.file, length)? && !source.hot {
                     source.medium = None;
                 }
             }
             Cache::Cold => {
-                source.medium = None; // what is mapped is not dropped
+                source.medium = None; // mapped pages are not dropped
                 evict(&source.file, length)?;
             }
         }
         if source.medium.is_none() {
             let file = source.file.try_clone().doing("opening a file once more")?;
-            // A page that a send is the first to touch costs a fault, which would be in the first runs and
-            // not in the later ones. From cold pages the fault is a part of what is measured.
+            // The first send from an unmapped page takes a page fault, which would affect the first runs and
+            // not later runs. From cold pages the fault is part of the measurement.
             let map = if self.cache == Cache::Warm { MappedFile::populated } else { MappedFile::new };
             source.medium = Some(map(file, length).doing("mapping a file")?);
         }
@@ -185,11 +185,11 @@ impl Media {
     }
 }
 
-/// Copies of the file in memory: as payload, as ready packets of each size, and once more for a ring.
+/// Number of copies of the file in memory: payload, packets of each size, and another copy for a ring.
 fn copies_in_memory(cases: &[Case]) -> u64 {
     let mut kinds: Vec<(Content, bool)> =
         cases.iter().map(|case| (case.content(), case.path.needs_hot_memory())).collect();
-    kinds.push((Content::Payload, false)); // what all others are made of
+    kinds.push((Content::Payload, false)); // the source of all others
     kinds.sort_unstable();
     kinds.dedup();
     kinds.len() as u64
@@ -209,7 +209,7 @@ fn own_file(path: &Path, largest_packet: u64) -> Result<(File, u64), Error> {
     }
 }
 
-/// The volume, or less if memory does not hold so much so many times.
+/// The volume, or less if memory cannot hold `files` files of that size.
 fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Result<u64, Error> {
     if options.cache == Cache::Cold {
         return Ok(options.volume);
@@ -220,7 +220,7 @@ fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Resu
     let Some(available) = available.and_then(|kilobytes| kilobytes.parse::<u64>().ok()) else {
         return Ok(options.volume);
     };
-    // As many files for every experiment, so that all have the same.
+    // Room for the same number of files in every experiment, so that all experiments have the same length.
     let files = files.max(MOST_FILES);
     let most = power_of_two((available as f64 * 1024.0 * MEMORY_SHARE) as u64 / files);
     if most >= options.volume {
@@ -230,13 +230,14 @@ fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Resu
     Ok(most)
 }
 
-/// A power of two of at least a MiB, so that a little more or less memory makes no other files.
+/// Rounds down to a power of two of at least 1 MiB, so that small changes of available memory do not cause
+/// new files.
 fn power_of_two(bytes: u64) -> u64 {
     1 << bytes.max(1 << 20).ilog2()
 }
 
-/// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5).
-/// Answers whether it had to be read.
+/// Loads a file into the page cache and checks that it is there, if the kernel can report it (Linux 6.5).
+/// Returns whether it had to be read.
 fn load_into_cache(mut file: &File, length: u64) -> Result<bool, Error> {
     let pages = length.div_ceil(rustix::param::page_size() as u64);
     let cached = || cached_pages(file.as_fd(), 0..length).unwrap_or(pages);
@@ -256,9 +257,9 @@ fn load_into_cache(mut file: &File, length: u64) -> Result<bool, Error> {
     )))
 }
 
-/// Takes a file out of the page cache and sees that it is gone.
+/// Drops a file from the page cache and checks that it is gone.
 fn evict(file: &File, length: u64) -> Result<(), Error> {
-    rustix::fs::fdatasync(file).doing("writing a file")?; // what is dirty is not dropped
+    rustix::fs::fdatasync(file).doing("writing a file")?; // dirty pages are not dropped
     fadvise(file, 0, None, Advice::DontNeed).doing("dropping a file from the page cache")?;
     match cached_pages(file.as_fd(), 0..length) {
         Ok(0) => Ok(()),

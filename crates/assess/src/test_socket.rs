@@ -1,4 +1,4 @@
-//! Sockets of one run, and the count of what came.
+//! Sockets of one run, and counters of arrived packets.
 
 use std::net::UdpSocket;
 use std::os::fd::BorrowedFd;
@@ -18,40 +18,40 @@ use crate::sink::Account;
 use crate::subject::PathKind;
 use crate::test_bed::{Counted, Device, Target, TestBed};
 
-/// A socket that has no room for so long leads nowhere.
+/// Timeout for room in a socket.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Interval between looks at the unacknowledged bytes of a stream: doubled up to the most, so that neither a
-/// fast network waits nor a receiver that acknowledges late costs processor time. No event tells of it.
+/// Polling interval for unacknowledged bytes of a stream: doubled up to the limit, so that a fast network
+/// does not wait, and a receiver that acknowledges late costs no processor time. There is no event for this.
 const FIRST_LOOK: Duration = Duration::from_micros(100);
 const LATER_LOOKS: Duration = Duration::from_millis(5);
 
-/// Send buffer of a connection, in bytes. A page that is lent counts whole, however little of it is lent, and
-/// a connection that is corked sends only full segments or after 200 ms: in the kernel's smallest buffer
-/// there is no room for a segment of small loans.
+/// Send buffer of a connection in bytes. A lent page is charged as a whole, however little of it is lent, and
+/// a corked connection sends only full segments, or after 200 ms: the kernel's smallest buffer has no room
+/// for a segment of small loans.
 const SEND_BUFFER: usize = 1 << 20;
 
-/// Headers of Ethernet and IPv4, which a device counts with each packet.
+/// Ethernet and IPv4 headers, which a device counts with each packet.
 const PER_PACKET: u64 = 14 + 20;
 
-/// The UDP header, which it counts once for each datagram, fragmented or not.
+/// UDP header, which a device counts once per datagram, fragmented or not.
 const PER_DATAGRAM: u64 = 8;
 
-/// A socket set up for a path.
+/// Socket set up for a path.
 pub(crate) enum TestSocket {
-    /// For trains.
+    /// Socket for trains.
     Trains(UdpSink),
-    /// For blocks.
+    /// Socket for blocks.
     Blocks(BlockSink),
 }
 
-/// Counter of what comes.
+/// Counter of arrived packets.
 pub(crate) enum Watch {
     Device(Device, Counted),
     Receiver(Account),
 }
 
-/// Asks a socket of either kind.
+/// Evaluates an expression on a socket of either kind.
 macro_rules! of_either {
     ($socket:expr, $sink:ident => $ask:expr) => {
         match $socket {
@@ -76,7 +76,7 @@ impl TestSocket {
         opened.map_err(|error| Error::Unable(format!("cannot set up its socket: {error}")))
     }
 
-    /// Socket for this case over TCP.
+    /// Socket for a case over TCP.
     pub(crate) fn stream(case: &Case, socket: std::net::TcpStream) -> Result<TestSocket, Error> {
         sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER).doing("setting up a connection")?;
         match case.path {
@@ -88,12 +88,12 @@ impl TestSocket {
         }
     }
 
-    /// Waits until there is room.
+    /// Waits until the socket has room.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         let patience = Timespec::try_from(PATIENCE).expect("some seconds");
         let mut socket = [PollFd::from_borrowed_fd(self.socket(), PollFlags::OUT)];
         match poll(&mut socket, Some(&patience)).doing("waiting for room in a socket")? {
-            // Loans that are back wake too; left in the error queue, they would do so again and again.
+            // Returned loans cause wake-ups too, and would do so repeatedly if left in the error queue.
             1 if !socket[0].revents().contains(PollFlags::OUT) => {
                 self.wait_for_loans(Duration::from_millis(1)).map(drop)
             }
@@ -102,13 +102,13 @@ impl TestSocket {
         }
     }
 
-    /// Waits until all loans are back, at most so long.
+    /// Waits until all loans have returned, at most for `limit`.
     fn wait_for_loans(&self, limit: Duration) -> Result<bool, Error> {
         of_either!(self, sink => sink.wait_for_loans(limit)).doing("waiting for pages that were lent")
     }
 
-    /// Ends a run: the network is done with all that was lent, and the receiver of a stream has acknowledged
-    /// all of it, so that paths that copy pay for what is left in the socket as those that lend do.
+    /// Ends a run: the network is done with all loans, and the receiver of a stream has acknowledged all
+    /// bytes, so that paths that copy are charged for data left in the socket like paths that lend.
     pub(crate) fn finish(&self) -> Result<(), Error> {
         if self.is_stream() {
             sockopt::set_tcp_cork(self.socket(), false).doing("uncorking a connection")?;
@@ -127,7 +127,7 @@ impl TestSocket {
         of_either!(self, sink => sink.loans())
     }
 
-    /// Waits until a stream is acknowledged to its end.
+    /// Waits until all bytes of a stream are acknowledged.
     fn wait_for_acknowledgement(&self) -> Result<(), Error> {
         let left = || unacknowledged(self.socket()).doing("asking what a connection has sent");
         let (mut before, mut since, mut look) = (left()?, Instant::now(), FIRST_LOOK);
@@ -136,7 +136,7 @@ impl TestSocket {
             let mut socket = [PollFd::from_borrowed_fd(self.socket(), PollFlags::empty())];
             if poll(&mut socket, Some(&pause)).doing("waiting for a connection to send")? > 0 {
                 self.is_connected(socket[0].revents())?;
-                // Loans that are back wake too; left in the error queue, they would do so again and again.
+                // Returned loans cause wake-ups too, and would do so repeatedly if left in the error queue.
                 self.wait_for_loans(look)?;
             }
             let now = left()?;
@@ -150,7 +150,7 @@ impl TestSocket {
         Ok(())
     }
 
-    /// Returns whether what woke us is not the connection's end.
+    /// Checks that the wake-up was not caused by the end of the connection.
     fn is_connected(&self, events: PollFlags) -> Result<(), Error> {
         let failed = sockopt::socket_error(self.socket()).doing("asking what is wrong with a connection")?;
         let why = match failed {
@@ -170,7 +170,7 @@ impl TestSocket {
         matches!(self, TestSocket::Blocks(sink) if sink.is_stream())
     }
 
-    /// Peer address, for people.
+    /// Peer address as text.
     pub(crate) fn peer(&self) -> String {
         let address =
             socket2::SockRef::from(&self.socket()).peer_addr().ok().and_then(|peer| peer.as_socket());
@@ -182,7 +182,7 @@ impl TestSocket {
     }
 }
 
-/// A new socket into the test bed, and who counts.
+/// Opens a new socket into the test bed, and the counter of arrived packets.
 pub(crate) fn open(case: &Case, test_bed: &TestBed) -> Result<(TestSocket, Watch), Error> {
     match (case.transport, &test_bed.udp, &test_bed.tcp) {
         (Transport::Udp, Target::Drops(device), _) => {
@@ -200,8 +200,8 @@ pub(crate) fn open(case: &Case, test_bed: &TestBed) -> Result<(TestSocket, Watch
         }
         (Transport::Tcp, _, Target::Receives(remote)) => {
             let (socket, account) = remote.tcp()?;
-            // Full segments, as servers do it that send a file in blocks. Else each run would have as many
-            // segments as chance makes of acknowledgements and blocks.
+            // Full segments, as in servers that send a file in blocks. Otherwise the number of segments would
+            // depend on the timing of acknowledgements and blocks.
             sockopt::set_tcp_cork(&socket, true).doing("corking a connection")?;
             Ok((TestSocket::stream(case, socket)?, Watch::Receiver(account)))
         }
@@ -217,14 +217,14 @@ impl Watch {
         }
     }
 
-    /// Packets of a case to hand to its path at a time: no more than half of what a receiver has room for,
-    /// since they come on top of what is under way.
+    /// Packets of a case to hand to its path at a time: at most half of the receiver's window, since they
+    /// come on top of packets in flight.
     pub(crate) fn train_packets(&self, case: &Case) -> u32 {
         let room = self.window() / (2 * u64::from(case.packet_size()));
         case.train_packets().min(u32::try_from(room.max(1)).unwrap_or(u32::MAX))
     }
 
-    /// Waits for the receiver after so many bytes, if there is one that has to be waited for.
+    /// Waits for the receiver after `transport_bytes` bytes in total, if the receiver requires it.
     #[inline]
     pub(crate) fn pace(&mut self, transport_bytes: u64) -> Result<(), Error> {
         match self {
@@ -233,22 +233,22 @@ impl Watch {
         }
     }
 
-    /// Reports of a receiver that were read until now.
+    /// Number of receiver reports read so far.
     pub(crate) fn reports(&self) -> u64 {
         self.account().map_or(0, Account::reports)
     }
 
-    /// Bytes that may be under way without waiting.
+    /// Bytes that may be in flight without waiting.
     pub(crate) fn window(&self) -> u64 {
         self.account().map_or(u64::MAX, Account::window)
     }
 
-    /// Bytes that may be sent at once without waiting.
+    /// Bytes that may be sent in one burst without waiting.
     pub(crate) fn most_at_once(&self) -> u64 {
         self.window() / 4
     }
 
-    /// Checks that all came.
+    /// Checks that all packets arrived.
     ///
     /// # Errors
     /// [`Error::Faulty`] if not.

@@ -1,4 +1,4 @@
-//! Recommended paths, and why.
+//! Recommended paths, and reasons.
 
 use wirepath_datapath::DataPath;
 use wirepath_datapath::calibration::{DeviceKind, USUAL_TRAIN};
@@ -10,21 +10,21 @@ use crate::statistics::Summary;
 /// Recommendation for one purpose.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
-    /// Purpose, for people.
+    /// Purpose, in words.
     pub purpose: &'static str,
-    /// The path.
+    /// Recommended path.
     pub path: PathKind,
-    /// Payload bytes of the packets or blocks that it was judged by; none for the whole file.
+    /// Payload bytes of the packets or blocks compared; `None` for the whole file.
     pub size: Option<u64>,
-    /// Processor seconds for each GiB.
+    /// Processor seconds per GiB.
     pub cost: Summary,
-    /// Cost of the plain path, and the path.
+    /// Cost of the plain path, and that path.
     pub plain: Option<(Summary, PathKind)>,
-    /// The next best, and what it costs.
+    /// Second-best path, and its cost.
     pub next: Option<(PathKind, Summary)>,
-    /// The figures of the two differ by less than their runs do: either will do.
+    /// True if the two paths differ by less than their runs do: either will do.
     pub close: bool,
-    /// Requirement of this path that others do not have.
+    /// Requirement of this path that other paths do not have.
     pub needs: Option<&'static str>,
 }
 
@@ -33,15 +33,15 @@ pub(crate) struct Verdict {
 pub enum Significance {
     /// Different.
     Significant,
-    /// Runs of the two differ by as much as the two do.
+    /// The runs differ by as much as the medians do.
     TooNoisy,
-    /// Unknown spread of one of them.
+    /// Unknown spread of one of the two.
     TooFewRuns,
 }
 
 impl Significance {
-    /// Significance of the difference between two figures: no median is within the distance of the quartiles
-    /// of the other.
+    /// Significance of the difference between two figures: significant if the medians differ by more than the
+    /// larger interquartile range.
     pub fn of(one: &Summary, other: &Summary) -> Significance {
         match one.distance().zip(other.distance()) {
             None => Significance::TooFewRuns,
@@ -50,7 +50,7 @@ impl Significance {
         }
     }
 
-    /// Reason why nothing can be said, where it cannot.
+    /// Reason for the doubt, if the difference is not significant.
     pub fn doubt(self) -> Option<&'static str> {
         match self {
             Significance::Significant => None,
@@ -61,13 +61,13 @@ impl Significance {
 }
 
 impl Verdict {
-    /// Cost of the plain path as a multiple; nothing where it is the plain path.
+    /// Cost of the plain path as a multiple; `None` if this is the plain path.
     pub(crate) fn times(&self) -> Option<f64> {
         let (plain, _) = self.plain.filter(|(_, name)| *name != self.path)?;
         Some(plain.median / self.cost.median).filter(|times| times.is_finite())
     }
 
-    /// Returns whether what was measured tells the path from the next one.
+    /// Significance of the difference from the second-best path.
     pub(crate) fn significance(&self) -> Significance {
         match &self.next {
             None => Significance::Significant,
@@ -114,13 +114,13 @@ const PURPOSES: [Purpose; 4] = [
     },
 ];
 
-/// Recommendations of a result; nothing for what was not measured.
+/// Recommendations of a result; purposes without measurements are left out.
 pub(crate) fn verdicts(result: &Assessment) -> Vec<Verdict> {
     PURPOSES.iter().filter_map(|purpose| verdict(result, purpose)).collect()
 }
 
-/// The path that `wirepath serve` chooses by the costs of its own trains, which are shorter than those of
-/// [`verdicts`], and why, for people.
+/// Path that `wirepath serve` chooses by the costs of its own trains, which are shorter than those of
+/// [`verdicts`], and the reason in words.
 pub(crate) fn of_server(result: &Assessment) -> Option<(String, String)> {
     let costs = result.server.as_ref()?;
     let without_memory: Vec<DataPath> =
@@ -170,7 +170,7 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
     })
 }
 
-/// Requirement of a path that others do not have.
+/// Requirement of a path that other paths do not have.
 fn needs(path: PathKind) -> Option<&'static str> {
     match path {
         _ if path.needs_module() => Some("it needs the kernel module: docs/module.md"),
@@ -182,12 +182,13 @@ fn needs(path: PathKind) -> Option<&'static str> {
     }
 }
 
-/// The size that paths are judged by: the largest that is not fragmented; for TCP the whole file.
+/// Size that paths are compared at: the largest that is not fragmented; for TCP the whole file.
 fn judged_by(result: &Assessment, purpose: &Purpose) -> Option<u64> {
     if purpose.transport == Transport::Tcp {
         return None;
     }
-    // Over IPv6 a full packet has less payload than these allow, and is still the largest that is not larger.
+    // Over IPv6 a full packet has less payload than these headers allow, and is still the largest size within
+    // it.
     let rtp = if purpose.experiment == Experiment::Stream { header_sizes::RTP } else { 0 };
     let headers = u64::from(header_sizes::UDP_OVER_IPV4 + rtp);
     let room = |measurement: &Measurement| {

@@ -1,9 +1,9 @@
-//! Compares what a path sends with what it should send, byte for byte, before it is timed.
+//! Verification of a path before it is timed: compares sent and received bytes.
 //!
-//! Packets arrive at a socket of our own, over loopback and, where there is one, over the veth pair. On the
-//! latter the kernel computes checksums and cuts trains before the device, and checks the sums on the other
-//! side; a wrong one shows as a packet that does not arrive. RTP headers are read by a reader that others
-//! wrote. Sender and receiver take turns on one thread, so nothing can be lost for want of room.
+//! Packets are received by a local socket, over loopback and, if there is one, over the veth pair. On the
+//! pair the kernel computes checksums and cuts trains before the device, and checks the sums on the other
+//! side; a packet with a wrong checksum does not arrive. RTP headers are parsed by a third-party parser.
+//! Sender and receiver take turns on one thread, so no packet is lost because of full buffers.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -27,21 +27,21 @@ use crate::test_bed::TestBed;
 use crate::test_files::Media;
 use crate::test_socket::TestSocket;
 
-/// Payload that each path sends over each way, in bytes.
+/// Payload bytes that each path sends over each route.
 const VOLUME: u64 = 2 << 20;
 
-/// Payload may begin at any byte of a file: at an even one, where the kernel's checksums of spliced pages are
-/// right, and at an odd one, where in some kernels they are not (Linux 6.12.95 and 6.18.44, MSG_MORE across a
+/// Start offsets of the payload in a file: an even one, where the kernel's checksums of spliced pages are
+/// right, and an odd one, where in some kernels they are wrong (Linux 6.12.95 and 6.18.44, MSG_MORE across a
 /// page).
 const STARTS: [u64; 2] = [0, 1];
 
 /// Read timeout of a receiver on this machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Sends a sample of the payload and compares.
+/// Sends a sample of the payload, and compares the received data.
 ///
 /// # Errors
-/// [`Error::Faulty`] with the place of a difference; [`Error::Unable`] if the path does not work here.
+/// [`Error::Faulty`] with the offset of a difference; [`Error::Unable`] if the path does not work here.
 pub(crate) fn verify(
     case: &Case,
     test_bed: &TestBed,
@@ -63,7 +63,7 @@ pub(crate) fn verify(
     }
 }
 
-/// Sends these stretches, with checksums computed by the kernel, and compares.
+/// Sends ranges, with checksums computed by the kernel, and compares the received data.
 pub(crate) fn verify_stretches(
     case: &Case,
     stretches: Vec<PacketRange>,
@@ -81,7 +81,7 @@ pub(crate) fn verify_stretches(
     verified
 }
 
-/// The payload's first bytes.
+/// First bytes of the payload.
 fn read(media: &mut Media, length: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; length as usize];
     let payload = media.prepared(Content::Payload)?;
@@ -89,10 +89,10 @@ fn read(media: &mut Media, length: u64) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Parts of so many bytes of payload that a case sends: from each start on, as many packets at a time as a
-/// receiver has room for.
+/// Ranges of `length` payload bytes that a case sends: from each start offset on, as many packets at a time
+/// as a receiver has room for.
 fn parts(case: &Case, length: usize) -> Vec<(u64, Vec<PacketRange>)> {
-    // `at_odd_offsets` does the odd ones of ready packets.
+    // `at_odd_offsets` sends stored packets at odd offsets.
     let starts = STARTS.into_iter().filter(|start| *start == 0 || case.headers() != Headers::Stored);
     let part = |start| {
         let length = length as u64 - start;
@@ -101,18 +101,18 @@ fn parts(case: &Case, length: usize) -> Vec<(u64, Vec<PacketRange>)> {
     starts.map(part).collect()
 }
 
-/// Payload that is sent and compared.
+/// Payload to send and compare.
 struct Sample<'a> {
     case: &'a Case,
     medium: &'a MappedFile,
     payload: &'a [u8],
-    /// Places in the file that payload begins at, and what is sent from there on.
+    /// Start offsets of the payload in the file, and the ranges to send from each.
     parts: Vec<(u64, Vec<PacketRange>)>,
 }
 
 impl Sample<'_> {
-    /// Ready packets begin where they begin: those of an even size never at an odd byte. So these paths send
-    /// some of an odd size too.
+    /// Stored packets have fixed offsets: packets of an even size never begin at an odd byte. So these paths
+    /// send some packets of an odd size too.
     fn at_odd_offsets(&self, test_bed: &TestBed, context: &mut SendContext) -> Result<(), Error> {
         let (Headers::Stored, Some(size)) = (self.case.headers(), self.case.size) else { return Ok(()) };
         if size < 2 || size % 2 == 1 {
@@ -229,7 +229,7 @@ fn stuck(offset: u64, error: &io::Error) -> Error {
     Error::Faulty(format!("bytes from {offset} on did not arrive ({error})"))
 }
 
-/// The payload of an RTP packet whose header is that of packet `index` of the run.
+/// Payload of an RTP packet whose header is that of packet `index` of the run.
 fn headed(packet: &[u8], index: u32) -> Result<&[u8], Error> {
     let wrong = |what: String| Error::Faulty(format!("packet {index} has a wrong RTP header: {what}"));
     let read = RtpPacket::parse(packet).map_err(|error| wrong(error.to_string()))?;
@@ -249,7 +249,7 @@ fn headed(packet: &[u8], index: u32) -> Result<&[u8], Error> {
     }
 }
 
-/// The place of the first difference.
+/// Offset of the first difference.
 fn same(expected: &[u8], came: &[u8]) -> Result<(), usize> {
     if expected == came {
         return Ok(());

@@ -8,7 +8,7 @@ use wirepath_http::{
     BodyPart, EntityTag, HeadReader, Representation, Request, ResponseContext, content_type, respond,
 };
 
-/// A request as curl sends it.
+/// Request as sent by curl.
 const REQUEST: &[u8] =
     b"GET /folder/clip.ts HTTP/1.1\r\nHost: server:8080\r\nUser-Agent: curl/8\r\nAccept: */*\r\n\r\n";
 
@@ -30,7 +30,7 @@ fn request(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| read(black_box(&mut reader)));
 }
 
-/// Makes the response for a small file, with its body.
+/// Builds the response for a small file, with its body.
 #[divan::bench]
 fn response(bencher: Bencher<'_, '_>) {
     let request = read(&mut HeadReader::default());

@@ -1,25 +1,25 @@
-//! `Accept` (RFC 9110 section 12.5.1), as far as a folder's listing needs it: HTML or JSON.
+//! `Accept` (RFC 9110 section 12.5.1), as needed for folder listings: HTML or JSON.
 
 /// Form of a folder's listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Listing {
-    /// For people.
+    /// HTML, for people.
     #[default]
     Html,
-    /// For programs.
+    /// JSON, for programs.
     Json,
 }
 
 impl Listing {
-    /// The form that a field value prefers: HTML unless JSON is preferred. A client that accepts neither gets
-    /// HTML, as section 12.5.1 allows. Of several ranges that match, the most specific one counts.
+    /// Form that a field value prefers: HTML unless JSON is preferred. A client that accepts neither gets
+    /// HTML, as section 12.5.1 allows. Of several matching ranges, the most specific range counts.
     pub(crate) fn preferred(accept: &str) -> Listing {
         let (html, json) = (quality(accept, "text", "html"), quality(accept, "application", "json"));
         if json > html { Listing::Json } else { Listing::Html }
     }
 }
 
-/// The quality of a media type, in thousandths.
+/// Quality of a media type, in thousandths.
 fn quality(value: &str, kind: &str, subtype: &str) -> u16 {
     let matching = value.split(',').filter_map(|range| {
         let mut fields = range.split(';').map(str::trim);
@@ -35,7 +35,7 @@ fn quality(value: &str, kind: &str, subtype: &str) -> u16 {
     matching.max_by_key(|&(specific, _)| specific).map_or(0, |(_, weight)| weight)
 }
 
-/// The `q` parameter in thousandths (RFC 9110 section 12.4.2); one that cannot be read counts as absent.
+/// `q` parameter in thousandths (RFC 9110 section 12.4.2); a malformed parameter counts as absent.
 fn weight<'a>(mut parameters: impl Iterator<Item = &'a str>) -> u16 {
     let q = parameters.find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;

@@ -1,15 +1,15 @@
-//! Chunked transfer coding (RFC 9112 section 7.1), as a receiver that keeps only what is in it reads it.
+//! Chunked transfer coding (RFC 9112 section 7.1), for a receiver that keeps the data only.
 
 /// Longest line in bytes: a size with its extensions, or a field of the trailer.
 const LINE_LIMIT: usize = 4 * 1024;
 
-/// Most bytes of the trailer.
+/// Maximum size of the trailer in bytes.
 const TRAILER_LIMIT: usize = 16 * 1024;
 
-/// Fault of a chunked body. The sender's.
+/// Fault of a chunked body, caused by the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkedError {
-    /// No size in hexadecimal digits.
+    /// Chunk size without hexadecimal digits.
     #[error("invalid chunk size: expected hexadecimal digits")]
     Size,
     /// Bytes follow the data of a chunk.
@@ -20,37 +20,37 @@ pub enum ChunkedError {
     TooLong,
 }
 
-/// Reader of one chunked body, however it is cut into pieces.
+/// Reader of one chunked body, in pieces of any size.
 #[derive(Clone, Debug, Default)]
 pub struct ChunkedReader {
     state: State,
-    /// Bytes of the line that has begun.
+    /// Bytes read of the current line.
     line: usize,
-    /// Bytes of the trailer.
+    /// Bytes read of the trailer.
     trailer: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// A size, of which this has come.
+    /// Chunk size, with the value read so far.
     #[default]
     Begin,
     Size(u64),
     /// Extensions of a chunk of this size.
     Extension(u64),
     Data(u64),
-    /// The end of the line behind data.
+    /// Line end after the data.
     DataEnd,
     Trailer,
     Over,
 }
 
 impl ChunkedReader {
-    /// Reads `bytes` and passes on the data in them. Returns how many bytes were of this body: fewer than
-    /// given only if it [is over](Self::is_over).
+    /// Reads `bytes` and passes on the data in them. Returns the number of bytes that belong to this body:
+    /// fewer than given only if the body [is over](Self::is_over).
     ///
     /// # Errors
-    /// [`ChunkedError`]; where the next response begins is not known then.
+    /// [`ChunkedError`]; the beginning of the next response is then unknown.
     pub fn read(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, ChunkedError> {
         let mut at = 0;
         while at < bytes.len() && !self.is_over() {
@@ -68,12 +68,12 @@ impl ChunkedReader {
         Ok(at)
     }
 
-    /// Returns whether the last chunk and the trailer have come.
+    /// Returns whether the last chunk and the trailer have been read.
     pub fn is_over(&self) -> bool {
         self.state == State::Over
     }
 
-    /// Takes a byte that is not data.
+    /// Reads a byte that is not data.
     fn step(&mut self, byte: u8) -> Result<(), ChunkedError> {
         self.line += 1;
         self.trailer += usize::from(self.state == State::Trailer);
@@ -100,7 +100,7 @@ impl ChunkedReader {
             (State::Trailer, b'\n', _) if self.line == 1 => State::Over,
             (State::Trailer, b'\n', _) => self.begin_line(State::Trailer),
             (State::Trailer, b'\r', _) if self.line == 1 => {
-                self.line = 0; // an empty line is one without anything before its end
+                self.line = 0; // an empty line has no bytes before its line end
                 State::Trailer
             }
             (State::Trailer, ..) => State::Trailer,
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Data of a body that comes in pieces of this size, and what is left behind its end.
+    /// Data of a body that arrives in pieces of this size, and the bytes left after its end.
     fn decode(bytes: &[u8], piece: usize) -> Result<(Vec<u8>, Option<Vec<u8>>), ChunkedError> {
         let (mut reader, mut data) = (ChunkedReader::default(), Vec::new());
         let mut read = 0;

@@ -6,15 +6,15 @@ use http::header;
 
 use crate::fields::{self, Fields};
 
-/// An entity tag.
+/// Entity tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityTag {
     weak: bool,
     opaque: String,
 }
 
-/// The conditions of one request: values of fields, and dates in seconds since 1970. Dates that cannot be
-/// read are left out, as sections 13.1.3 and 13.1.4 ask.
+/// Conditions of one request: field values, and dates in seconds since 1970. Malformed dates are ignored, as
+/// sections 13.1.3 and 13.1.4 require.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     if_match: Option<String>,
@@ -27,41 +27,41 @@ pub struct Conditions {
 /// Outcome of the conditions of a GET or HEAD request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Answer as if there were none.
+    /// Respond as without conditions.
     Go,
     /// 304: the client has the current version.
     NotModified,
-    /// 412: the version is not the one that the client means.
+    /// 412: the client means another version.
     Failed,
 }
 
 impl EntityTag {
-    /// A strong tag. Characters that may not stand in one (section 8.8.3) are left out.
+    /// Strong tag. Characters that are not allowed in a tag (section 8.8.3) are left out.
     pub fn strong(opaque: &str) -> Self {
         Self { weak: false, opaque: opaque.chars().filter(|&c| is_tag_character(c)).collect() }
     }
 
-    /// The same tag as a weak one.
+    /// The same tag, weak.
     pub fn weakened(&self) -> Self {
         Self { weak: true, opaque: self.opaque.clone() }
     }
 
-    /// Strong comparison (section 8.8.3.2): both strong and the same.
+    /// Strong comparison (section 8.8.3.2): both tags are strong and equal.
     pub fn matches_strongly(&self, other: &Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Weak comparison (section 8.8.3.2): the same but for strength.
+    /// Weak comparison (section 8.8.3.2): the tags are equal, whether strong or weak.
     pub fn matches_weakly(&self, other: &Self) -> bool {
         self.opaque == other.opaque
     }
 
-    /// Reads a field value, such as that of `ETag`.
+    /// Parses a field value, such as that of `ETag`.
     pub fn read(value: &str) -> Option<Self> {
         Self::parse(value.trim()).filter(|(_, rest)| rest.is_empty()).map(|(tag, _)| tag)
     }
 
-    /// The first tag of a list, and what follows it.
+    /// First tag of a list, and the rest of the list.
     fn parse(text: &str) -> Option<(Self, &str)> {
         let (weak, text) = text.strip_prefix("W/").map_or((false, text), |rest| (true, rest));
         let (opaque, rest) = text.strip_prefix('"')?.split_once('"')?;
@@ -77,7 +77,7 @@ impl fmt::Display for EntityTag {
 }
 
 impl Conditions {
-    /// Reads the conditions among these fields.
+    /// Conditions in these fields.
     pub fn of(fields: &impl Fields) -> Self {
         Self {
             if_match: fields::joined(fields, &header::IF_MATCH),
@@ -95,13 +95,13 @@ impl Conditions {
         !has_date && if_match.is_none() && if_none_match.is_none() && if_range.is_none()
     }
 
-    /// The conditions for a cached response: those that only an origin can evaluate are left out.
+    /// Conditions for a cached response: conditions that only an origin can evaluate are left out.
     #[must_use]
     pub fn without_preconditions(self) -> Self {
         Self { if_match: None, if_unmodified_since_s: None, ..self }
     }
 
-    /// Evaluates steps 1 to 4 of RFC 9110 section 13.2.2. Without a date, conditions on dates do not count;
+    /// Evaluates steps 1 to 4 of RFC 9110 section 13.2.2. Without a date, conditions on dates are ignored;
     /// without a tag, conditions on tags do not match.
     pub fn verdict(&self, tag: Option<&EntityTag>, modified_s: Option<u64>) -> Verdict {
         let until = |since_s: u64| modified_s.map(|modified_s| modified_s <= since_s);
@@ -121,8 +121,8 @@ impl Conditions {
         if unchanged { Verdict::NotModified } else { Verdict::Go }
     }
 
-    /// Returns whether a `Range` counts: step 5 of section 13.2.2. Both comparisons are strong ones (section
-    /// 13.1.5); `settled` says that the file can no longer change without its date changing too.
+    /// Returns whether a `Range` applies: step 5 of section 13.2.2. Both comparisons are strong (section
+    /// 13.1.5); `settled` is true if the file can no longer change without a change of its date.
     pub fn range_applies(&self, tag: Option<&EntityTag>, modified_s: Option<u64>, settled: bool) -> bool {
         let Some(value) = &self.if_range else { return true };
         match EntityTag::read(value) {
@@ -132,12 +132,12 @@ impl Conditions {
     }
 }
 
-/// Compares a tag with the value of `If-Match` or `If-None-Match`, of which `*` matches any file.
+/// Compares a tag with the value of `If-Match` or `If-None-Match`; `*` matches any file.
 fn matches(list: &str, tag: Option<&EntityTag>, compare: fn(&EntityTag, &EntityTag) -> bool) -> bool {
     list.trim() == "*" || tags(list).any(|other| tag.is_some_and(|tag| compare(&other, tag)))
 }
 
-/// The tags of a list; those after a malformed member are left out, so they match nothing.
+/// Tags of a list; tags after a malformed member are left out, so they match nothing.
 fn tags(list: &str) -> impl Iterator<Item = EntityTag> {
     let mut rest = list;
     std::iter::from_fn(move || {

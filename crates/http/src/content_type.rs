@@ -1,6 +1,6 @@
-//! Content types by the ending of a name. A table of our own: general ones take `.ts` for TypeScript.
+//! Content types by file name extension. The table is our own: general tables take `.ts` for TypeScript.
 
-/// Endings of names in order, each with its content type.
+/// File name extensions in order, each with its content type.
 const TYPES: &[(&str, &str)] = &[
     ("3gp", "video/3gpp"),
     ("aac", "audio/aac"),
@@ -53,20 +53,20 @@ const TYPES: &[(&str, &str)] = &[
     ("zip", "application/zip"),
 ];
 
-/// Bytes of the longest known ending.
+/// Bytes of the longest known extension.
 const LONGEST: usize = 4;
 
-/// The content type of a file of this name, `application/octet-stream` when the ending says nothing.
+/// Content type of a file of this name; `application/octet-stream` if the extension is unknown.
 pub fn content_type(name: &[u8]) -> &'static str {
     ending(name).and_then(of_ending).unwrap_or("application/octet-stream")
 }
 
-/// Ending of a name: the bytes behind its last dot.
+/// Extension of a name: the bytes after its last dot.
 fn ending(name: &[u8]) -> Option<&[u8]> {
     name.iter().rposition(|&byte| byte == b'.').map(|dot| &name[dot + 1..])
 }
 
-/// The content type of an ending in whatever case.
+/// Content type of an extension, in any letter case.
 fn of_ending(ending: &[u8]) -> Option<&'static str> {
     let mut lower = [0; LONGEST];
     let lower = lower.get_mut(..ending.len())?;

@@ -4,17 +4,17 @@ use http::StatusCode;
 
 use crate::PathError;
 
-/// Longest head of a request in bytes, and all that is ever buffered of a client's connection.
+/// Longest head of a request in bytes, and the maximum number of bytes buffered of a client's connection.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
-/// Most header fields in a head.
+/// Maximum number of header fields in a head.
 pub(crate) const HEADER_LIMIT: usize = 100;
 
-/// A head that cannot be read. The sender's fault. The connection must be closed after the answer: where the
-/// next head begins is not known.
+/// Malformed head, a fault of the sender. The connection must be closed after the response, since the
+/// beginning of the next head is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// The first byte cannot begin a method: this is not HTTP, or it is HTTP in TLS.
+    /// The first byte cannot begin a method: this is not HTTP, or HTTP over TLS.
     #[error(
         "the first byte of the request, {0:#04x}, cannot begin a method: this port expects plain HTTP/1.1"
     )]
@@ -25,7 +25,7 @@ pub enum HeadError {
     /// A version other than 1.0 and 1.1.
     #[error("unsupported version: expected HTTP/1.1 or HTTP/1.0")]
     Version,
-    /// The first line alone is longer than a head may be.
+    /// The first line alone exceeds the limit of a head.
     #[error("first line too long: more than {0} bytes")]
     LineTooLong(usize),
     /// The head is too long.
@@ -34,7 +34,7 @@ pub enum HeadError {
     /// The head has too many fields.
     #[error("too many fields: more than {HEADER_LIMIT}")]
     TooManyFields,
-    /// No `Host` in HTTP/1.1, more than one, or one that is no host (RFC 9112 section 3.2).
+    /// No `Host` in HTTP/1.1, more than one, or an invalid host (RFC 9112 section 3.2).
     #[error("invalid Host: expected one field with a host name and an optional port")]
     Host,
     /// The length of the body is not a number, or is stated twice (RFC 9112 section 6.3).

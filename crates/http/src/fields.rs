@@ -1,16 +1,16 @@
-//! Values of fields.
+//! Field values.
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use crate::HeadError;
 
-/// Fields of a head, in whatever form they are kept.
+/// Fields of a head, in any representation.
 pub trait Fields {
     /// Values of the lines of a field, in order.
     fn values(&self, name: &HeaderName) -> impl Iterator<Item = &[u8]>;
 
-    /// Returns whether there is such a field.
+    /// Returns whether the field is present.
     fn has(&self, name: &HeaderName) -> bool {
         self.values(name).next().is_some()
     }
@@ -22,7 +22,7 @@ impl Fields for HeaderMap {
     }
 }
 
-/// Lines as the parser found them. To look for a dozen fields among ten lines costs less than to sort them into a map.
+/// Lines as parsed. Searching ten lines for a dozen fields costs less than sorting them into a map.
 pub(crate) struct ParsedLines<'a>(pub(crate) &'a [httparse::Header<'a>]);
 
 impl Fields for ParsedLines<'_> {
@@ -33,13 +33,13 @@ impl Fields for ParsedLines<'_> {
     }
 }
 
-/// The value of a field, if it is there once.
+/// Value of a field, if it is present exactly once.
 pub(crate) fn once<'a>(fields: &'a impl Fields, name: &HeaderName) -> Option<&'a [u8]> {
     let mut values = fields.values(name);
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The value of a field, if it is there once and is text.
+/// Value of a field, if it is present exactly once and is text.
 pub fn only<'a>(fields: &'a impl Fields, name: &HeaderName) -> Option<&'a str> {
     let is_text = |byte: &u8| *byte == b'\t' || (b' '..=b'~').contains(byte);
     let value = once(fields, name).filter(|value| value.iter().all(is_text))?;
@@ -54,22 +54,22 @@ pub fn joined(fields: &impl Fields, name: &HeaderName) -> Option<String> {
     Some(list)
 }
 
-/// The date of a field, in seconds since 1970, if it is there once and is a date.
+/// Date of a field, in seconds since 1970, if it is present exactly once and is a date.
 pub fn date_s(fields: &impl Fields, name: &HeaderName) -> Option<u64> {
     only(fields, name).and_then(parse_date_s)
 }
 
-/// A date in any of the three forms of RFC 9110 section 5.6.7, in seconds since 1970; earlier ones count as
-/// unreadable.
+/// Parses a date in any of the three forms of RFC 9110 section 5.6.7, in seconds since 1970; earlier dates
+/// count as malformed.
 pub(crate) fn parse_date_s(value: &str) -> Option<u64> {
     let date = httpdate::parse_http_date(value.trim()).ok()?;
     date.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
-/// The value of `Content-Length`.
+/// Value of `Content-Length`.
 ///
 /// # Errors
-/// [`HeadError::BodyLength`] if it is there twice or is not a number.
+/// [`HeadError::BodyLength`] if the field is present twice or is not a number.
 pub fn content_length(fields: &impl Fields) -> Result<Option<u64>, HeadError> {
     let mut values = fields.values(&header::CONTENT_LENGTH);
     let Some(value) = values.next() else { return Ok(None) };

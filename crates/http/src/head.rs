@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use crate::error::{HEADER_LIMIT, HeadError};
 use crate::fields::{self, Fields, ParsedLines};
 
-/// Bytes for which a head has room at first.
+/// Initial capacity of a head in bytes.
 const USUAL_HEAD_BYTES: usize = 512;
 
 /// Head of a request: the request line and all fields.
@@ -16,7 +16,7 @@ const USUAL_HEAD_BYTES: usize = 512;
 pub struct RequestHead {
     /// Method.
     pub method: Method,
-    /// Request target as it was sent.
+    /// Request target as sent.
     pub target: String,
     /// Version of the client.
     pub version: Version,
@@ -36,7 +36,7 @@ pub struct ResponseHead {
 }
 
 impl RequestHead {
-    /// Parses one complete head, as [`HeadReader`](crate::HeadReader) finds it.
+    /// Parses one complete head, as found by [`HeadReader`](crate::HeadReader).
     pub fn parse(head: &[u8]) -> Result<RequestHead, HeadError> {
         with_parsed(head, |head| {
             Ok(RequestHead {
@@ -48,13 +48,14 @@ impl RequestHead {
         })
     }
 
-    /// Host and port that the client named: in the target, or else in the one `Host` that HTTP/1.1 requires
-    /// (RFC 9112 section 3.2). Empty where HTTP/1.0 names none.
+    /// Host and port given by the client: in the target, or else in the single `Host` that HTTP/1.1 requires
+    /// (RFC 9112 section 3.2). Empty if an HTTP/1.0 client gives none.
     pub fn host(&self) -> Result<&str, HeadError> {
         self.borrowed().host()
     }
 
-    /// Path and query of the target: `http://host/path?query` asks for `/path?query` (RFC 9112 section 3.2.2).
+    /// Path and query of the target: `http://host/path?query` requests `/path?query` (RFC 9112 section
+    /// 3.2.2).
     pub fn path(&self) -> &str {
         split_target(&self.target).1
     }
@@ -64,17 +65,16 @@ impl RequestHead {
         keeps_alive(self.version, &self.fields)
     }
 
-    /// Length in bytes of the body that follows; none if only its transfer coding tells.
+    /// Length in bytes of the body that follows; `None` if only its transfer coding determines it.
     ///
     /// # Errors
-    /// [`HeadError::BodyLength`] for two statements of the length, with which requests are smuggled (RFC 9112
-    /// section 11.2).
+    /// [`HeadError::BodyLength`] for two lengths, as in request smuggling (RFC 9112 section 11.2).
     pub fn body_length(&self) -> Result<Option<u64>, HeadError> {
         self.borrowed().body_length()
     }
 
     /// Returns whether the client waits for `100 Continue` before it sends a body (RFC 9110 section 10.1.1).
-    /// An expectation of HTTP/1.0 means nothing.
+    /// An expectation in HTTP/1.0 is ignored.
     pub fn expects_continue(&self) -> bool {
         self.borrowed().expects_continue()
     }
@@ -85,7 +85,7 @@ impl RequestHead {
     }
 }
 
-/// Head of a request, where it was read.
+/// Head of a request, borrowed from the buffer it was read into.
 pub(crate) struct BorrowedHead<'a, F> {
     pub(crate) method: &'a Method,
     pub(crate) target: &'a str,
@@ -94,7 +94,7 @@ pub(crate) struct BorrowedHead<'a, F> {
 }
 
 impl<'a, F: Fields> BorrowedHead<'a, F> {
-    /// As [`RequestHead::host`].
+    /// See [`RequestHead::host`].
     pub(crate) fn host(&self) -> Result<&'a str, HeadError> {
         let field = match self.version {
             Version::HTTP_10 if !self.fields.has(&header::HOST) => "",
@@ -104,17 +104,17 @@ impl<'a, F: Fields> BorrowedHead<'a, F> {
         if is_host(host) && is_host(field) { Ok(host) } else { Err(HeadError::Host) }
     }
 
-    /// As [`RequestHead::path`].
+    /// See [`RequestHead::path`].
     pub(crate) fn path(&self) -> &'a str {
         split_target(self.target).1
     }
 
-    /// As [`RequestHead::keeps_alive`].
+    /// See [`RequestHead::keeps_alive`].
     pub(crate) fn keeps_alive(&self) -> bool {
         keeps_alive(self.version, self.fields)
     }
 
-    /// As [`RequestHead::body_length`].
+    /// See [`RequestHead::body_length`].
     pub(crate) fn body_length(&self) -> Result<Option<u64>, HeadError> {
         let stated = fields::content_length(self.fields)?;
         match (stated, self.fields.has(&header::TRANSFER_ENCODING)) {
@@ -124,7 +124,7 @@ impl<'a, F: Fields> BorrowedHead<'a, F> {
         }
     }
 
-    /// As [`RequestHead::expects_continue`].
+    /// See [`RequestHead::expects_continue`].
     pub(crate) fn expects_continue(&self) -> bool {
         let expected = self.fields.values(&header::EXPECT).next();
         self.version == Version::HTTP_11
@@ -132,7 +132,7 @@ impl<'a, F: Fields> BorrowedHead<'a, F> {
     }
 }
 
-/// Parses one complete head for `use_head`.
+/// Parses one complete head and passes it to `use_head`.
 pub(crate) fn with_parsed<T>(
     head: &[u8],
     use_head: impl FnOnce(&BorrowedHead<'_, ParsedLines<'_>>) -> Result<T, HeadError>,
@@ -141,7 +141,8 @@ pub(crate) fn with_parsed<T>(
     let mut request = httparse::Request::new(&mut []);
     match request.parse_with_uninit_headers(head, &mut lines) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        // The head ends at its first empty line, so a parser that sees another end has seen something else.
+        // The head ends at its first empty line, so a parser that finds another end has parsed something
+        // else.
         Ok(_) => return Err(HeadError::Malformed(httparse::Error::NewLine)),
         Err(error) => return Err(error.into()),
     }
@@ -165,8 +166,8 @@ fn split_target(target: &str) -> (Option<&str>, &str) {
 }
 
 impl ResponseHead {
-    /// Parses the head at the beginning of `bytes`, and returns its length with it; none if it is not
-    /// complete.
+    /// Parses the head at the beginning of `bytes`, and returns it with its length; `None` if it is
+    /// incomplete.
     pub fn parse(bytes: &[u8]) -> Result<Option<(ResponseHead, usize)>, HeadError> {
         let mut lines = [httparse::EMPTY_HEADER; HEADER_LIMIT];
         let mut response = httparse::Response::new(&mut lines);
@@ -196,7 +197,7 @@ fn keeps_alive(version: Version, fields: &impl Fields) -> bool {
     !has(b"close") && (version == Version::HTTP_11 || has(b"keep-alive"))
 }
 
-/// Writes a request or status line and fields as they go on the wire.
+/// Formats a request or status line and fields as sent on the wire.
 pub fn write_head(first_line: &str, fields: &HeaderMap) -> Vec<u8> {
     let mut head = HeadWriter::new(first_line);
     for (name, value) in fields {
@@ -205,17 +206,17 @@ pub fn write_head(first_line: &str, fields: &HeaderMap) -> Vec<u8> {
     head.end()
 }
 
-/// Bytes of a head, or lines of one, that are being written.
+/// Writer of a head, or of lines of a head.
 #[derive(Default)]
 pub(crate) struct HeadWriter(Vec<u8>);
 
 impl HeadWriter {
-    /// A head with this first line.
+    /// Head with this first line.
     fn new(first_line: &str) -> Self {
         Self::with_parts([first_line], 0)
     }
 
-    /// The head of a response with this status, in memory with room for so many bytes of a body.
+    /// Head of a response with this status, with capacity for `room` bytes of a body.
     pub(crate) fn of_response(status: StatusCode, room: usize) -> Self {
         Self::with_parts(status_parts(&status), room)
     }
@@ -235,17 +236,17 @@ impl HeadWriter {
         self.0.extend_from_slice(b"\r\n");
     }
 
-    /// Writes lines that were written before.
+    /// Appends lines that were formatted before.
     pub(crate) fn lines(&mut self, lines: &[u8]) {
         self.0.extend_from_slice(lines);
     }
 
-    /// The lines alone.
+    /// Lines without the empty line at the end.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// The head, with the empty line that ends it.
+    /// Complete head, with the empty line that ends it.
     pub(crate) fn end(mut self) -> Vec<u8> {
         self.0.extend_from_slice(b"\r\n");
         self.0
@@ -269,7 +270,7 @@ fn extend_with_name(head: &mut Vec<u8>, name: &HeaderName) {
     }
 }
 
-/// Writes the status line of a response. The version is always ours (RFC 9110 section 2.5).
+/// Status line of a response. The version is always that of the server (RFC 9110 section 2.5).
 pub fn status_line(status: StatusCode) -> String {
     status_parts(&status).concat()
 }
@@ -290,8 +291,8 @@ fn read_fields(lines: &[httparse::Header<'_>]) -> Result<HeaderMap, HeadError> {
     Ok(fields)
 }
 
-/// Returns whether this can stand before a path as a host and port: no delimiter that would begin something
-/// else (RFC 3986 section 3.2). It is repeated in links, so it must be harmless.
+/// Returns whether a value is usable as host and port before a path: it has no delimiter that would begin
+/// another part of a URL (RFC 3986 section 3.2). The value is repeated in links, so it must be harmless.
 fn is_host(value: &str) -> bool {
     value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte))
 }

@@ -1,10 +1,10 @@
 //! HTTP/1.1 and HTTP/1.0 as bytes and values (RFC 9110, RFC 9112): one reader and one writer of heads, ranges
 //! and conditions.
 //!
-//! [`HeadReader`] finds the heads in the bytes of a connection, [`RequestHead`] and [`ResponseHead`] are
-//! their values, in the types of the crate `http`. A server reads a head further, as a [`Request`], and
-//! [`respond`] turns that and the metadata of a stored file into a [`Response`] whose body refers to the
-//! file by extents. Nothing here touches a socket, a file or a clock.
+//! [`HeadReader`] finds the heads in the bytes of a connection; [`RequestHead`] and [`ResponseHead`] are
+//! their values, in the types of the crate `http`. A server interprets a head as a [`Request`], and
+//! [`respond`] turns it and the metadata of a stored file into a [`Response`] whose body refers to the file
+//! by extents. This crate uses no socket, file or clock.
 
 mod accept;
 mod chunked;

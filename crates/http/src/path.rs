@@ -1,33 +1,34 @@
-//! Paths in request targets (RFC 3986 section 3.3): percent-decoding and the segments that are refused.
+//! Paths in request targets (RFC 3986 section 3.3): percent-decoding, and refused segments.
 
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-/// The unreserved characters of RFC 3986 section 2.3 stay as they are, all others are encoded. A colon too: a
-/// relative link `a:b` would be read as a scheme.
+/// Encoded characters: all except the unreserved characters of RFC 3986 section 2.3. A colon is encoded
+/// because a relative link `a:b` would be read as a scheme.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A decoded path below the root of what is served: names joined by single slashes, no slash at either end.
+/// Decoded path below the served root: names joined by single slashes, no slash at either end.
 ///
-/// The root is empty. Names are bytes, as in the file system; no name is empty, `.` or `..`, none holds a
-/// NUL.
+/// The root is empty. Names are bytes, as in the file system; no name is empty, `.` or `..`, and no name
+/// contains a NUL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AssetPath {
     bytes: Vec<u8>,
     folder: bool,
 }
 
-/// The path of a request target cannot name anything. The client's fault: it must send another one.
+/// Invalid path of a request target, a fault of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// A percent sign is not followed by two hexadecimal digits: a literal one must be sent as `%25`.
+    /// A percent sign without two hexadecimal digits after it: a literal percent sign must be sent as `%25`.
     #[error("the percent sign at byte {0} of the path is not followed by two hexadecimal digits; write %25")]
     Escape(usize),
-    /// A decoded NUL byte, which no file name holds.
+    /// Decoded NUL byte, which file names cannot contain.
     #[error("the path holds a NUL byte")]
     Nul,
-    /// A `..` segment, also after decoding: clients resolve those before they send (RFC 3986 section 5.2.4).
+    /// A `..` segment, also after decoding: clients resolve these segments before sending (RFC 3986 section
+    /// 5.2.4).
     #[error("the path holds a `..` segment")]
     DotDot,
     /// The path does not begin with a slash.
@@ -38,7 +39,7 @@ pub enum PathError {
 impl AssetPath {
     /// Decodes the path of a request target; a query or fragment after it is ignored.
     ///
-    /// Empty and `.` segments are dropped. An encoded slash is a slash: no name can hold one.
+    /// Empty and `.` segments are dropped. An encoded slash is a slash, since no name can contain one.
     pub fn decode(target: &str) -> Result<Self, PathError> {
         let path = target.split(['?', '#']).next().unwrap_or_default();
         if !path.starts_with('/') {
@@ -52,7 +53,7 @@ impl AssetPath {
         Self::from_decoded(&decoded)
     }
 
-    /// The path's bytes: `folder/clip.ts`, or nothing for the root.
+    /// Bytes of the path: `folder/clip.ts`, or empty for the root.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -62,22 +63,22 @@ impl AssetPath {
         self.bytes.is_empty()
     }
 
-    /// Returns whether the path ended in a slash, so that only a folder can be meant.
+    /// Returns whether the path ended in a slash, so that it can only be a folder.
     pub fn names_folder(&self) -> bool {
         self.folder
     }
 
-    /// The names, from the root down.
+    /// Names, from the root down.
     pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty())
     }
 
-    /// The path as it is written in a URL, without the leading slash.
+    /// Path as written in a URL, without the leading slash.
     pub fn encoded(&self) -> String {
         self.segments().map(encode_segment).collect::<Vec<_>>().join("/")
     }
 
-    /// The path of names joined by `/`, already decoded.
+    /// Path of already decoded names joined by `/`.
     pub fn from_decoded(decoded: &[u8]) -> Result<Self, PathError> {
         let mut bytes = Vec::with_capacity(decoded.len());
         let mut folder = true;
@@ -98,7 +99,7 @@ impl AssetPath {
     }
 }
 
-/// One name as it is written in a URL.
+/// Name as written in a URL.
 pub fn encode_segment(name: &[u8]) -> String {
     percent_encode(name, ENCODED).to_string()
 }

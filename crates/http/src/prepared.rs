@@ -1,4 +1,4 @@
-//! Heads of responses that are written but for what changes from one request to the next.
+//! Response heads that are formatted in advance, except for what changes between requests.
 
 use http::{HeaderMap, StatusCode, Version, header};
 
@@ -6,8 +6,8 @@ use crate::Response;
 use crate::head::HeadWriter;
 use crate::response::{date_now, end_head};
 
-/// Head of a response whose fields are written once: only `Date`, fields of the request and what is said about the
-/// connection are added for each client.
+/// Head of a response whose fields are formatted once: only `Date`, fields of the request and connection
+/// fields are added for each client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedHead {
     status: StatusCode,
@@ -16,7 +16,7 @@ pub struct PreparedHead {
 }
 
 impl PreparedHead {
-    /// The head of a response.
+    /// Prepares the head of a response.
     pub fn new(response: &Response) -> Self {
         let mut fields = HeadWriter::default();
         let is_stated = |name| response.content_length.is_some() && name == header::CONTENT_LENGTH;
@@ -32,7 +32,7 @@ impl PreparedHead {
         self.status
     }
 
-    /// Writes the head with `further` fields behind those of the response, as [`Response::head`] would.
+    /// Formats the head with `further` fields after those of the response, like [`Response::head`].
     pub fn head(&self, further: &HeaderMap, client: Version, keep_alive: bool, now_s: u64) -> Vec<u8> {
         let mut head = HeadWriter::of_response(self.status, 0);
         head.field(&header::DATE, &date_now(now_s));

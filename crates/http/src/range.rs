@@ -1,14 +1,14 @@
-//! Byte ranges (RFC 9110 section 14) and the extents of a file that they select.
+//! Byte ranges (RFC 9110 section 14), and the file extents that they select.
 
-/// Ranges read from one header at most; a client that asks for more gets the whole file, which section 14.2
-/// allows for "many small ranges".
+/// Maximum number of ranges read from one header; a client that requests more gets the whole file, which
+/// section 14.2 allows for "many small ranges".
 const RANGE_LIMIT: usize = 32;
 
-/// Two ranges nearer than this are answered as one part: a part's own header costs about as much (RFC 9110
+/// Two ranges closer than this are sent as one part: a part's own header costs about as much (RFC 9110
 /// section 15.3.7.2).
 const PART_OVERHEAD: u64 = 80;
 
-/// A requested range of bytes (RFC 9110 section 14.1.2).
+/// Requested range of bytes (RFC 9110 section 14.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ByteRange {
     /// `first-last`, both included.
@@ -19,11 +19,11 @@ enum ByteRange {
     Suffix(u64),
 }
 
-/// The ranges of one `Range` header, in the client's order, at least one.
+/// Ranges of one `Range` header, in the client's order, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeSet(Vec<ByteRange>);
 
-/// Bytes of a file referred to by place.
+/// Range of bytes in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Offset of the first byte.
@@ -40,8 +40,8 @@ impl Extent {
 }
 
 impl RangeSet {
-    /// Reads a `Range` field value. Another unit, anything malformed and too many ranges are `None`: the
-    /// header is then ignored (RFC 9110 section 14.2).
+    /// Parses a `Range` field value. Returns `None` for other units, malformed values and too many ranges:
+    /// the header is then ignored (RFC 9110 section 14.2).
     pub fn parse(value: &str) -> Option<Self> {
         let (unit, specs) = value.split_once('=')?;
         if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -57,10 +57,10 @@ impl RangeSet {
         (!ranges.is_empty()).then_some(Self(ranges))
     }
 
-    /// The extents of a file of `size` bytes, none when no range can be satisfied.
+    /// Extents of a file of `size` bytes; empty if no range can be satisfied.
     ///
-    /// They do not overlap, so the answer is never larger than the file however often it is asked for; their
-    /// order is the client's, but for those joined with an earlier one.
+    /// Extents do not overlap, so that the response is never larger than the file, however often parts are
+    /// requested. They are in the client's order, except those joined with an earlier extent.
     pub fn resolve(&self, size: u64) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::with_capacity(self.0.len());
         for extent in self.0.iter().filter_map(|range| range.resolve(size)) {
@@ -93,7 +93,7 @@ impl ByteRange {
     }
 }
 
-/// Digits only (a sign is not one); more than fits is as good as the largest number.
+/// Parses digits only (without a sign); larger numbers saturate.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -101,7 +101,8 @@ fn number(digits: &str) -> Option<u64> {
     Some(digits.parse().unwrap_or(u64::MAX))
 }
 
-/// Adds an extent, joined with all that it overlaps or nearly touches, in the place of the first of them.
+/// Adds an extent, joined with all extents that it overlaps or nearly touches, at the index of the first of
+/// them.
 fn join(extents: &mut Vec<Extent>, mut extent: Extent) {
     let mut place = extents.len();
     while let Some(index) = extents.iter().position(|other| near(other, &extent)) {
@@ -146,7 +147,7 @@ mod tests {
             ("bytes=-0", 1000, Some(vec![])),
             ("bytes=0-", 0, Some(vec![])),
             (HUGE, 1000, Some(vec![])),
-            // one that can, one that cannot
+            // one satisfiable, one not
             ("bytes=2000-3000,5-6", 1000, Some(vec![(5, 2)])),
             // overlapping, touching, nearly touching, bridged by a later one
             ("bytes=0-,0-,0-,-1000", 1000, Some(vec![(0, 1000)])),

@@ -1,11 +1,11 @@
-//! Request heads from a stream of bytes (RFC 9112 sections 2 to 6), however it is cut into pieces.
+//! Request heads from a stream of bytes (RFC 9112 sections 2 to 6), in pieces of any size.
 
 use std::ops::Range;
 
 use crate::{HEAD_LIMIT, HeadError, Request, RequestHead, ResponseHead};
 
-/// Reads the heads of one connection: [`feed`](Self::feed) what arrives, then take
-/// [`next`](Self::next) until there is none, then feed again.
+/// Reader of the heads of one connection: [`feed`](Self::feed) received bytes, call [`next`](Self::next)
+/// until it returns `None`, then feed again.
 #[derive(Debug)]
 pub struct HeadReader {
     /// Longest head in bytes.
@@ -15,7 +15,7 @@ pub struct HeadReader {
     start: usize,
     /// End of the bytes searched for the end of a head: no byte is searched twice.
     scanned: usize,
-    /// Bytes of a body still to be skipped.
+    /// Bytes of a body to skip.
     body_length: u64,
 }
 
@@ -26,13 +26,13 @@ impl Default for HeadReader {
 }
 
 impl HeadReader {
-    /// A reader of heads of at most `limit` bytes.
+    /// Reader of heads of at most `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Self { limit, buffer: Vec::new(), start: 0, scanned: 0, body_length: 0 }
     }
 
-    /// Takes bytes that arrived and answers how many: fewer than given, or none, while unread heads fill the
-    /// buffer. After [`next`](Self::next) has answered `None` there is always room for one.
+    /// Accepts received bytes and returns their number: fewer than given, or 0, while unread heads fill the
+    /// buffer. After [`next`](Self::next) has returned `None` there is always room for at least one byte.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let skipped = self.skip_body(bytes);
         self.compact();
@@ -42,12 +42,12 @@ impl HeadReader {
         skipped + taken
     }
 
-    /// Bytes that [`feed`](Self::feed) takes now at least.
+    /// Minimum number of bytes that [`feed`](Self::feed) accepts now.
     pub fn room(&self) -> usize {
         self.limit - (self.buffer.len() - self.start)
     }
 
-    /// The next request, or `None` until more bytes are fed. Its body, if it has one, is skipped.
+    /// Next request, or `None` until more bytes are fed. Its body, if any, is skipped.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator would end at None; this may go on after it"
@@ -60,8 +60,8 @@ impl HeadReader {
         Ok(request)
     }
 
-    /// The next request, or `None` until more bytes are fed. Its body is [taken](Self::take) or
-    /// [skipped](Self::skip) by the caller.
+    /// Next request, or `None` until more bytes are fed. The caller [takes](Self::take) or
+    /// [skips](Self::skip) its body.
     pub fn next_with_body(&mut self) -> Result<Option<Request>, HeadError> {
         self.skip_empty_lines();
         self.check_first_byte()?;
@@ -75,8 +75,8 @@ impl HeadReader {
         self.skip_buffered_body();
     }
 
-    /// The next head, or `None` until more bytes are fed. The body that may follow is [taken](Self::take) by
-    /// the caller.
+    /// Next head, or `None` until more bytes are fed. The caller [takes](Self::take) the body that may
+    /// follow.
     pub fn next_head(&mut self) -> Result<Option<RequestHead>, HeadError> {
         self.skip_empty_lines();
         self.check_first_byte()?;
@@ -84,16 +84,16 @@ impl HeadReader {
         RequestHead::parse(&self.buffer[head]).map(Some)
     }
 
-    /// The head of the next response, or `None` until more bytes are fed. Its body is [taken](Self::take) by
-    /// the caller.
+    /// Head of the next response, or `None` until more bytes are fed. The caller [takes](Self::take) its
+    /// body.
     pub fn next_response(&mut self) -> Result<Option<ResponseHead>, HeadError> {
         self.skip_empty_lines();
-        // At once, not at the end of the head or after a timeout.
+        // Refused immediately, not at the end of the head or after a timeout.
         if self.buffer[self.start..].iter().zip(b"HTTP/1.").any(|(byte, expected)| byte != expected) {
             return Err(HeadError::Malformed(httparse::Error::Version));
         }
         let Some(head) = self.next_range()? else { return Ok(None) };
-        // The head ends at its first empty line, so a parser that misses the end has seen something else.
+        // The head ends at its first empty line, so a parser that misses the end has parsed something else.
         let head = ResponseHead::parse(&self.buffer[head])?;
         head.map(|(head, _)| Some(head)).ok_or(HeadError::Malformed(httparse::Error::NewLine))
     }
@@ -107,7 +107,7 @@ impl HeadReader {
         taken
     }
 
-    /// Returns whether a head or a body has begun and not ended, which tells a slow client from an idle one.
+    /// Returns whether a head or body is incomplete, which distinguishes a slow client from an idle client.
     pub fn is_inside(&self) -> bool {
         self.body_length > 0 || self.start < self.buffer.len()
     }
@@ -132,14 +132,14 @@ impl HeadReader {
         self.scanned = self.start;
     }
 
-    /// Empty lines before a request line are to be ignored (RFC 9112 section 2.2).
+    /// Skips empty lines before a request line, which must be ignored (RFC 9112 section 2.2).
     fn skip_empty_lines(&mut self) {
         let unread = &self.buffer[self.start..];
         self.start += unread.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         self.scanned = self.scanned.max(self.start);
     }
 
-    /// Takes a head out of the buffer, once it is complete.
+    /// Takes a complete head out of the buffer.
     fn next_range(&mut self) -> Result<Option<Range<usize>>, HeadError> {
         let Some(end) = self.find_end() else {
             return self.check_length().map(|()| None);
@@ -160,7 +160,7 @@ impl HeadReader {
         None
     }
 
-    /// Refuses a byte that cannot begin a method at once, not at the end of the head or after a timeout.
+    /// Refuses a byte that cannot begin a method immediately, not at the end of the head or after a timeout.
     fn check_first_byte(&self) -> Result<(), HeadError> {
         match self.buffer.get(self.start) {
             Some(&byte) if !is_token(byte) => Err(HeadError::NotHttp(byte)),
@@ -168,7 +168,7 @@ impl HeadReader {
         }
     }
 
-    /// Refuses a full buffer without the end of a head.
+    /// Refuses a full buffer without a complete head.
     fn check_length(&self) -> Result<(), HeadError> {
         let unread = &self.buffer[self.start..];
         match unread.len() == self.limit {

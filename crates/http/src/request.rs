@@ -1,4 +1,4 @@
-//! A request to a server as a value that cannot be wrong: what RFC 9110 makes of a head.
+//! Request to a server as a validated value: the meaning of a head by RFC 9110.
 
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, Version};
@@ -7,13 +7,13 @@ use crate::fields::{self, Fields};
 use crate::head::{BorrowedHead, with_parsed};
 use crate::{AssetPath, Conditions, HeadError, Listing, RangeSet, RequestHead};
 
-/// Longest body in bytes that is skipped; after a longer one the connection is closed.
+/// Longest body in bytes that is skipped; after a longer body the connection is closed.
 const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
 
 /// Field of the two halves of an RTSP tunnel.
 const SESSION_COOKIE: HeaderName = HeaderName::from_static("x-sessioncookie");
 
-/// Where a request of a page in a browser comes from.
+/// Relation of the origin of a browser's page to the requested host.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Request to a server of files.
@@ -23,19 +23,19 @@ pub struct Request {
     pub method: Method,
     /// Target.
     pub target: Target,
-    /// Query of the target as it was sent, without the question mark; empty where there is none.
+    /// Query of the target as sent, without the question mark; empty without a query.
     pub query: String,
     /// Version of the client.
     pub version: Version,
-    /// The connection outlives the response. Never so when a body follows that is not going to be read.
+    /// True if the connection outlives the response; false if a body follows that is not going to be read.
     pub keep_alive: bool,
-    /// Host and port that the client named; empty when there is none.
+    /// Host and port given by the client; empty if it gives none.
     pub host: String,
-    /// Name that the client gives itself (`User-Agent`).
+    /// Name of the client program (`User-Agent`).
     pub agent: Option<String>,
-    /// Credentials (`Authorization`), as they were sent.
+    /// Credentials (`Authorization`), as sent.
     pub authorization: Option<String>,
-    /// Ranges asked for, when there is one `Range` field and it makes sense.
+    /// Requested ranges, if there is exactly one valid `Range` field.
     pub range: Option<RangeSet>,
     /// Conditions of the response.
     pub conditions: Conditions,
@@ -45,15 +45,16 @@ pub struct Request {
     pub session_cookie: Option<String>,
     /// Origin of the page in a browser that sends it (`Origin`).
     pub origin: Option<HeaderValue>,
-    /// A page of another origin in a browser sent it, by `Sec-Fetch-Site` or else by `Origin` and the host.
+    /// True if a page of another origin in a browser sent the request, by `Sec-Fetch-Site`, or else by
+    /// `Origin` and the host.
     pub is_cross_origin: bool,
-    /// A body follows that is too long to be read, of unknown length, or perhaps not sent at all.
+    /// True if a body follows that is too long to be read, of unknown length, or perhaps not sent at all.
     pub has_unread_body: bool,
     /// Length in bytes of the body that follows, if it is read or skipped.
     pub body_length: u64,
-    /// The body comes in chunks ([`ChunkedReader`](crate::ChunkedReader)), without a length.
+    /// True if the body is chunked ([`ChunkedReader`](crate::ChunkedReader)), without a length.
     pub is_chunked: bool,
-    /// The client waits for `100 Continue` before it sends the body (RFC 9110 section 10.1.1).
+    /// True if the client waits for `100 Continue` before it sends the body (RFC 9110 section 10.1.1).
     pub expects_continue: bool,
 }
 
@@ -62,19 +63,19 @@ pub struct Request {
 pub enum Target {
     /// Path, from the origin form or the absolute form.
     Path(AssetPath),
-    /// `*`, the server as a whole: OPTIONS only.
+    /// `*`, the whole server: OPTIONS only.
     Asterisk,
-    /// Host and port of a CONNECT, which no file server allows.
+    /// Host and port of CONNECT, which file servers do not allow.
     Authority,
 }
 
 impl Request {
-    /// Reads a head.
+    /// Interprets a head.
     pub fn read(head: &RequestHead) -> Result<Self, HeadError> {
         Self::of(&head.borrowed())
     }
 
-    /// Parses one complete head, as [`HeadReader`](crate::HeadReader) finds it; faster than to parse it as a
+    /// Parses one complete head, as found by [`HeadReader`](crate::HeadReader); faster than parsing it as a
     /// [`RequestHead`] first.
     #[expect(
         clippy::redundant_closure,
@@ -84,7 +85,7 @@ impl Request {
         with_parsed(head, |head| Self::of(head))
     }
 
-    /// Returns whether this is GET for all of a file, whatever the client has of it.
+    /// Returns whether this is a GET for the whole file, without range or conditions.
     pub fn is_plain_get(&self) -> bool {
         self.method == Method::GET && self.range.is_none() && self.conditions.is_empty()
     }
@@ -93,7 +94,7 @@ impl Request {
         let target = Target::of(head)?;
         let host = head.host()?.to_owned();
         let is_expected = head.fields.has(&header::EXPECT);
-        // Too long to skip, of unknown length, or perhaps not sent at all: the connection ends instead.
+        // Too long to skip, of unknown length, or perhaps not sent at all: the connection is closed instead.
         let is_skippable = |&length: &u64| length == 0 || length <= SKIPPED_BODY_LIMIT && !is_expected;
         let length = head.body_length()?;
         let skipped = length.filter(is_skippable);
@@ -121,7 +122,7 @@ impl Request {
     }
 }
 
-/// The value of `Authorization`, if it is there once; names of users are UTF-8.
+/// Value of `Authorization`, if it is present exactly once; user names are UTF-8.
 fn authorization(fields: &impl Fields) -> Option<String> {
     let value = fields::once(fields, &header::AUTHORIZATION)?;
     std::str::from_utf8(value).ok().map(str::to_owned)
@@ -131,9 +132,10 @@ fn origin(value: &[u8]) -> Option<HeaderValue> {
     HeaderValue::from_bytes(value).ok()
 }
 
-/// Returns whether a page of another origin sent a request. Browsers say so by `Sec-Fetch-Site` (W3C Fetch Metadata
-/// Request Headers, section 2.2) to hosts that they trust, which is right behind proxies too; else `Origin` must name the
-/// host that was asked. What has neither is no page.
+/// Returns whether a page of another origin sent a request. Browsers report this by `Sec-Fetch-Site` (W3C
+/// Fetch Metadata Request Headers, section 2.2) to trusted hosts, which is correct behind proxies too;
+/// otherwise `Origin` must be equal to the requested host. A request with neither field was not sent by
+/// a page.
 fn is_cross_origin<F: Fields>(head: &BorrowedHead<'_, F>) -> bool {
     if let Some(site) = head.fields.values(&FETCH_SITE).next() {
         return site != b"same-origin" && site != b"none";
@@ -144,7 +146,7 @@ fn is_cross_origin<F: Fields>(head: &BorrowedHead<'_, F>) -> bool {
     !host.is_some_and(|host| head.host().is_ok_and(|asked| host.eq_ignore_ascii_case(asked)))
 }
 
-/// The query of a path (RFC 3986 section 3.4).
+/// Query of a path (RFC 3986 section 3.4).
 fn query(path: &str) -> &str {
     let path = path.split_once('#').map_or(path, |(path, _)| path);
     path.split_once('?').map_or("", |(_, query)| query)

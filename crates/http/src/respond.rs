@@ -1,4 +1,4 @@
-//! The response to a request for a stored file: conditions, then ranges, then the body by reference (RFC 9110
+//! Response to a request for a stored file: conditions, then ranges, then the body by reference (RFC 9110
 //! sections 13.2.2 and 14.2).
 
 use http::{Method, StatusCode, header};
@@ -6,7 +6,7 @@ use http::{Method, StatusCode, header};
 use crate::condition::Verdict;
 use crate::{BodyPart, EntityTag, Extent, RangeSet, Request, Response, http_date};
 
-/// The value of `Allow`.
+/// Value of `Allow`.
 pub const ALLOWED: &str = "GET, HEAD, OPTIONS";
 
 /// Metadata of a stored file: the selected representation of RFC 9110 section 3.2.
@@ -14,23 +14,24 @@ pub const ALLOWED: &str = "GET, HEAD, OPTIONS";
 pub struct Representation {
     /// Size in bytes.
     pub size: u64,
-    /// When it was last modified, in seconds since 1970.
+    /// Time of the last modification, in seconds since 1970.
     pub modified_s: u64,
-    /// A strong tag that is another one whenever the content is.
+    /// Strong tag that changes whenever the content changes.
     pub tag: EntityTag,
-    /// Its content type.
+    /// Content type.
     pub content_type: &'static str,
 }
 
 impl Representation {
-    /// Returns whether the file can no longer change without its date showing it, at this time in seconds since 1970.
+    /// Returns whether the file can no longer change without a change of its date, at this time in seconds
+    /// since 1970.
     pub fn is_settled(&self, now_s: u64) -> bool {
         self.modified_s.saturating_add(1) < now_s
     }
 
-    /// Tag and date of modification to send at this time. A file modified within the last seconds may be modified again
-    /// without its date showing it, so until then its tag is a weak one (RFC 9110 section 8.8.1). A date in the future
-    /// is sent as now (section 8.8.2.1).
+    /// Tag and modification date to send at this time. A file modified within the last seconds may be
+    /// modified again without a change of its date, so its tag is weak until then (RFC 9110 section 8.8.1). A
+    /// date in the future is sent as the current time (section 8.8.2.1).
     fn validators(&self, now_s: u64) -> (EntityTag, u64) {
         let tag = if self.is_settled(now_s) { self.tag.clone() } else { self.tag.weakened() };
         (tag, self.modified_s.min(now_s))
@@ -40,14 +41,14 @@ impl Representation {
 /// Time and randomness of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseContext {
-    /// The time, in seconds since 1970.
+    /// Current time in seconds since 1970.
     pub now_s: u64,
-    /// Source of random numbers: the boundary between parts, which no file can hold on purpose. Called for
-    /// responses with parts only.
+    /// Source of random numbers for the boundary between parts, which no file can contain on purpose. Called
+    /// only for responses with several parts.
     pub boundary: fn() -> u128,
 }
 
-/// The response to a request for a file.
+/// Response to a request for a file.
 pub fn respond(request: &Request, file: &Representation, context: &ResponseContext) -> Response {
     respond_to_method(&request.method).unwrap_or_else(|| {
         let response = get(request, file, context);
@@ -55,8 +56,8 @@ pub fn respond(request: &Request, file: &Representation, context: &ResponseConte
     })
 }
 
-/// The response to a method that needs no look at the target, which is any but GET and HEAD (RFC 9110
-/// sections 9.3.7, 15.5.6 and 15.6.2).
+/// Response to a method other than GET and HEAD, which does not depend on the target (RFC 9110 sections
+/// 9.3.7, 15.5.6 and 15.6.2).
 pub fn respond_to_method(method: &Method) -> Option<Response> {
     let response = match *method {
         Method::GET | Method::HEAD => return None,
@@ -80,7 +81,7 @@ fn get(request: &Request, file: &Representation, context: &ResponseContext) -> R
         ),
         Verdict::NotModified => Response::empty(StatusCode::NOT_MODIFIED),
         Verdict::Go => {
-            // A range is defined for GET only (RFC 9110 section 14.2).
+            // Ranges are defined for GET only (RFC 9110 section 14.2).
             let applies = request.method == Method::GET
                 && conditions.range_applies(Some(&tag), Some(modified_s), is_settled);
             let range = request.range.as_ref().filter(|_| applies);
@@ -90,7 +91,7 @@ fn get(request: &Request, file: &Representation, context: &ResponseContext) -> R
     with_validators(response, (&tag, modified_s))
 }
 
-/// The response to GET for all of a file, whatever the client has of it, at this time in seconds since 1970.
+/// Response to a GET for the whole file, without range or conditions, at this time in seconds since 1970.
 pub fn respond_in_full(file: &Representation, now_s: u64) -> Response {
     let (tag, modified_s) = file.validators(now_s);
     with_validators(content(None, file.size, file.content_type, || 0), (&tag, modified_s))
@@ -100,8 +101,8 @@ fn with_validators(response: Response, (tag, modified_s): (&EntityTag, u64)) -> 
     response.header(header::ETAG, &tag.to_string()).header(header::LAST_MODIFIED, &http_date(modified_s))
 }
 
-/// The response to GET for `size` bytes of this type, or for ranges of them; `boundary`
-/// is as in [`ResponseContext`].
+/// Response to GET for `size` bytes of this type, or for ranges of them; see [`ResponseContext`] for
+/// `boundary`.
 pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary: fn() -> u128) -> Response {
     let response = match range.map(|range| range.resolve(size)).as_deref() {
         None => {
@@ -120,7 +121,7 @@ pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary
     response.fixed_header(header::ACCEPT_RANGES, "bytes")
 }
 
-/// RFC 9110 section 14.6.
+/// Response with several parts (RFC 9110 section 14.6).
 fn several_ranges(size: u64, content_type: &str, extents: &[Extent], boundary: u128) -> Response {
     let mut body = Vec::with_capacity(2 * extents.len() + 1);
     for (index, &extent) in extents.iter().enumerate() {

@@ -9,31 +9,30 @@ use http::{HeaderMap, HeaderValue, StatusCode, Version};
 use crate::Extent;
 use crate::head::HeadWriter;
 
-/// Fields for which a response has room at first.
+/// Initial capacity for fields of a response.
 const USUAL_FIELDS: usize = 8;
 
-/// The last second of the year 9999, the last one an HTTP date can tell.
+/// Last second of the year 9999, the latest possible HTTP date.
 const LAST_DATE_S: u64 = 253_402_300_799;
 
 /// Response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status.
+    /// Status.
     pub status: StatusCode,
     /// Fields of this response; `Date`, `Content-Length` and `Connection` are added by
     /// [`head`](Self::head).
     pub headers: HeaderMap,
-    /// The body, part after part; empty for HEAD and for statuses without one.
+    /// Body, part after part; empty for HEAD and for statuses without a body.
     pub body: Vec<BodyPart>,
-    /// The length in bytes to announce, which for HEAD is not that of the body. None where the status forbids
-    /// a body.
+    /// Length in bytes to announce; for HEAD it differs from the body's. `None` if the status forbids a body.
     pub content_length: Option<u64>,
 }
 
-/// A piece of a body.
+/// Part of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyPart {
-    /// Bytes made for this answer.
+    /// Bytes made for this response.
     Bytes(Vec<u8>),
     /// Bytes of the file.
     Extent(Extent),
@@ -50,7 +49,7 @@ impl BodyPart {
 }
 
 impl Response {
-    /// A response without a body, and without a length: for statuses that forbid one.
+    /// Response without a body and length, for statuses that forbid a body.
     pub fn empty(status: StatusCode) -> Self {
         Self {
             status,
@@ -60,7 +59,7 @@ impl Response {
         }
     }
 
-    /// A response with a body.
+    /// Response with a body.
     pub fn with_body(status: StatusCode, content_type: &str, body: Vec<BodyPart>) -> Self {
         let content_length = Some(body.iter().map(BodyPart::length).sum());
         Self { body, content_length, ..Self::empty(status) }
@@ -68,13 +67,13 @@ impl Response {
             .fixed_header(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
     }
 
-    /// A response that explains an error in one sentence.
+    /// Response that explains an error in one sentence.
     pub fn error(status: StatusCode, explanation: &str) -> Self {
         let text = format!("{status}: {explanation}\n");
         Self::with_body(status, "text/plain; charset=utf-8", vec![BodyPart::Bytes(text.into_bytes())])
     }
 
-    /// The response with one more field. A value with control characters is left out.
+    /// Adds a field. A value with control characters is left out.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -83,7 +82,7 @@ impl Response {
         self
     }
 
-    /// The response with one more field, whose value needs no memory.
+    /// Adds a field whose value needs no allocation.
     ///
     /// # Panics
     /// If the value has control characters.
@@ -93,25 +92,25 @@ impl Response {
         self
     }
 
-    /// The response to HEAD where this is the one to GET (RFC 9110 section 9.3.2).
+    /// Response to HEAD, if this is the response to GET (RFC 9110 section 9.3.2).
     #[must_use]
     pub fn without_body(mut self) -> Self {
         self.body.clear();
         self
     }
 
-    /// Length in bytes of the body that is sent.
+    /// Length in bytes of the body to send.
     pub fn body_length(&self) -> u64 {
         self.body.iter().map(BodyPart::length).sum()
     }
 
-    /// Writes the head. The client's version decides how to say whether the connection stays (RFC 9112
-    /// section 9.3).
+    /// Formats the head. The fields about the connection depend on the client's version (RFC 9112 section
+    /// 9.3).
     pub fn head(&self, client: Version, keep_alive: bool, now_s: u64) -> Vec<u8> {
         self.head_with_room(client, keep_alive, now_s, 0)
     }
 
-    /// Writes the head and a body without extents.
+    /// Formats the head and a body without extents.
     pub fn into_bytes(self, client: Version, keep_alive: bool, now_s: u64) -> Vec<u8> {
         let mut bytes = self.head_with_room(client, keep_alive, now_s, self.body_length() as usize);
         for part in &self.body {
@@ -123,7 +122,7 @@ impl Response {
         bytes
     }
 
-    /// The head, in memory with room for so many bytes behind it.
+    /// Head, with capacity for `room` bytes after it.
     fn head_with_room(&self, client: Version, keep_alive: bool, now_s: u64, room: usize) -> Vec<u8> {
         let mut head = HeadWriter::of_response(self.status, room);
         head.field(&header::DATE, &date_now(now_s));
@@ -135,8 +134,8 @@ impl Response {
     }
 }
 
-/// Writes the end of a head: the fields that are of each response and not of what it is about, and an empty line. The
-/// client's version decides how to say whether the connection stays (RFC 9112 section 9.3).
+/// Appends the end of a head: the fields that all responses have, and an empty line. The fields about the
+/// connection depend on the client's version (RFC 9112 section 9.3).
 pub(crate) fn end_head(
     mut head: HeadWriter,
     length: Option<u64>,
@@ -155,14 +154,14 @@ pub(crate) fn end_head(
 }
 
 thread_local! {
-    /// The second of the thread's last response, and its date: to format it costs more than the rest of a head.
+    /// Second and date of the thread's last response: formatting a date costs more than the rest of a head.
     static LAST_DATE: Cell<(u64, [u8; DATE_BYTES])> = const { Cell::new((u64::MAX, [0; DATE_BYTES])) };
 }
 
 /// Length of an HTTP date.
 const DATE_BYTES: usize = 29;
 
-/// The value of `Date`.
+/// Value of `Date`.
 pub(crate) fn date_now(now_s: u64) -> [u8; DATE_BYTES] {
     let (second, mut date) = LAST_DATE.get();
     if second != now_s {
@@ -172,7 +171,8 @@ pub(crate) fn date_now(now_s: u64) -> [u8; DATE_BYTES] {
     date
 }
 
-/// A time in seconds since 1970 as an HTTP date (RFC 9110 section 5.6.7), at the latest in the year 9999.
+/// Formats a time in seconds since 1970 as an HTTP date (RFC 9110 section 5.6.7); times after the year 9999
+/// saturate.
 pub fn http_date(time_s: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time_s.min(LAST_DATE_S)))
 }

@@ -1,5 +1,5 @@
-//! Access control of clients, for RTSP and HTTP alike: users and rules, signed URLs and the callback, with files,
-//! counters and log around [`wirepath_auth`].
+//! Access control of clients, for RTSP and HTTP: users and rules, signed URLs and the callback, with files,
+//! counters and log on top of [`wirepath_auth`].
 
 mod callback;
 mod counters;
@@ -35,13 +35,13 @@ pub use options::{AuthError, AuthOptions};
 pub use refusal::{AuthRefusal, RETRY_AFTER_S, RefusalKind};
 pub use request::{Admission, AuthRequest};
 
-/// Log lines about refused requests in a second.
+/// Log lines per second about refused requests.
 const LINES_PER_SECOND: u32 = 1;
 
-/// Most characters of a name or path in a log line.
+/// Maximum number of characters of a name or path in a log line.
 const MOST_LOGGED: usize = 100;
 
-/// Realm of challenges where no file of users has one.
+/// Realm of challenges if no file of users sets one.
 const REALM: &str = "Wirepath";
 
 /// Access control of a server's clients.
@@ -49,10 +49,10 @@ pub struct AccessControl {
     authenticator: Authenticator,
     /// File of users.
     users: Option<PathBuf>,
-    /// File of keys, and what it holds.
+    /// File of keys, and its content.
     url_keys: Option<(PathBuf, RwLock<Arc<UrlKeys>>)>,
     callback: Option<Callback>,
-    /// Locked from reading a file to replacing what it held: an older reading must not come last.
+    /// Locked from reading a file to replacing its content, so that an older reading does not come last.
     reload: Mutex<()>,
     counters: Counters,
     log: LogLimit,
@@ -63,7 +63,7 @@ impl AccessControl {
     /// Reads the files of users and keys.
     ///
     /// # Errors
-    /// A file cannot be read or is wrong, or rules contradict each other.
+    /// A file cannot be read or is invalid, or rules contradict each other.
     pub fn open(options: &AuthOptions) -> Result<Arc<AccessControl>, AuthError> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| AuthError::Random(error.into()))?;
@@ -92,8 +92,8 @@ impl AccessControl {
         Ok(Arc::new(control))
     }
 
-    /// Reads the files of users and keys again, and forgets answers of the callback; a broken file leaves what it
-    /// held as it is. Waits for storage.
+    /// Reads the files of users and keys again, and drops cached answers of the callback; an invalid file
+    /// leaves its old content in use. Waits for storage.
     pub fn reload(&self) {
         let _alone = self.reload.lock();
         if let Some(file) = &self.users {
@@ -124,7 +124,8 @@ impl AccessControl {
         }
     }
 
-    /// Replaces the rules for folders, for status and for administration; contradictions leave them as they are.
+    /// Replaces the rules for folders, status and administration; contradictory rules leave the old rules in
+    /// use.
     pub fn replace_rules(
         &self,
         folders: &[FolderUsers],
@@ -141,7 +142,7 @@ impl AccessControl {
         self.users.is_some() && self.authenticator.has_administrators()
     }
 
-    /// Adds counters and users to metrics and status. Without authentication nothing is counted.
+    /// Adds counters and users to metrics and status. Without authentication all counters are 0.
     pub fn register(control: Option<&Arc<AccessControl>>, metrics: &mut Metrics, status: &mut Status) {
         let counted = control.cloned();
         metrics.register("auth", Counts::METRICS, move || {
@@ -158,7 +159,8 @@ impl AccessControl {
         }
     }
 
-    /// Admits a request, and returns why. A refusal is counted, logged and held back as long as it has to be.
+    /// Admits a request, and returns the reason. A refusal is counted, logged and delayed as the
+    /// authenticator requires.
     ///
     /// # Errors
     /// The refusal.
@@ -186,7 +188,8 @@ impl AccessControl {
         }
     }
 
-    /// Admits a request over HTTP, or returns the response that denies it. Notes the user of the connection.
+    /// Admits a request over HTTP, or returns the response that denies it. Records the user of the
+    /// connection.
     pub async fn check_http(
         &self,
         area: Area<'_>,
@@ -214,7 +217,7 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Decides about a request with a signed URL; none if it has no signature, or there are no keys.
+    /// Decides about a request with a signed URL; `None` if the URL has no signature, or there are no keys.
     fn check_url(&self, path: &[u8], request: &AuthRequest<'_>) -> Option<Result<Admission, AuthRefusal>> {
         let keys = Arc::clone(&self.url_keys.as_ref()?.1.read());
         let checked = match UrlSignature::parse(request.query) {
@@ -239,7 +242,7 @@ impl AccessControl {
         })
     }
 
-    /// Has the callback decide about a request.
+    /// Lets the callback decide about a request.
     async fn ask(
         &self,
         callback: &Callback,
@@ -248,7 +251,7 @@ impl AccessControl {
     ) -> Result<Admission, AuthRefusal> {
         let basic = attempt.basic();
         let user = basic.as_ref().map(|basic| basic.user.as_str());
-        // A token is guessed as a password is.
+        // Tokens can be guessed like passwords.
         let is_try = basic.is_some() || request.token().is_some();
         if is_try && let Err(denial) = self.authenticator.check_try(user, attempt) {
             return Err(self.deny(denial, request).await);
@@ -275,10 +278,11 @@ impl AccessControl {
         Err(refusal)
     }
 
-    /// Decides about a request that nobody else decides about, where there are no users.
+    /// Decides about a request that neither a signed URL nor the callback decides about, if there are no
+    /// users.
     fn without_users(&self, request: &AuthRequest<'_>) -> Result<Admission, AuthRefusal> {
         let (failure, why) = match request.area {
-            // There is no session that it could be about.
+            // Without an opened path there is no session that the request could be about.
             Area::Path(_) if request.opens.is_none() => return Ok(Admission::Everyone),
             Area::Path(_) => {
                 (Failure::Unsigned, "the URL is not signed, and this server opens signed URLs only")
@@ -294,7 +298,7 @@ impl AccessControl {
         Err(self.refuse(failure, RefusalKind::Forbidden, why.to_owned(), (None, request)))
     }
 
-    /// Counts, logs and holds back the denial of a user.
+    /// Counts, logs and delays the denial of a user.
     async fn deny(&self, denial: Denial, request: &AuthRequest<'_>) -> AuthRefusal {
         let Denial { reason, user, challenges, delay } = denial;
         let why = reason.to_string();
@@ -334,7 +338,7 @@ impl AccessControl {
         if let Some(suppressed) = self.log.pass(Instant::now()) {
             let short = |text: &str| text.chars().take(MOST_LOGGED).collect::<String>();
             let (user, path) = (user.as_deref().map(short), short(&String::from_utf8_lossy(request.path)));
-            // Debug form: names may hold line ends.
+            // Debug form, because names may contain line ends.
             tracing::warn!(peer = %request.peer, ?user, ?path, suppressed, "authentication failed: {why}");
         }
         AuthRefusal { kind, why }

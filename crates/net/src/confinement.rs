@@ -1,5 +1,6 @@
-//! Confinement of a server to its folders (Landlock, Linux 5.13) and to its system calls (seccomp): who takes a server
-//! over by a fault in it opens no other file and starts no program. The network stays open.
+//! Confinement of a server to its folders (Landlock, Linux 5.13) and to its system calls (seccomp): an
+//! attacker who exploits a fault of the server cannot open other files or start programs. The network stays
+//! open.
 
 mod calls;
 mod files;
@@ -10,26 +11,26 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Folders and files that a confined server reaches. What does not exist is left out.
+/// Folders and files that a confined server can access. Missing files are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
-    /// To be read.
+    /// Readable folders and files.
     pub readable: Vec<PathBuf>,
-    /// To be read, written, and have files made and removed in.
+    /// Writable folders and files; files may be created and removed in the folders.
     pub writable: Vec<PathBuf>,
-    /// Socket of the service manager (`NOTIFY_SOCKET` of sd_notify(3)), if there is one: datagrams may be sent over Unix
-    /// sockets then.
+    /// Socket of the service manager (`NOTIFY_SOCKET` of sd_notify(3)), if there is one: then datagrams may
+    /// be sent over Unix sockets.
     pub notify_socket: Option<OsString>,
 }
 
-/// Extent to which the kernel confines files; system calls are confined in any case.
+/// Extent of file confinement by the kernel; system calls are confined in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All that the server asks for.
+    /// Everything that the server requests.
     Whole,
-    /// As much as this kernel knows.
+    /// The part that this kernel supports.
     Part,
-    /// Nothing: the kernel has no Landlock, or does not use it.
+    /// Nothing: the kernel has no Landlock, or has it disabled.
     Nothing,
 }
 
@@ -47,25 +48,25 @@ impl fmt::Display for Extent {
     }
 }
 
-/// Confinement failed. The process may be confined in part.
+/// Confinement failed. The process may be partly confined.
 #[derive(Debug, Error)]
 pub enum ConfinementError {
-    /// Landlock refused.
+    /// Landlock failed.
     #[error("cannot confine to folders: {0}")]
     Files(#[from] landlock::RulesetError),
     /// A folder cannot be opened.
     #[error("cannot confine to folders: {0}")]
     Folder(#[from] landlock::PathFdError),
-    /// seccomp refused.
+    /// seccomp failed.
     #[error("cannot confine to system calls: {0}")]
     Calls(#[from] seccompiler::Error),
-    /// The filter of system calls cannot be built.
+    /// The system call filter cannot be built.
     #[error("cannot confine to system calls: {0}")]
     Filter(#[from] seccompiler::BackendError),
 }
 
-/// Confines the calling thread, and those that it starts from now on, for good. To be called before the process has
-/// other threads.
+/// Confines the calling thread, and threads that it starts from now on, permanently. Must be called before
+/// the process has other threads.
 pub fn confine(reach: &Reach) -> Result<Extent, ConfinementError> {
     let extent = files::confine(reach)?;
     calls::confine(reach)?;
@@ -107,7 +108,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let extent = confine(&reach).unwrap();
-                // The kernel of a guest may have no Landlock; system calls are confined everywhere.
+                // The kernel of a guest may lack Landlock; system calls are confined everywhere.
                 assert!(Command::new("/bin/true").status().is_err(), "a program started");
                 if extent == Extent::Nothing {
                     return println!("this kernel has no Landlock");

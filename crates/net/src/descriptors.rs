@@ -1,4 +1,4 @@
-//! Descriptors: the limit of open files, and how many of them clients may hold.
+//! Descriptors: limit of open files, and the share that clients may hold.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,29 +12,29 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::{Exceeded, client};
 
-/// Share of the limit that is kept in reserve, to answer clients that are refused and for files of the
-/// server.
+/// Share of the limit that is reserved, for responses to refused clients and for files of the server.
 const RESERVED_SHARE: usize = 16;
 
 /// Bounds of the reserve.
 const RESERVE: (usize, usize) = (32, 512);
 
-/// Least time between counts, each of which is a call. The reserve is enough for what is opened meanwhile.
+/// Minimum interval between counts, each of which takes a call. The reserve covers descriptors that are
+/// opened meanwhile.
 const COUNT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Least time between counts where one costs a call for each descriptor (before Linux 6.2).
+/// Minimum interval between counts if a count takes a call for each descriptor (before Linux 6.2).
 const SLOW_COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Descriptors of the process, shared by its clients.
 ///
-/// Clients together may hold what is neither in use otherwise nor in reserve. One address may hold as many as
-/// are left for others, which is half if it is the only one.
+/// All clients together may hold the descriptors that are neither in other use nor reserved. One address may
+/// hold as many as remain for others, which is half if it is the only address.
 #[derive(Debug)]
 pub struct DescriptorBudget {
     /// Limit of open files, less the reserve.
     most: usize,
     bounds_addresses: bool,
-    /// False if descriptors that no client holds do not count.
+    /// False if descriptors held by no client are not counted.
     counts_others: bool,
     held: Mutex<Held>,
 }
@@ -43,12 +43,12 @@ pub struct DescriptorBudget {
 struct Held {
     by_clients: usize,
     by_address: HashMap<IpAddr, usize>,
-    /// Descriptors that no client holds, as last counted.
+    /// Descriptors held by no client, at the last count.
     others: usize,
     counted: Option<Instant>,
 }
 
-/// Permission for some descriptors; dropping it makes room for others.
+/// Permit for some descriptors, released on drop.
 #[derive(Debug)]
 pub struct DescriptorPermit {
     budget: Arc<DescriptorBudget>,
@@ -57,8 +57,8 @@ pub struct DescriptorPermit {
 }
 
 impl DescriptorBudget {
-    /// Budget of a process that may have `limit` open files. With `bounds_addresses` each address is bounded
-    /// by what is left for others.
+    /// Budget of a process with a limit of `limit` open files. With `bounds_addresses` each address is
+    /// limited to what remains for others.
     pub fn new(limit: u64, bounds_addresses: bool) -> Arc<Self> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let reserve = (limit / RESERVED_SHARE).clamp(RESERVE.0, RESERVE.1);
@@ -66,27 +66,27 @@ impl DescriptorBudget {
         Arc::new(Self { most, bounds_addresses, counts_others: true, held: Mutex::default() })
     }
 
-    /// Budget that admits everything, for a process that bounds connections in another way.
+    /// Budget without a limit, for a process that limits connections in another way.
     pub fn unlimited() -> Arc<Self> {
         Self::of_clients(usize::MAX)
     }
 
-    /// Budget of `most` descriptors for clients, whatever the process holds for itself.
+    /// Budget of `most` descriptors for clients, regardless of the process's own descriptors.
     pub fn of_clients(most: usize) -> Arc<Self> {
         Arc::new(Self { most, bounds_addresses: false, counts_others: false, held: Mutex::default() })
     }
 
-    /// Descriptors that clients may hold together, by what the process holds for itself now.
+    /// Number of descriptors that all clients together may hold, given the process's own descriptors now.
     pub fn for_clients(&self) -> usize {
         let mut held = self.held.lock();
         held.count();
         self.most.saturating_sub(held.others)
     }
 
-    /// Admits so many more descriptors for a client at this address.
+    /// Admits more descriptors for a client at this address.
     ///
     /// # Errors
-    /// `Descriptors` if there are no more; `Address` if only this address may not have them.
+    /// `Descriptors` if there are no more; `Address` if only this address has reached its limit.
     pub fn admit(
         self: &Arc<Self>,
         address: IpAddr,
@@ -112,7 +112,7 @@ impl DescriptorBudget {
 }
 
 impl Held {
-    /// Counts the descriptors that no client holds, unless that was done lately.
+    /// Counts the descriptors held by no client, unless the last count is recent.
     fn count(&mut self) {
         let now = Instant::now();
         let is_younger = |interval| self.counted.is_some_and(|at| now.duration_since(at) < interval);
@@ -148,8 +148,8 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Raises the soft limit of open files to the hard one, as far as this user may. Returns the limit that holds
-/// then.
+/// Raises the soft limit of open files to the hard limit, as far as this user may. Returns the resulting
+/// limit.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum
@@ -160,7 +160,7 @@ pub fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Number of open descriptors; none before Linux 6.2, where the folder has no size.
+/// Number of open descriptors; `None` before Linux 6.2, where the folder's size is 0.
 fn cheap_count() -> Option<usize> {
     let stat = rustix::fs::stat("/proc/self/fd").ok()?;
     usize::try_from(stat.st_size).ok().filter(|&open| open > 0)
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!((all.len(), budget.admit(address(2), 1).err()), (8, Some(Exceeded::Descriptors)));
     }
 
-    /// Other tests of this process open and close some meanwhile, but not hundreds.
+    /// Other tests of this process open and close some descriptors meanwhile, but not hundreds.
     #[test]
     fn what_the_process_holds_for_itself_is_counted() {
         let limit = slow_count() as u64 + 1000;

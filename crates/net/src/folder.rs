@@ -1,4 +1,4 @@
-//! The folder that is served: files by their paths, which the kernel keeps within it (`openat2`, Linux 5.6).
+//! Served folder: files by path, confined to the folder by the kernel (`openat2`, Linux 5.6).
 //!
 //! Names that begin with a dot are neither listed nor served.
 
@@ -12,63 +12,63 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2
 use rustix::io::Errno;
 use wirepath_http::{AssetPath, EntityTag};
 
-/// Most tries of a look-up that met a rename elsewhere in the tree (openat2(2), EAGAIN).
+/// Maximum number of attempts of a lookup that met a rename elsewhere in the tree (openat2(2), EAGAIN).
 const TRIES: usize = 16;
 
-/// Most names of a listing.
+/// Maximum number of names in a listing.
 const MOST_NAMES: usize = 10_000;
 
-/// No symbolic link leads out of the folder.
+/// Symbolic links cannot leave the folder.
 const CONFINED: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
 
-/// A folder, held open.
+/// Folder, held open.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
-/// A folder that cannot be served. The operator's fault.
+/// Folder that cannot be served, a fault of the operator.
 #[derive(Debug)]
 pub struct FolderError(PathBuf, Errno);
 
-/// A path that names nothing that can be served.
+/// Error of a path that cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindError {
-    /// Nothing of that name, or nothing that is served.
+    /// No file of this name, or a file that is not served.
     NotFound,
-    /// A file that this user may not read.
+    /// File that this user may not read.
     Forbidden,
     /// Too many open files.
     Exhausted,
-    /// Another error of the kernel.
+    /// Other error of the kernel.
     Failed(Errno),
 }
 
 /// Target of a path.
 pub enum Found {
-    /// A file.
+    /// File.
     File(StoredFile),
-    /// A folder.
+    /// Folder.
     Folder,
 }
 
-/// A file, and the metadata that it was opened with.
+/// File, and the metadata at the time of opening.
 #[derive(Debug)]
 pub struct StoredFile {
-    /// The file.
+    /// Open file.
     pub file: File,
-    /// Its size.
+    /// Size.
     pub size: u64,
-    /// When it was modified, in seconds since 1970.
+    /// Time of the last modification, in seconds since 1970.
     pub modified_s: u64,
     version: String,
 }
 
-/// An entry of a listing.
+/// Entry of a listing.
 pub struct Entry {
-    /// Its name.
+    /// Name.
     pub name: Vec<u8>,
-    /// True of a folder.
+    /// True for a folder.
     pub is_folder: bool,
 }
 
@@ -76,7 +76,7 @@ impl Folder {
     /// Opens a folder.
     ///
     /// # Errors
-    /// [`FolderError`] if it cannot be read, or the kernel cannot confine paths to it.
+    /// [`FolderError`] if the folder cannot be read, or the kernel cannot confine paths to it.
     pub fn open(path: &Path) -> Result<Folder, FolderError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty()).and_then(|folder| {
@@ -86,7 +86,7 @@ impl Folder {
         opened.map_err(|errno| FolderError(path.to_owned(), errno))
     }
 
-    /// A file whose name is in the kernel's cache (`RESOLVE_CACHED`, Linux 5.12).
+    /// Opens a file whose name is in the kernel's cache (`RESOLVE_CACHED`, Linux 5.12).
     pub fn find_cached(&self, path: &AssetPath) -> Option<StoredFile> {
         if is_hidden(path) || path.is_root() {
             return None;
@@ -104,7 +104,8 @@ impl Folder {
         found(self.resolve(path)?)
     }
 
-    /// Lists a folder, sorted by name; of a large one, the names that the file system has first. May block.
+    /// Lists a folder, sorted by name; a large folder is cut to the names that the file system returns first.
+    /// May block.
     pub fn list(&self, path: &AssetPath) -> Result<Vec<Entry>, FindError> {
         let folder = Dir::new(self.resolve(path)?).map_err(FindError::of)?;
         let mut entries = Vec::new();
@@ -156,7 +157,7 @@ impl StoredFile {
         StoredFile { file, size: stat.st_size.unsigned_abs(), modified_s, version }
     }
 
-    /// Tag of what is made of this version of the file by these steps.
+    /// Tag of content made from this version of the file by these steps.
     pub fn tag(&self, steps: &str) -> EntityTag {
         EntityTag::strong(&format!("{}{steps}", self.version))
     }
@@ -196,7 +197,7 @@ impl FindError {
     fn of(errno: Errno) -> FindError {
         match errno {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => FindError::NotFound,
-            // A link that leaves the folder, links in a circle, a socket, a device without a driver.
+            // A link that leaves the folder, a loop of links, a socket, a device without a driver.
             Errno::XDEV | Errno::LOOP | Errno::NXIO | Errno::NODEV => FindError::NotFound,
             Errno::ACCESS | Errno::PERM => FindError::Forbidden,
             Errno::MFILE | Errno::NFILE | Errno::NOMEM => FindError::Exhausted,
@@ -204,7 +205,7 @@ impl FindError {
         }
     }
 
-    /// Status of an answer.
+    /// Status of the response.
     pub fn status(self) -> StatusCode {
         match self {
             FindError::NotFound => StatusCode::NOT_FOUND,

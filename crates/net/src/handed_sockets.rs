@@ -1,4 +1,4 @@
-//! Listening sockets that another process made: systemd, or the old server.
+//! Listening sockets created by another process: systemd, or the old server.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -17,11 +17,11 @@ pub const NAMES: [&str; 4] = ["rtsp", "http", "rtsps", "https"];
 pub struct HandedSockets(BTreeMap<&'static str, Socket>);
 
 impl HandedSockets {
-    /// Sockets that systemd handed to this process; none if it handed in none. Must be called before the process opens
-    /// descriptors that it keeps.
+    /// Sockets passed by systemd to this process; empty if systemd passed none. Must be called before the
+    /// process opens descriptors that it keeps.
     ///
     /// # Errors
-    /// Says what is wrong with the variables or with a socket.
+    /// Invalid variables or an invalid socket.
     pub fn of_systemd() -> io::Result<HandedSockets> {
         let mut handed = HandedSockets::default();
         for (name, descriptor) in wirepath_sys::inherited::take()? {
@@ -33,7 +33,8 @@ impl HandedSockets {
     /// Adds a socket.
     ///
     /// # Errors
-    /// `InvalidInput` if the name is unknown or known already, or it is not a listening TCP socket.
+    /// `InvalidInput` if the name is unknown or already present, or the descriptor is not a listening TCP
+    /// socket.
     pub fn add(&mut self, name: &str, descriptor: OwnedFd) -> io::Result<()> {
         let wrong =
             |why: &str| Err(io::Error::new(ErrorKind::InvalidInput, format!("socket `{name}`: {why}")));
@@ -55,7 +56,7 @@ impl HandedSockets {
     /// Addresses that the sockets listen on.
     ///
     /// # Errors
-    /// Those of `getsockname`.
+    /// Errors of `getsockname`.
     pub fn addresses(&self) -> io::Result<Vec<(&'static str, SocketAddr)>> {
         let address = |(name, socket): (&&'static str, &Socket)| {
             let address = socket.local_addr()?.as_socket().ok_or(ErrorKind::InvalidInput)?;
@@ -64,7 +65,7 @@ impl HandedSockets {
         self.0.iter().map(address).collect()
     }
 
-    /// Takes the socket of a protocol, whose name may be in capitals.
+    /// Takes the socket of a protocol; the name may be in upper case.
     pub fn take(&mut self, protocol: &str) -> Option<Socket> {
         self.0.remove(protocol.to_lowercase().as_str())
     }

@@ -1,9 +1,10 @@
 //! Handover of listening sockets from a running server to its successor, over a Unix socket.
 //!
-//! The successor connects, and receives one message: `GREETING` with the names of the listeners, and their descriptors
-//! (`SCM_RIGHTS`), behind them that of the Unix socket itself. When it is ready to accept it writes `READY`; then the
-//! old server stops accepting. If it closes the connection instead, nothing changes. The sockets are the same
-//! objects all the time, so no connection in their queues is lost, and the path is never without a listener.
+//! The successor connects, and receives one message: `GREETING` with the names of the listeners, and their
+//! descriptors (`SCM_RIGHTS`), followed by the descriptor of the Unix socket itself. When it is ready to
+//! accept it writes `READY`; then the old server stops accepting. If it closes the connection instead,
+//! nothing changes. The socket objects stay the same throughout, so no connection in their queues is lost,
+//! and the path always has a listener.
 
 use std::fs;
 use std::future::Future;
@@ -27,7 +28,7 @@ use wirepath_sys::socket;
 
 use crate::handed_sockets::{HandedSockets, NAMES};
 
-/// First word of the message: what it is, and its version.
+/// First word of the message: its kind and version.
 const GREETING: &str = "wirepath-handover-1";
 
 /// Byte that the successor sends when it is ready to accept.
@@ -36,23 +37,24 @@ const READY: u8 = b'R';
 /// Longest message.
 const MESSAGE_LIMIT: usize = 128;
 
-/// Most descriptors of a message: the listeners and the Unix socket.
+/// Maximum number of descriptors in a message: the listeners and the Unix socket.
 const DESCRIPTORS: usize = NAMES.len() + 1;
 
 /// Time limit of the running server's message.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time within which a new server gets ready; it may read many files first. Until then no other is heard.
+/// Time limit for a new server to get ready; it may read many files first. Other servers wait meanwhile.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 
-/// Time before the next try when `accept` failed for want of descriptors or memory.
+/// Delay before the next attempt if `accept` failed for lack of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens for successors at a path, for this user only. Must be called before there are threads: the umask is that of
-/// the process.
+/// Listens for successors at a path, for this user only. Must be called before the process has threads, since
+/// the umask is per process.
 ///
 /// # Errors
-/// `AddrInUse` if a server listens there; else those of socket calls. A socket that a server left behind is replaced.
+/// `AddrInUse` if a server listens there; else errors of socket calls. A socket left behind by a server is
+/// replaced.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match UnixStream::connect(path) {
         Ok(_) => return Err(ErrorKind::AddrInUse.into()),
@@ -61,7 +63,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
                 fs::remove_file(path)?;
             }
         }
-        Err(_) => {} // `bind` says what is wrong
+        Err(_) => {} // `bind` reports the error
     }
     let before = umask(Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(path);
@@ -69,7 +71,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     bound
 }
 
-/// Sockets of a running server, which goes on until [`Takeover::complete`].
+/// Sockets of a running server, which keeps running until [`Takeover::complete`].
 #[derive(Debug)]
 pub struct Takeover {
     server: UnixStream,
@@ -79,7 +81,8 @@ pub struct Takeover {
 /// Receives the sockets of the server that listens at a path.
 ///
 /// # Errors
-/// Those of socket calls; `PermissionDenied` if another user's server answers; `InvalidData` for another message.
+/// Errors of socket calls; `PermissionDenied` if another user's server answers; `InvalidData` for another
+/// message.
 pub fn receive(path: &Path) -> io::Result<(HandedSockets, Takeover)> {
     let server = UnixStream::connect(path)?;
     ensure_same_user(server.as_fd())?;
@@ -114,7 +117,7 @@ impl Takeover {
     /// Makes the old server stop accepting.
     ///
     /// # Errors
-    /// The write failed: the old server has ended meanwhile.
+    /// The write failed: the old server has ended.
     pub fn complete(mut self) -> io::Result<()> {
         self.server.write_all(&[READY])
     }
@@ -137,7 +140,7 @@ fn receive_message(server: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
     Ok((text.to_owned(), descriptors))
 }
 
-/// Sockets for successors.
+/// Offer of the sockets to successors.
 #[derive(Debug)]
 pub struct Offer {
     listener: UnixListener,
@@ -146,13 +149,14 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Offers these sockets to who connects to `listener`.
+    /// Offers the sockets to processes that connect to `listener`.
     pub fn new(listener: UnixListener, sockets: Vec<(&'static str, OwnedFd)>) -> Offer {
         Offer { listener, sockets, ready_limit: READY_LIMIT }
     }
 
-    /// Hands the sockets to successors, after `prepare`, until one is ready; returns its process, none if that is in
-    /// another PID namespace. Each has two minutes to start; the next waits. Must be called on a tokio runtime.
+    /// Passes the sockets to successors, after `prepare`, until one is ready; returns the successor's
+    /// process, or `None` if it is in another PID namespace. Each successor has two minutes to get ready; the
+    /// next one waits. Must be called on a tokio runtime.
     ///
     /// # Errors
     /// Failure to listen.
@@ -184,13 +188,13 @@ impl Offer {
 
 /// End of an offer.
 enum Successor {
-    /// It accepts; its process, if this one can see it.
+    /// The successor accepts connections; its process, if it is visible to this process.
     Ready(Option<u32>),
-    /// It has closed the connection.
+    /// The successor closed the connection.
     Gone,
 }
 
-/// Hands the sockets to a successor, and waits until it is ready, but no longer than the limit.
+/// Passes the sockets to a successor, and waits until it is ready, up to the limit.
 async fn hand_over<F: Future<Output = ()>>(
     mut stream: tokio::net::UnixStream,
     (listener, sockets): (BorrowedFd<'_>, &[(&'static str, OwnedFd)]),
@@ -208,7 +212,7 @@ async fn hand_over<F: Future<Output = ()>>(
     if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(invalid("too many sockets for a message"));
     }
-    // An empty buffer of a new connection has room for it.
+    // The empty buffer of a new connection has room for the message.
     sendmsg(&stream, &[IoSlice::new(text.as_bytes())], &mut control, SendFlags::NOSIGNAL)?;
     tracing::info!(process, "listening sockets offered to a new server");
     let too_late = |_| io::Error::new(ErrorKind::TimedOut, "the new server was not ready in time");
@@ -222,7 +226,8 @@ async fn hand_over<F: Future<Output = ()>>(
     }
 }
 
-/// Refuses a peer of another user than this one and root; returns its process, if this one can see it.
+/// Refuses a peer of a user other than this user and root; returns the peer's process, if it is visible to
+/// this process.
 fn ensure_same_user(peer: BorrowedFd<'_>) -> io::Result<Option<u32>> {
     let socket::Peer { process, user } = socket::peer(peer)?;
     if user != geteuid().as_raw() && user != 0 {
@@ -247,7 +252,8 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
     }
 
-    /// A successor that gives up changes nothing; the next has the same sockets, and the path stays.
+    /// A successor that gives up changes nothing; the next successor gets the same sockets, and the path
+    /// stays.
     #[test]
     fn the_first_that_is_ready_has_the_sockets() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! HTTP for clients: connections within time limits, which the engine borrows to send bodies, and a listener
-//! whose answers come from a [`Site`].
+//! HTTP for clients: connections with timeouts, which the engine borrows to send bodies, and a listener whose
+//! responses come from a [`Site`].
 
 mod access_log;
 mod answer;
@@ -26,7 +26,7 @@ pub use options::HttpOptions;
 pub use parts::Parts;
 pub use prepared::Prepared;
 
-/// Returns whether a file has no name any more, or that is unknown: then closing it may free it.
+/// Returns whether a file has no name any more, or that is unknown: closing it may then free its blocks.
 fn is_deleted(file: &std::fs::File) -> bool {
     rustix::fs::fstat(file).map_or(true, |stat| stat.st_nlink == 0)
 }

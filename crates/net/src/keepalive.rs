@@ -1,4 +1,4 @@
-//! Peers that vanished: noticed by the kernel, also where nothing is sent.
+//! Detection of vanished peers by the kernel, also on idle connections.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 
-/// Least time between two TCP keepalive probes.
+/// Minimum interval between TCP keepalive probes.
 const LEAST_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Has the kernel probe an idle peer, and end the connection when the peer acknowledges nothing for `timeout`.
+/// Makes the kernel probe an idle peer, and end the connection when the peer acknowledges nothing for
+/// `timeout`.
 ///
 /// # Errors
-/// Those of `setsockopt`.
+/// Errors of `setsockopt`.
 pub fn expect_acknowledgements(stream: impl AsFd, timeout: Duration) -> io::Result<()> {
     sockopt::set_socket_keepalive(&stream, true)?;
     sockopt::set_tcp_keepidle(&stream, (timeout / 2).max(LEAST_PROBE_INTERVAL))?;

@@ -1,5 +1,5 @@
-//! Network services that server and relay share: listeners, limits on clients, authentication, HTTP connections,
-//! metrics and status.
+//! Network services shared by server and relay: listeners, limits on clients, authentication, HTTP
+//! connections, metrics and status.
 
 pub mod auth;
 pub mod confinement;

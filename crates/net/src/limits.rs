@@ -1,4 +1,4 @@
-//! Limits on connections or sessions: in total, and for each client address.
+//! Limits on connections or sessions: in total, and per client address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Limits on connections or sessions, and how many there are.
+/// Limits on connections or sessions, and their current numbers.
 #[derive(Debug)]
 pub struct ClientLimits {
     most: usize,
@@ -20,26 +20,26 @@ struct Open {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// Permission for one connection or session; dropping it makes room for another.
+/// Permit for one connection or session, released on drop.
 #[derive(Debug)]
 pub struct Permit {
     limits: Arc<ClientLimits>,
     address: IpAddr,
 }
 
-/// Limit that one more would exceed.
+/// Limit that one more connection or session would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceeded {
-    /// Limit in total.
+    /// Total limit.
     Total,
-    /// Limit for its address.
+    /// Limit per address.
     Address,
     /// Limit of descriptors.
     Descriptors,
 }
 
 impl ClientLimits {
-    /// Limits in total, and for each address.
+    /// Limits in total, and per address.
     pub fn new(most: usize, most_per_address: usize) -> Arc<Self> {
         Arc::new(Self { most, most_per_address, open: Mutex::default() })
     }
@@ -49,7 +49,7 @@ impl ClientLimits {
         self.open.lock().total
     }
 
-    /// Admits one more from this address.
+    /// Admits one more connection or session from this address.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, Exceeded> {
         let address = client(address);
         let mut open = self.open.lock();
@@ -79,8 +79,8 @@ impl Drop for Permit {
     }
 }
 
-/// Client that an address stands for: an IPv4 address, also in its IPv6 form; of IPv6 the first 64 bits,
-/// because a client has all addresses of its network to choose from.
+/// Client that an address stands for: an IPv4 address, also in its IPv6 form; for IPv6 the first 64 bits,
+/// because a client can use all addresses of its network.
 pub fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

@@ -1,4 +1,4 @@
-//! Listens, and accepts connections until told to drain.
+//! Listens, and accepts connections until drained.
 
 use std::future::Future;
 use std::io;
@@ -12,13 +12,13 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::runtime_threads::RuntimeThreads;
 
-/// Time before the next try when `accept` failed for want of descriptors or memory.
+/// Delay before the next attempt if `accept` failed for lack of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections that may wait to be accepted.
+/// Backlog of the listening socket.
 const BACKLOG: i32 = 4096;
 
-/// The address that stands for all of this machine: `::`, or 0.0.0.0 where there is no IPv6.
+/// Wildcard address: `::`, or 0.0.0.0 without IPv6.
 pub fn any_address() -> IpAddr {
     match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -26,7 +26,7 @@ pub fn any_address() -> IpAddr {
     }
 }
 
-/// Listens on an address; on `::` also for IPv4. Must be called on a tokio runtime.
+/// Listens on an address; `::` includes IPv4. Must be called on a tokio runtime.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
     socket.set_reuse_address(true)?;
@@ -38,7 +38,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Addresses of a client's connection. With TLS they are those of the connection that carries it.
+/// Addresses of a client's connection. With TLS they are those of the encrypted connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     /// Address of this machine that the client connected to.
@@ -50,31 +50,31 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Addresses of a connection that this peer made.
+    /// Addresses of a connection from this peer.
     ///
     /// # Errors
-    /// Those of `getsockname`.
+    /// Errors of `getsockname`.
     pub fn of(stream: &TcpStream, peer: SocketAddr, is_secure: bool) -> io::Result<Addresses> {
         Ok(Addresses { local: stream.local_addr()?, peer, is_secure })
     }
 }
 
-/// Source of connections. Dropping it closes it.
+/// Source of connections; closed on drop.
 pub trait Listen {
-    /// A connection, with its addresses.
+    /// Connection, with its addresses.
     type Connection;
 
-    /// Waits for a connection; nothing is lost if the wait is cancelled.
+    /// Waits for a connection; cancelling the wait loses no connection.
     ///
     /// # Errors
-    /// `ConnectionAborted` if this connection broke; else why none can be accepted.
+    /// `ConnectionAborted` if this connection failed; other errors if no connection can be accepted.
     fn accept(&self) -> impl Future<Output = io::Result<Self::Connection>> + Send;
 }
 
 impl Listen for TcpListener {
     type Connection = (TcpStream, SocketAddr);
 
-    /// Accepts a connection, without Nagle's algorithm.
+    /// Accepts a connection, and disables Nagle's algorithm.
     async fn accept(&self) -> io::Result<Self::Connection> {
         let (stream, peer) = TcpListener::accept(self).await?;
         stream.set_nodelay(true).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
@@ -82,10 +82,10 @@ impl Listen for TcpListener {
     }
 }
 
-/// Accepts connections until `drain` becomes true or its sender is dropped; then accepts no more, and returns
-/// when the last task has ended. `admit` returns the task that serves a connection, or none for one that it
-/// refused; tasks run on the `threads`, or on this runtime. Dropping the future requests
-/// the end of all tasks: those on `threads` end soon after.
+/// Accepts connections until `drain` becomes true or its sender is dropped; then stops accepting, and returns
+/// when the last task has ended. `admit` returns the task that serves a connection, or `None` for a refused
+/// connection; tasks run on the `threads`, or on this runtime. Dropping the future requests the end of all
+/// tasks; tasks on `threads` end soon after.
 ///
 /// `name` is the name of the listener in the log. Must run on a tokio runtime.
 pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Hands out what it holds, then waits for ever.
+    /// Returns its entries in order, then waits forever.
     struct Queue(Mutex<VecDeque<io::Result<u32>>>);
 
     impl Listen for Queue {
@@ -165,8 +165,7 @@ mod tests {
             .block_on(future)
     }
 
-    /// Connections that break or are refused do not stop others; tasks that have begun end before the
-    /// listener does.
+    /// Failed or refused connections do not stop others; tasks that have begun end before the listener does.
     #[test]
     fn connections_are_taken_until_drained() {
         static ENDED: AtomicUsize = AtomicUsize::new(0);
@@ -190,7 +189,7 @@ mod tests {
         assert_eq!((seen, ENDED.load(Relaxed)), (vec![1, 2, 3], 2));
     }
 
-    /// A task that panics ends by itself.
+    /// A task that panics does not end the listener.
     #[test]
     fn a_task_that_panics_leaves_the_listener_open() {
         let queue = Queue(Mutex::new([Ok(1), Ok(2)].into()));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Rate limit of log lines; counts those that it suppresses.
+/// Rate limit of log lines; counts suppressed lines.
 #[derive(Debug)]
 pub struct LogLimit {
     lines_per_second: u32,
@@ -19,14 +19,14 @@ struct Second {
 }
 
 impl LogLimit {
-    /// A limit of this many lines per second.
+    /// Limit of this many lines per second.
     pub fn new(lines_per_second: u32) -> LogLimit {
         let second = Second { began: Instant::now(), lines: 0, suppressed: 0 };
         LogLimit { lines_per_second, second: Mutex::new(second) }
     }
 
-    /// Admits a line at this time, with the number of lines suppressed before it; none if it is to be
-    /// suppressed.
+    /// Admits a line at this time, and returns the number of lines suppressed before it; `None` if the line
+    /// has to be suppressed.
     pub fn pass(&self, now: Instant) -> Option<u64> {
         let mut second = self.second.lock();
         if now.duration_since(second.began) >= Duration::from_secs(1) {

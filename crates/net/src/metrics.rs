@@ -1,4 +1,4 @@
-//! `GET /metrics`: everything that is counted, as OpenMetrics text.
+//! `GET /metrics`: all counters, as OpenMetrics text.
 //!
 //! A set of [`Metric`]s, which [`counters!`](wirepath_counters::counters) declares, is
 //! [registered](Metrics::register) with a function that takes a snapshot. The snapshot is taken on
@@ -19,13 +19,13 @@ use wirepath_counters::{Histogram, Metric, Value};
 
 use crate::process::{PROCESS, Process, THREADS, lasting_threads};
 
-/// The content type of [`Metrics::text`].
+/// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Prefix of names, but for those of the process.
+/// Prefix of names, except those of the process.
 const PREFIX: &str = "wirepath";
 
-/// The build, described by its labels.
+/// Build, described by its labels.
 const BUILD: &[Metric<()>] = &[Metric::new("info", "Version of the program.", |()| Value::Gauge(1))];
 
 /// Labels of one row of a set: names and values.
@@ -42,7 +42,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics of the process, of which this is the beginning, of its engine threads and of its build.
+    /// Metrics of the process, which starts now, of its engine threads and of its build.
     pub fn of_process() -> Metrics {
         let mut metrics = Metrics::default();
         let start = SystemTime::now();
@@ -73,9 +73,9 @@ impl Metrics {
         self.sections.push((name, Box::new(json)));
     }
 
-    /// Adds a set with a row for each of several things, such as streams; no two rows may have the same
-    /// labels. `rows` takes a snapshot of all of them, and must be quick. Rows are not in [`Metrics::json`]:
-    /// the [status](crate::status::Status) shows them, each as one object.
+    /// Adds a set with a row for each of several objects, such as streams; no two rows may have the same
+    /// labels. `rows` takes a snapshot of all rows, and must be quick. Rows are not in [`Metrics::json`]: the
+    /// [status](crate::status::Status) shows them, each as one object.
     pub fn register_rows<T: 'static>(
         &mut self,
         name: &'static str,
@@ -85,20 +85,20 @@ impl Metrics {
         self.registry.register_collector(Box::new(Set { name, metrics, rows: Box::new(rows) }));
     }
 
-    /// All metrics as OpenMetrics text.
+    /// Formats all metrics as OpenMetrics text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("writing to a string does not fail");
         text
     }
 
-    /// All metrics as JSON: section, then name with unit, then value.
+    /// Formats all metrics as JSON: section, then name with unit, then value.
     pub fn json(&self) -> Json {
         Json::Object(self.sections.iter().map(|(name, json)| ((*name).to_owned(), json())).collect())
     }
 }
 
-/// A set with as many values of each metric as there are rows.
+/// Set with a value of each metric for each row.
 struct Set<T: 'static> {
     name: &'static str,
     metrics: &'static [Metric<T>],
@@ -118,7 +118,7 @@ impl<T> Collector for Set<T> {
     }
 }
 
-/// Writes one metric with all its rows; nothing where there are none.
+/// Encodes one metric with all its rows; nothing without rows.
 fn encode_metric<T>(
     metric: &Metric<T>,
     section: &str,
@@ -130,7 +130,7 @@ fn encode_metric<T>(
     // The encoder adds the unit.
     let bare = metric.unit().map_or(metric.name, |unit| &metric.name[..metric.name.len() - unit.len() - 1]);
     let name = match section {
-        // As the clients of Prometheus for other languages name them.
+        // Names as in the Prometheus clients for other languages.
         "process" => format!("process_{bare}"),
         section => format!("{PREFIX}_{section}_{bare}"),
     };
@@ -147,7 +147,7 @@ fn kind(value: &Value) -> MetricType {
     }
 }
 
-/// The type of exemplars, which the encoder wants; there are none.
+/// Exemplar type required by the encoder; there are no exemplars.
 type NoExemplar<'a> = Option<&'a Exemplar<[(&'static str, &'static str); 0], f64>>;
 
 fn encode_value(value: &Value, labels: &Labels, family: &mut MetricEncoder<'_>) -> fmt::Result {
@@ -178,7 +178,7 @@ fn encode_number(value: &Value, encoder: &mut MetricEncoder<'_>) -> fmt::Result 
     }
 }
 
-/// Counts of each bucket alone, which the encoder sums up; the last bucket has no end.
+/// Counts of single buckets, which the encoder accumulates; the last bucket has no upper bound.
 fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
     let mut before = 0;
     let ends = histogram.at_most.iter().copied().chain([(f64::INFINITY, histogram.count)]);

@@ -1,4 +1,4 @@
-//! Metrics of the process itself, under the names that Prometheus clients give them, and of its threads.
+//! Metrics of the process, under the names of Prometheus clients, and of its threads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use wirepath_counters::{Metric, Value};
 
-/// The process at one time.
+/// Measurements of the process at one time.
 pub(crate) struct Process {
     start: SystemTime,
     cpu: Duration,
@@ -36,10 +36,11 @@ pub(crate) const PROCESS: &[Metric<Process>] = &[
 ];
 
 impl Process {
-    /// Reads the kernel's figures of this process, which began at `start`; unknown ones are 0.
+    /// Reads the kernel's measurements of this process, which began at `start`; unknown values are 0.
     pub(crate) fn read(start: SystemTime) -> Process {
         let count = |folder: &str| fs::read_dir(folder).map_or(0, |entries| entries.count() as u64);
-        // Since Linux 6.2 the size of the folder is the number of its entries: no need to list thousands.
+        // Since Linux 6.2 the size of the folder is the number of its entries, so that thousands need not be
+        // listed.
         let size = fs::metadata("/proc/self/fd").map_or(0, |folder| folder.len());
         let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let mut bytes = pages.split(' ').map(|pages| pages.parse::<u64>().unwrap_or(0) * page_size() as u64);
@@ -56,18 +57,18 @@ impl Process {
     }
 }
 
-/// A thread of this process.
+/// Thread of this process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
-    /// Its number in the system.
+    /// Thread id.
     pub id: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// User and system time, in clock ticks of the system (10 ms).
+    /// User and system time, with a resolution of a clock tick (10 ms).
     pub cpu: Duration,
 }
 
-/// Threads of this process by their numbers; none where the kernel does not tell.
+/// Threads of this process, ordered by id; empty if the kernel does not report them.
 pub fn threads() -> Vec<Thread> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     // A thread may end between the two calls.
@@ -77,9 +78,9 @@ pub fn threads() -> Vec<Thread> {
     threads
 }
 
-/// Reads `/proc/PID/task/TID/stat` (proc_pid_stat(5)): number, name in brackets, then fields.
+/// Parses `/proc/PID/task/TID/stat` (proc_pid_stat(5)): id, name in parentheses, then fields.
 fn read_thread(stat: &[u8]) -> Option<Thread> {
-    /// Places of user and system time behind the name.
+    /// Indexes of user and system time after the name.
     const TIMES: [usize; 2] = [11, 12];
     let text = String::from_utf8_lossy(stat);
     let (id, rest) = text.split_once(" (")?;
@@ -98,7 +99,8 @@ pub(crate) const THREADS: &[Metric<Duration>] = &[Metric::new(
     |cpu| Value::Sum(cpu.as_secs_f64()),
 )];
 
-/// Processor time of engine, HTTP and TLS threads by their names. Others come and go, which a counter must not.
+/// Processor time of engine, HTTP and TLS threads by name. Other threads come and go, which is not allowed
+/// for a counter.
 pub(crate) fn lasting_threads() -> BTreeMap<String, Duration> {
     let mut times = BTreeMap::new();
     let lasts =

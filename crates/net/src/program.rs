@@ -1,5 +1,5 @@
-//! Frame of a program that serves until a signal: log, runtime, signals, draining, and the options of servers over
-//! HTTP.
+//! Frame of a program that serves until a signal: log, runtime, signals, draining, and options of HTTP
+//! servers.
 
 mod log;
 mod options;
@@ -28,10 +28,12 @@ const FAILURE: u8 = 1;
 /// Exit code if connections were cut.
 const INCOMPLETE: u8 = 3;
 
-/// Runs a server, which is to drain when what it gets becomes true, until a signal; then ends the process: with code 0,
-/// with 3 if connections were cut after 10 s or by a second signal, with 1 and a message after an error.
+/// Runs a server until a signal; the server has to drain when the value of its argument becomes true. Then
+/// ends the process: with code 0, with 3 if connections were cut after 10 s or by a second signal, with 1 and
+/// a message after an error.
 ///
-/// Nothing is dropped at the end: that would wait for threads that wait for storage, possibly for minutes.
+/// Nothing is dropped at the end, since that would wait for threads that wait for storage, possibly for
+/// minutes.
 pub fn run<F, E>(name: &str, serve: impl FnOnce(watch::Receiver<bool>) -> F) -> !
 where
     F: Future<Output = Result<(), E>>,
@@ -42,7 +44,7 @@ where
         Ok(true) => 0,
         Ok(false) => INCOMPLETE,
         Err(error) => {
-            // If standard error is closed, the exit code has to do.
+            // If standard error is closed, the exit code is the only report.
             drop(writeln!(io::stderr(), "{name}: {error:#}"));
             FAILURE
         }
@@ -51,7 +53,7 @@ where
     std::process::exit(code.into())
 }
 
-/// Runs a server; answers whether it ended within the time for draining.
+/// Runs a server; returns whether it ended within the time limit of draining.
 fn run_until_drained<F, E>(log: &Log, serve: impl FnOnce(watch::Receiver<bool>) -> F) -> Result<bool, E>
 where
     F: Future<Output = Result<(), E>>,
@@ -68,7 +70,7 @@ where
     served
 }
 
-/// Serves until `stopped` completes, and drains; answers whether it did so within `limit`.
+/// Serves until `stopped` completes, and drains; returns whether draining ended within `limit`.
 async fn drain_when<F, E>(
     stopped: oneshot::Receiver<()>,
     limit: Duration,
@@ -87,7 +89,7 @@ where
     timeout(limit, serving).await.map_or(Ok(false), |served| served.map(|()| true))
 }
 
-/// Announces that the program serves, by `ready` and these addresses: the one line on standard output.
+/// Announces readiness by `ready` and these addresses: the only line on standard output.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -102,7 +104,7 @@ pub fn announce(addresses: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Runs a server that ends by `end` once it drains.
+    /// Runs a server that ends with `end` when it drains.
     fn served(stop: bool, end: Result<(), &'static str>) -> Result<bool, &'static str> {
         let (stopping, stopped) = oneshot::channel();
         let _stopping = (!stop).then_some(stopping); // dropping it stops

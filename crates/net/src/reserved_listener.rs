@@ -1,5 +1,5 @@
-//! A TCP listener that accepts also when the process has too many files open, so that a client is refused by
-//! an answer and does not wait.
+//! TCP listener that can accept even if the process has too many open files, so that a client gets a refusal
+//! and does not wait.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::descriptors::is_out_of_descriptors;
 use crate::listener::Listen;
 
-/// TCP listener with a descriptor in reserve.
+/// TCP listener with a reserved descriptor.
 #[derive(Debug)]
 pub struct ReservedListener {
     listener: TcpListener,
@@ -19,14 +19,14 @@ pub struct ReservedListener {
 }
 
 impl ReservedListener {
-    /// Takes a descriptor in reserve for this listener.
+    /// Reserves a descriptor for this listener.
     pub fn new(listener: TcpListener) -> Self {
         let reserved = Self { listener, reserve: Mutex::default() };
         reserved.fill();
         reserved
     }
 
-    /// Fills the reserve. Without a free descriptor it stays empty until the next connection.
+    /// Refills the reserve. Without a free descriptor it stays empty until the next connection.
     fn fill(&self) {
         let mut reserve = self.reserve.lock();
         if reserve.is_none() {
@@ -38,7 +38,7 @@ impl ReservedListener {
 impl Listen for ReservedListener {
     type Connection = (TcpStream, SocketAddr);
 
-    /// Accepts a connection. If that takes the last descriptor, the caller should close it soon.
+    /// Accepts a connection. If this takes the last descriptor, the caller should close it soon.
     async fn accept(&self) -> io::Result<Self::Connection> {
         self.fill();
         match Listen::accept(&self.listener).await {

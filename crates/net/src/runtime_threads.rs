@@ -1,4 +1,4 @@
-//! Threads that serve connections, each with a runtime of its own.
+//! Threads that serve connections, each with its own runtime.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,29 +9,29 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
 use wirepath_engine::Priority;
 
-/// Most threads of all runtimes together for what may block, such as looking up a file: as many as tokio has by
-/// default for one runtime.
+/// Total limit of threads of all runtimes for blocking work, such as file lookups: tokio's default for one
+/// runtime.
 const BLOCKING_THREADS: usize = 512;
 
-/// Fewest of them for each runtime.
+/// Minimum number of blocking threads per runtime.
 const LEAST_BLOCKING_THREADS: usize = 4;
 
-/// Threads that connections are handed out to in turn, so that other tasks of the thread that accepts them do
-/// not wait while a body is sent. They have a lower priority than engine threads, which send media. They end,
-/// with all that they serve, some time after this is dropped.
+/// Threads that connections are distributed to in turn, so that other tasks of the accepting thread do not
+/// wait while a body is sent. They have a lower priority than engine threads, which send media. They end,
+/// with everything that they serve, some time after this value is dropped.
 #[derive(Debug)]
 pub struct RuntimeThreads {
     runtimes: Vec<Handle>,
     turn: AtomicUsize,
-    /// Its receivers end when it is dropped.
+    /// Closing its receivers on drop ends the threads.
     _running: watch::Sender<()>,
 }
 
 impl RuntimeThreads {
-    /// Starts so many threads, at least one; `name` and a number name each.
+    /// Starts at least one thread; each is named by `name` and a number.
     ///
     /// # Errors
-    /// Those of starting threads and runtimes.
+    /// Errors of starting threads and runtimes.
     pub fn start(name: &str, threads: usize) -> io::Result<RuntimeThreads> {
         let (running, is_running) = watch::channel(());
         let threads = threads.max(1);
@@ -51,13 +51,13 @@ impl RuntimeThreads {
         Ok(RuntimeThreads { runtimes, turn: AtomicUsize::new(0), _running: running })
     }
 
-    /// The runtime whose turn it is.
+    /// Next runtime in turn.
     pub(crate) fn next(&self) -> &Handle {
         &self.runtimes[self.turn.fetch_add(1, Relaxed) % self.runtimes.len()]
     }
 }
 
-/// Moves a connection to the runtime that runs the future.
+/// Moves a connection to the runtime that runs this future.
 pub(crate) async fn move_here(stream: TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(stream.into_std()?)
 }

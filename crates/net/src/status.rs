@@ -1,11 +1,11 @@
-//! `GET /api/status`: the state of the program as JSON; all [`Metrics`] appear under `counters`.
+//! `GET /api/status`: state of the program as JSON; all [`Metrics`] appear under `counters`.
 
 use crate::metrics::Metrics;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// State of a program: keys that its parts [add](Status::add), and `version`, `uptime_s`, `uptime_ms` and
+/// State of a program: keys [added](Status::add) by its parts, and `version`, `uptime_s`, `uptime_ms` and
 /// `counters`.
 pub struct Status {
     started: Instant,
@@ -13,29 +13,29 @@ pub struct Status {
     conclusions: BTreeMap<&'static str, Conclude>,
 }
 
-/// Concludes something from all other parts.
+/// Derives a value from all other parts.
 type Conclude = fn(&Json) -> Json;
 
 impl Status {
-    /// The status of a server started at this time.
+    /// Status of a server started at this time.
     pub fn new(started: Instant) -> Self {
         Self { started, parts: BTreeMap::new(), conclusions: BTreeMap::new() }
     }
 
-    /// Adds a key. `read` is called for each request and each event, on a thread of its own, and must never
+    /// Adds a key. `read` is called for each request and each event, on a separate thread, and must never
     /// wait for storage or an engine thread.
     pub fn add(&mut self, key: &'static str, read: impl Fn() -> Json + Send + Sync + 'static) {
         let before = self.parts.insert(key, Box::new(read));
         debug_assert!(before.is_none(), "{key} was added twice");
     }
 
-    /// Adds a key whose value follows from the others.
+    /// Adds a key whose value is derived from the others.
     pub fn conclude(&mut self, key: &'static str, conclude: Conclude) {
         let before = self.conclusions.insert(key, conclude);
         debug_assert!(before.is_none() && !self.parts.contains_key(key), "{key} was added twice");
     }
 
-    /// The state at this time. Takes a while where there are thousands of sessions.
+    /// State at this time. Takes a while with thousands of sessions.
     pub fn json(&self, metrics: &Metrics, now: Instant) -> Json {
         let mut object: Map<String, Json> =
             self.parts.iter().map(|(key, read)| ((*key).to_owned(), read())).collect();

@@ -1,5 +1,5 @@
-//! TLS termination: a client's connection is decrypted here, and goes on as a connection of the loopback device to
-//! code that knows nothing of TLS ([why](../../../docs/decisions/0028-tls.md)).
+//! TLS termination: a client's connection is decrypted here, and continues as a loopback connection to code
+//! that does not handle TLS ([why](../../../docs/decisions/0028-tls.md)).
 
 mod certificate;
 mod counters;

@@ -1,8 +1,9 @@
 //! Cost of guarded loans by size: `cargo bench -p wirepath-sys --bench lender`, as root.
 //!
-//! Processor time of the process, the serving thread's included, in paired rounds that alternate: a send that
-//! copies and one that lends (UDP in segments of 1,472 bytes, to a device that drops, in a network namespace),
-//! and the parts of a loan: protecting and unprotecting, and writing to all of it while it is out.
+//! Processor time of the process, including the serving thread, in alternating paired rounds: a send that
+//! copies and a send that lends (UDP in segments of 1,472 bytes, to a device that drops, in a network
+//! namespace), and the parts of a loan: protecting and unprotecting, and writing to all of the memory during
+//! the loan.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops where it cannot go on")]
 
@@ -15,13 +16,13 @@ use wirepath_sys::lender::Lender;
 use wirepath_sys::write_guard::WriteGuard;
 
 const ROUNDS: usize = 41;
-/// Places of the 95 % interval of the median of so many, in order.
+/// Indexes of the 95 % interval of the median in the sorted rounds.
 const INTERVAL: [usize; 2] = [14, 27];
 /// Bytes of a round.
 const VOLUME: usize = 8 << 20;
-/// Memory that is in no cache when it is sent again.
+/// Bytes of memory, so large that a range is uncached when it is sent again.
 const COLD: usize = 256 << 20;
-/// Most bytes of a send in segments.
+/// Maximum number of bytes of a segmented send.
 const MOST_SEGMENTED: usize = 60 * 1024;
 
 fn main() {
@@ -96,7 +97,7 @@ fn write_all(start: *mut u8, length: usize) {
     std::hint::black_box(unsafe { std::slice::from_raw_parts_mut(start, length) }).fill(7);
 }
 
-/// Two things, measured alternately.
+/// Two measurements that alternate.
 struct Pairs {
     first_us: f64,
     second_us: f64,
@@ -112,7 +113,7 @@ impl Pairs {
 
 fn pairs(repeats: usize, mut first: impl FnMut(), mut second: impl FnMut()) -> Pairs {
     let (mut firsts, mut seconds, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    // The first round only warms up.
+    // The first round is a warm-up.
     for round in 0..=ROUNDS {
         let (one, other) = match round % 2 {
             0 => (time_us(repeats, &mut first), time_us(repeats, &mut second)),
@@ -143,7 +144,7 @@ fn time_us(repeats: usize, run: &mut impl FnMut()) -> f64 {
     (now() - before) / repeats as f64
 }
 
-/// Makes a device that drops all it is given, in a network namespace of this thread.
+/// Creates a device that drops all packets, in a network namespace of this thread.
 fn prepare_device() {
     wirepath_sys::namespace::leave_network().unwrap();
     for command in [

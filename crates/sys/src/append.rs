@@ -1,4 +1,4 @@
-//! Reading into the spare capacity of a growing buffer, which need not be filled with zeros before.
+//! Reads into the spare capacity of a growing buffer, without filling it with zeros first.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,23 +9,23 @@ use rustix::net::RecvFlags;
 /// Source of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// A stream socket: what is there, without waiting.
+    /// Stream socket: available data, without waiting.
     Socket,
-    /// A stream socket: what is there, without waiting, and it stays there.
+    /// Stream socket: available data, without waiting; the data stays in the socket.
     Peeked,
-    /// A pipe, terminal or other stream: what is there; may wait if the descriptor is blocking.
+    /// Pipe, terminal or other stream: available data; may wait if the descriptor is blocking.
     Stream,
-    /// A file, at this offset.
+    /// File, at this offset.
     File(u64),
 }
 
-/// Least spare capacity that is read into: small reads share a block, large ones get one.
+/// Minimum spare capacity to read into: small reads share a block, large reads get a new block.
 const LEAST: usize = 16 * 1024;
 
-/// Reads up to `room` bytes and puts them behind what is in `buffer`; answers how many, 0 at the end.
+/// Reads up to `room` bytes and appends them to `buffer`; returns their number, 0 at the end.
 ///
 /// # Errors
-/// `EAGAIN` if there is nothing yet; else those of `recv`, `read` or `pread`.
+/// `EAGAIN` if there is no data yet; else errors of `recv`, `read` or `pread`.
 pub fn append(
     from: From,
     descriptor: BorrowedFd<'_>,
@@ -33,7 +33,7 @@ pub fn append(
     room: usize,
 ) -> io::Result<usize> {
     let spare = buffer.capacity() - buffer.len();
-    // A block that nobody else holds any more is used again from its beginning.
+    // A block without other owners is reused from its beginning.
     if spare < room && !buffer.try_reclaim(room) && spare < room.min(LEAST) {
         buffer.reserve(room);
     }

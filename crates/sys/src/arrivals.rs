@@ -1,4 +1,4 @@
-//! Datagrams with the time at which they arrived, and what a receiver that measures needs beside them.
+//! Datagrams with their arrival times, and related calls for a measuring receiver.
 
 use std::io;
 use std::mem::size_of;
@@ -14,40 +14,40 @@ use crate::control::{Control, empty_message, find, space};
 use crate::send::FLAGS;
 use crate::socket::{UDP_GRO, set};
 
-/// Datagrams of one call: one, or several of one size that the kernel gathered.
+/// Datagrams of one call: one datagram, or several of equal size that the kernel coalesced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Bytes of all datagrams, which lie one behind the other.
+    /// Bytes of all datagrams, which are consecutive in the buffer.
     pub bytes: usize,
-    /// Bytes of each datagram but the last, which may be shorter. None where there is one.
+    /// Bytes of each datagram except the last, which may be shorter. `None` for a single datagram.
     pub datagram_bytes: Option<usize>,
     /// Sender.
     pub from: Option<SocketAddr>,
-    /// Own address that they were sent to; see [`enable_destinations`]. Not over IPv6.
+    /// Local address that the datagrams were sent to; see [`enable_destinations`]. Not available over IPv6.
     pub to: Option<IpAddr>,
-    /// Time since 1970 when the kernel got the first of them; see [`enable_timestamps`].
+    /// Time since 1970 when the kernel received the first datagram; see [`enable_timestamps`].
     pub since_1970: Option<Duration>,
-    /// Datagrams were longer than the buffer; the rest is lost.
+    /// True if datagrams were longer than the buffer; the rest is lost.
     pub is_cut: bool,
 }
 
 /// Room for a size (`UDP_GRO`), a time (`SO_TIMESTAMPNS`) and a destination (`IP_PKTINFO`).
 const CONTROL: usize = space::<libc::c_int>() + space::<libc::timespec>() + space::<libc::in_pktinfo>();
 
-/// Has the kernel note when each datagram arrives (`SO_TIMESTAMPNS`).
+/// Makes the kernel record the arrival time of each datagram (`SO_TIMESTAMPNS`).
 pub fn enable_timestamps(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Has the kernel say which of its IPv4 addresses each datagram was sent to (`IP_PKTINFO`).
+/// Makes the kernel report the IPv4 address that each datagram was sent to (`IP_PKTINFO`).
 pub fn enable_destinations(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
 }
 
-/// Sends a datagram from this own address, by a socket that is bound to every address. Never blocks.
+/// Sends a datagram from this local address, by a socket that is bound to all addresses. Never blocks.
 ///
 /// # Errors
-/// `EAGAIN` if there is no room; `EINVAL` for an address that is not one of this machine.
+/// `EAGAIN` if there is no room; `EINVAL` for an address that is not local.
 pub fn send_from(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -80,10 +80,10 @@ pub fn send_from(
     checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) })
 }
 
-/// Reads the next datagrams to the front of `buffer`. Never blocks.
+/// Reads the next datagrams into the beginning of `buffer`. Never blocks.
 ///
 /// # Errors
-/// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends.
+/// `EAGAIN` if there are none; `ECONNREFUSED` and other ICMP errors of earlier sends.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Arrival> {
     let mut name = std::mem::MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut control = Control::<CONTROL>::new();
@@ -117,7 +117,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Arrival>
     })
 }
 
-/// The address that `recvmsg` wrote to `name`, which was zeroed before.
+/// Address that `recvmsg` wrote to `name`, which was zeroed before.
 pub(crate) fn sender(
     name: &std::mem::MaybeUninit<libc::sockaddr_storage>,
     length: libc::socklen_t,
@@ -131,8 +131,8 @@ pub(crate) fn sender(
     SocketAddr::try_from(address).ok()
 }
 
-/// Datagrams and gathered trains that this socket did not take: no room, or refused by its filter
-/// (`SO_MEMINFO`, Linux 4.12). Wraps at 2^32.
+/// Datagrams and coalesced trains that this socket dropped: no room, or rejected by its filter (`SO_MEMINFO`,
+/// Linux 4.12). Wraps at 2^32.
 pub fn drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     /// `SO_MEMINFO` of `asm-generic/socket.h`.
     const SO_MEMINFO: libc::c_int = 55;
@@ -154,8 +154,8 @@ pub fn drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(values[DROPS])
 }
 
-/// Has the kernel throw away up to `bytes` bytes that a TCP connection received, without copying them
-/// (`MSG_TRUNC`, tcp(7)). Answers how many; 0 at the end of the stream. Never blocks.
+/// Makes the kernel discard up to `bytes` bytes that a TCP connection received, without copying (`MSG_TRUNC`,
+/// tcp(7)). Returns the number of bytes; 0 at the end of the stream. Never blocks.
 pub fn discard(stream: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, so a null pointer is never followed.
     let dropped = unsafe {

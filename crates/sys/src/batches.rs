@@ -1,4 +1,4 @@
-//! Batched receive (`recvmmsg`, Linux 2.6.33): datagrams with their senders and times of arrival.
+//! Batched receive (`recvmmsg`, Linux 2.6.33): datagrams with their senders and arrival times.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -11,21 +11,21 @@ use crate::control::{Control, empty_message, find, space};
 
 pub use crate::arrivals::enable_timestamps;
 
-/// Most datagrams of a call.
+/// Maximum number of datagrams per call.
 pub const MOST: usize = 32;
 
-/// A datagram of a batch.
+/// Datagram of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
     /// Sender.
     pub from: Option<SocketAddr>,
-    /// Time since 1970 when the kernel got it; see [`enable_timestamps`].
+    /// Time since 1970 when the kernel received the datagram; see [`enable_timestamps`].
     pub since_1970: Option<Duration>,
-    /// Its bytes, or as many of them as there was room for.
+    /// Bytes of the datagram, as far as there was room.
     pub bytes: &'a [u8],
 }
 
-/// Room for the datagrams of a call.
+/// Buffers for the datagrams of a call.
 #[derive(Debug)]
 pub struct Batch {
     bytes: Box<[u8]>,
@@ -36,17 +36,17 @@ pub struct Batch {
 const CONTROL: usize = space::<libc::timespec>();
 
 impl Batch {
-    /// Room for datagrams of up to `room` bytes (at least one); the rest of longer ones is lost.
+    /// Buffers for datagrams of up to `room` bytes (at least one); the rest of longer datagrams is lost.
     pub fn new(room: usize) -> Batch {
         let room = room.max(1);
         Batch { bytes: vec![0; MOST * room].into(), room }
     }
 
-    /// Receives the datagrams that wait, at most [`MOST`], and hands on each. Returns their number. Never
+    /// Receives the waiting datagrams, at most [`MOST`], and passes each on. Returns their number. Never
     /// blocks.
     ///
     /// # Errors
-    /// Those of `recvmmsg`, but for `EAGAIN`, which is a batch of none.
+    /// Errors of `recvmmsg`, except `EAGAIN`, which is an empty batch.
     pub fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -123,7 +123,7 @@ mod tests {
             let (mut batch, mut number, mut calls) = (Batch::new(30), 0u8, Vec::new());
             while number < 40 && calls.len() < 40 {
                 let received = batch.receive(receiver.as_fd(), |datagram| {
-                    let length = usize::from(number).min(30); // what is longer is cut
+                    let length = usize::from(number).min(30); // longer datagrams are cut
                     assert_eq!(datagram.bytes, vec![number; length]);
                     assert_eq!(datagram.from, senders[usize::from(number % 2)].local_addr().ok());
                     // A clock that is being adjusted may be read a little earlier by the kernel.

@@ -1,41 +1,41 @@
-//! Blocks that are written through slices and handed on in parts, and used again when all parts are gone:
-//! neither filled with zeros nor allocated for each use.
+//! Blocks that are written through slices, passed on in parts, and reused when all parts are dropped: neither
+//! filled with zeros nor allocated for each use.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::BytesMut;
 
-/// Most blocks that are kept, and most bytes of them unless it is one: those that wait for a slow reader are
-/// others' memory.
+/// Maximum number of kept blocks, and of their bytes if there are several: blocks that wait for a slow reader
+/// take memory from other uses.
 const KEPT: usize = 4;
 const KEPT_BYTES: usize = 512 * 1024;
 
-/// Most bytes of a block that is used again: a longer one is allocated for each use. More than one call reads
-/// (1 MiB), and a quarter of that for what is added to it.
+/// Maximum size of a reused block: a longer block is allocated for each use. The limit is the size of one
+/// read call (1 MiB), and a quarter of that for additions.
 const MOST: usize = 1280 * 1024;
 
 const PAGE: usize = 4096;
 
 /// Blocks of one writer.
 pub struct Blocks {
-    /// Bytes of a block: as many as the longest that was needed, up to [`MOST`].
+    /// Size of a block in bytes: the longest needed so far, up to [`MOST`].
     size: usize,
-    /// The rest of the block that is written: all of its length is initialised.
+    /// Rest of the current block: all of its length is initialised.
     rest: Option<BytesMut>,
-    /// That block is longer than those that are used again.
+    /// True if the current block is too long for reuse.
     is_long: bool,
-    /// Blocks whose parts may still be in use.
+    /// Blocks whose parts may be in use.
     used: VecDeque<BytesMut>,
 }
 
 impl Blocks {
-    /// Blocks of `size` bytes, or as many as are needed at once, which are allocated when they are needed.
+    /// Blocks of `size` bytes, or larger if needed; allocated on demand.
     pub fn new(size: usize) -> Blocks {
         Blocks { size, rest: None, is_long: false, used: VecDeque::new() }
     }
 
-    /// The next bytes of a block, at least `length`. Their content is unspecified.
+    /// Next bytes of a block, at least `length`. Their content is unspecified.
     pub fn room(&mut self, length: usize) -> &mut [u8] {
         if self.rest() < length {
             if let Some(last) = self.rest.take_if(|_| !self.is_long) {
@@ -52,12 +52,12 @@ impl Blocks {
         self.rest.get_or_insert_with(|| BytesMut::zeroed(length.max(self.size)))
     }
 
-    /// Bytes that are left of the current block.
+    /// Bytes left in the current block.
     pub fn rest(&self) -> usize {
         self.rest.as_ref().map_or(0, |rest| rest.len())
     }
 
-    /// Takes the first `length` bytes of what [`Blocks::room`] gave.
+    /// Takes the first `length` bytes of the result of [`Blocks::room`].
     ///
     /// # Panics
     /// If there are fewer.
@@ -65,7 +65,7 @@ impl Blocks {
         self.rest.get_or_insert_with(BytesMut::new).split_to(length)
     }
 
-    /// A block of at least `length` bytes of which nobody has a part any more.
+    /// Block of at least `length` bytes whose parts have all been dropped.
     fn free(&mut self, length: usize) -> Option<BytesMut> {
         if length > self.size {
             return None;

@@ -2,11 +2,11 @@
 
 use std::mem::size_of;
 
-/// Room for control messages, which begin with numbers of pointer size.
+/// Buffer for control messages, which begin with numbers of pointer size.
 #[repr(C, align(8))]
 pub(crate) struct Control<const LENGTH: usize>([u8; LENGTH]);
 
-/// Bytes that a control message with a value of this type takes.
+/// Bytes of a control message with a value of this type.
 pub(crate) const fn space<T>() -> usize {
     // SAFETY: a computation on the length only.
     unsafe { libc::CMSG_SPACE(size_of::<T>() as u32) as usize }
@@ -17,20 +17,20 @@ impl<const LENGTH: usize> Control<LENGTH> {
         Control([0; LENGTH])
     }
 
-    /// Has `message` use the first `length` bytes of this room, for as long as it is here.
+    /// Makes `message` use the first `length` bytes of this buffer; valid while the buffer stays in place.
     pub(crate) fn attach(&mut self, message: &mut libc::msghdr, length: usize) {
         message.msg_control = self.0[..length].as_mut_ptr().cast();
         message.msg_controllen = length as _;
     }
 }
 
-/// A message without name, vectors and control messages.
+/// Message without name, vectors and control messages.
 pub(crate) fn empty_message() -> libc::msghdr {
     // SAFETY: all zeros is a valid `msghdr`.
     unsafe { std::mem::zeroed() }
 }
 
-/// The value of the first control message of one of these levels and types.
+/// Value of the first control message with one of these levels and types.
 ///
 /// # Safety
 /// `recvmsg` has just filled in the message, whose control buffer still lives. Control messages of these

@@ -1,6 +1,6 @@
-//! Hints to the processor.
+//! Processor hints.
 
-/// Asks for the cache lines of `value` to be brought in, without waiting for them.
+/// Prefetches the cache lines of `value`, without waiting for them.
 #[inline]
 pub fn prefetch<T>(value: &T) {
     const LINE: usize = 64;
@@ -14,6 +14,6 @@ pub fn prefetch<T>(value: &T) {
             _mm_prefetch::<_MM_HINT_T0>(start.add(offset));
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = start.wrapping_add(offset); // other processors do without
+        let _ = start.wrapping_add(offset); // no prefetch on other processors
     }
 }

@@ -1,5 +1,5 @@
-//! Datagrams of one size, many in a call, in both directions: what the kernel gathered on its way up
-//! (UDP_GRO, Linux 5.0) and what it cuts on its way down (UDP_SEGMENT, Linux 4.18).
+//! Datagrams of equal size, many per call, in both directions: coalesced by the kernel on receive (UDP_GRO,
+//! Linux 5.0) and segmented by the kernel on send (UDP_SEGMENT, Linux 4.18).
 
 use std::io::{self, IoSlice};
 use std::mem::size_of;
@@ -28,7 +28,7 @@ pub const HEADERS_IPV4: u32 = 8 + 20;
 /// Bytes of the headers of UDP and IPv6 (RFC 8200, without extensions).
 pub const HEADERS_IPV6: u32 = 8 + 40;
 
-/// Bytes of payload that fill a packet of this MTU, to or from this address.
+/// Payload bytes that fill a packet of this MTU, to or from this address.
 pub fn payload_room(mtu: u32, address: SocketAddr) -> u32 {
     mtu.saturating_sub(if address.is_ipv4() { HEADERS_IPV4 } else { HEADERS_IPV6 })
 }
@@ -36,26 +36,26 @@ pub fn payload_room(mtu: u32, address: SocketAddr) -> u32 {
 /// Datagrams of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes of all datagrams, which lie one behind the other.
+    /// Bytes of all datagrams, which are consecutive in the buffer.
     pub bytes: usize,
-    /// Bytes of each datagram but the last, which may be shorter. None where there is one.
+    /// Bytes of each datagram except the last, which may be shorter. `None` for a single datagram.
     pub datagram_bytes: Option<usize>,
-    /// More bytes than `room`, or more control messages than there is room for; they are lost, and with them
-    /// perhaps the size of the datagrams.
+    /// True if there were more bytes than `room`, or more control messages than fit; they are lost, and with
+    /// them perhaps the size of the datagrams.
     pub is_cut: bool,
 }
 
-/// Room for control messages: the size of datagrams, and others that the socket's owner asked for. All that
-/// `recvmsg` knows take less.
+/// Size of the control buffer: for the datagram size, and for messages that the socket's owner enabled. All
+/// control messages of `recvmsg` together take less.
 const CONTROL_RECEIVED: usize = 1024;
 
-/// Rooms that are reserved at once.
+/// Number of receive buffers reserved at once.
 const BLOCK: usize = 4;
 
-/// Appends the next datagrams, up to `room` bytes, to `buffer`. Never blocks. An empty datagram is 0 bytes.
+/// Appends the next datagrams, up to `room` bytes, to `buffer`. Never blocks. An empty datagram has 0 bytes.
 ///
 /// # Errors
-/// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends.
+/// `EAGAIN` if there are none; `ECONNREFUSED` and other ICMP errors of earlier sends.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut BytesMut, room: usize) -> io::Result<Received> {
     receive_with::<CONTROL_RECEIVED>(socket, buffer, room)
 }
@@ -87,7 +87,7 @@ fn receive_with<const CONTROL: usize>(
     })
 }
 
-/// The size of datagrams that the kernel gathered, if it did.
+/// Size of coalesced datagrams, if the kernel coalesced them.
 fn gathered(message: &libc::msghdr) -> Option<usize> {
     // SAFETY: the message is one that `recvmsg` has just filled in; its control buffer still lives. Behind a
     // header of this kind is a number (`udp_cmsg_recv` of the kernel).
@@ -95,13 +95,13 @@ fn gathered(message: &libc::msghdr) -> Option<usize> {
     usize::try_from(size).ok().filter(|size| *size > 0)
 }
 
-/// Sends what `parts` say, one behind the other, as datagrams of `datagram_bytes` (the last may be shorter;
-/// None: as one), to `to`, or to whom the socket is connected. Answers the bytes taken: all of them. Never
-/// blocks, never raises SIGPIPE.
+/// Sends the concatenated `parts` as datagrams of `datagram_bytes` (the last may be shorter; `None`: as a
+/// single datagram), to `to`, or to the connected peer. Returns the number of bytes sent, which is always all
+/// of them. Never blocks, never raises SIGPIPE.
 ///
 /// # Errors
-/// `EAGAIN` if there is no room; `EMSGSIZE` for what is too long; `EIO`, `EINVAL` or `EMSGSIZE` where the
-/// route cannot cut; else those of `sendmsg` or `sendto`.
+/// `EAGAIN` if there is no room; `EMSGSIZE` if the data is too long; `EIO`, `EINVAL` or `EMSGSIZE` if the
+/// route does not support segmentation; else errors of `sendmsg` or `sendto`.
 pub fn send(
     socket: BorrowedFd<'_>,
     parts: &[IoSlice<'_>],
@@ -137,7 +137,7 @@ pub fn send(
     checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) })
 }
 
-/// Sends a datagram that lies in one piece: `sendmsg` costs a twentieth more.
+/// Sends a contiguous datagram: `sendmsg` costs a twentieth more.
 fn send_one(socket: BorrowedFd<'_>, part: &[u8], to: Option<&SocketAddrAny>) -> io::Result<usize> {
     let (name, length) = to.map_or((std::ptr::null(), 0), |to| (to.as_ptr().cast(), to.addr_len()));
     // SAFETY: the bytes and the name live until the call is over and are as long as it is told; without a
@@ -193,7 +193,7 @@ mod tests {
 
     /// Promise: A datagram that does not match its framing, or is not a share, is dropped and counted.
     ///
-    /// A socket may come from somebody who asked the kernel for more than we need.
+    /// A passed socket may have more control messages enabled than this crate needs.
     #[test]
     fn the_size_of_datagrams_is_found_among_what_else_the_kernel_says() {
         use crate::socket::set;

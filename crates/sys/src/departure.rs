@@ -1,7 +1,8 @@
-//! Departure times that the queueing discipline keeps: `SO_TXTIME` (Linux 4.19), for `fq` and `etf`.
+//! Departure times honoured by the queueing discipline: `SO_TXTIME` (Linux 4.19), for `fq` and `etf`.
 //!
-//! Without such a discipline the kernel takes the times and keeps none of them ([`crate::qdisc`] tells). A train has
-//! one time for all its packets. Only messages carry a time: neither `sendfile` nor io_uring's SEND_ZC does.
+//! Without such a discipline the kernel accepts the times and ignores them; [`crate::qdisc`] reports the
+//! discipline. A train has one time for all its packets. Only messages carry a time: neither `sendfile` nor
+//! io_uring's SEND_ZC does.
 
 use std::io::{self, IoSlice};
 use std::mem::size_of;
@@ -12,12 +13,12 @@ use crate::checked;
 use crate::control::{Control, empty_message, space};
 use crate::send::FLAGS;
 
-/// Clock that a socket's departure times are of.
+/// Clock of a socket's departure times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DepartureClock {
-    /// `CLOCK_MONOTONIC`, that of `fq`.
+    /// `CLOCK_MONOTONIC`, used by `fq`.
     Monotonic,
-    /// `CLOCK_TAI`, that of `etf`. Takes `CAP_NET_ADMIN`.
+    /// `CLOCK_TAI`, used by `etf`. Requires `CAP_NET_ADMIN`.
     Tai,
 }
 
@@ -29,7 +30,7 @@ impl DepartureClock {
         }
     }
 
-    /// Time now.
+    /// Current time.
     pub fn now(self) -> Duration {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` outlives the call, which writes it.
@@ -38,11 +39,11 @@ impl DepartureClock {
     }
 }
 
-/// Lets messages of a socket have times of departure.
+/// Enables departure times for messages of a socket.
 ///
 /// # Errors
-/// `ENOPROTOOPT` before Linux 4.19, `EPERM` for [`DepartureClock::Tai`] without `CAP_NET_ADMIN`, else those of
-/// `setsockopt`.
+/// `ENOPROTOOPT` before Linux 4.19, `EPERM` for [`DepartureClock::Tai`] without `CAP_NET_ADMIN`, else errors
+/// of `setsockopt`.
 pub fn enable(socket: BorrowedFd<'_>, clock: DepartureClock) -> io::Result<()> {
     let value = libc::sock_txtime { clockid: clock.id(), flags: 0 };
     // SAFETY: the value lives until the call is over and its length is that of its type.
@@ -58,8 +59,8 @@ pub fn enable(socket: BorrowedFd<'_>, clock: DepartureClock) -> io::Result<()> {
     checked(result as isize).map(drop)
 }
 
-/// Sends a datagram, or a train that the socket cuts ([`crate::socket::set_segment`]), that is to leave at a time of
-/// the socket's clock. Never blocks.
+/// Sends a datagram, or a train that the socket segments ([`crate::socket::set_segment`]), with a departure
+/// time of the socket's clock. Never blocks.
 ///
 /// # Errors
 /// `EINVAL` if departure times were not [enabled](enable); `EAGAIN` if there is no room.
@@ -92,7 +93,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    /// The loopback device keeps no times: a train that was to leave in an hour arrives.
+    /// The loopback device ignores the times: a train with a departure in an hour arrives immediately.
     #[test]
     fn a_train_takes_a_time_along() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();

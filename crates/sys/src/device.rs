@@ -1,5 +1,5 @@
 //! Network devices: list, owner of a local address, flags and MTU (`netdevice(7)`), and in `ethtool` requests
-//! of `linux/ethtool.h`. `ioctl`s ask within the network namespace of their socket.
+//! of `linux/ethtool.h`. `ioctl`s apply to the network namespace of their socket.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,12 +13,12 @@ pub use ethtool::{
     Feature, Rings, driver, features, gathers, offloads_checksums, rings, set_checksum_offload, speed_mbps,
 };
 
-/// Name of a network device, as `ip link` shows it.
+/// Name of a network device, as shown by `ip link`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceName([libc::c_char; libc::IFNAMSIZ]);
 
 impl DeviceName {
-    /// A name, cut to the length that names of devices have.
+    /// Device name, cut to the maximum length.
     pub fn new(text: &CStr) -> DeviceName {
         let mut bytes = [0; libc::IFNAMSIZ];
         for (to, from) in bytes[..libc::IFNAMSIZ - 1].iter_mut().zip(text.to_bytes()) {
@@ -27,13 +27,13 @@ impl DeviceName {
         DeviceName(bytes)
     }
 
-    /// A request about this device.
+    /// Request about this device.
     fn request(&self) -> libc::ifreq {
         libc::ifreq { ifr_name: self.0, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_map: NO_MAP } }
     }
 }
 
-/// The largest member of a request's union, empty: all of its bytes are zero.
+/// Largest member of a request's union, with all bytes zero.
 const NO_MAP: libc::__c_anonymous_ifru_map =
     libc::__c_anonymous_ifru_map { mem_start: 0, mem_end: 0, base_addr: 0, irq: 0, dma: 0, port: 0 };
 
@@ -44,7 +44,7 @@ impl std::fmt::Display for DeviceName {
     }
 }
 
-/// The device that has `address`, if one does.
+/// Device that has `address`, if there is one.
 pub fn with_address(address: IpAddr) -> io::Result<Option<DeviceName>> {
     Ok(interfaces()?.into_iter().find(|(_, known)| *known == Some(address)).map(|(name, _)| name))
 }
@@ -55,7 +55,7 @@ pub fn all_with_address(address: IpAddr) -> io::Result<Vec<DeviceName>> {
     Ok(once_each(with_it.map(|(name, _)| name)))
 }
 
-/// All devices of this network namespace, those that are down too.
+/// All devices of this network namespace, including those that are down.
 pub fn all() -> io::Result<Vec<DeviceName>> {
     Ok(once_each(interfaces()?.into_iter().map(|(name, _)| name)))
 }
@@ -88,10 +88,10 @@ fn interfaces() -> io::Result<Vec<(DeviceName, Option<IpAddr>)>> {
     Ok(found)
 }
 
-/// The device's MTU in bytes.
+/// MTU of the device in bytes.
 ///
 /// # Errors
-/// `ENODEV` for a device that is gone.
+/// `ENODEV` if the device does not exist.
 pub fn mtu(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
     let mut request = device.request();
     // SAFETY: the kernel reads the name in `request` and writes the MTU into its union.
@@ -101,15 +101,15 @@ pub fn mtu(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
     Ok(u32::try_from(mtu).unwrap_or(0))
 }
 
-/// Returns whether the device is up: it has been set to send and receive.
+/// Returns whether the device is up.
 pub fn is_up(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
     Ok(libc::c_int::from(flags(socket, device)?) & libc::IFF_UP != 0)
 }
 
-/// Sets the device to send and receive.
+/// Sets the device up.
 ///
 /// # Errors
-/// As [`mtu`], and `EPERM` without `CAP_NET_ADMIN`.
+/// See [`mtu`]; `EPERM` without `CAP_NET_ADMIN`.
 pub fn set_up(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<()> {
     let ifru_flags = flags(socket, device)? | libc::IFF_UP as libc::c_short;
     let mut request =

@@ -1,7 +1,7 @@
 //! Datagrams gathered from generated headers and ranges of a mapping, sent in one call.
 //!
 //! `sendmsg` with `UDP_SEGMENT` (Linux 4.18) sends them as one train; `sendmmsg` sends them one by one. All
-//! memory is allocated when a [`Gather`] is made, none while sending.
+//! memory is allocated when a [`Gather`] is created, none while sending.
 
 use std::io;
 use std::ops::Range;
@@ -17,19 +17,19 @@ use crate::send::{FLAGS, Mode};
 
 pub use crate::header_blocks::HEADER_LENGTH;
 
-/// Most datagrams of one call: what the kernel segments before Linux 6.9 (`UDP_MAX_SEGMENTS`).
+/// Maximum number of datagrams per call: the segmentation limit before Linux 6.9 (`UDP_MAX_SEGMENTS`).
 pub const MAXIMUM_DATAGRAMS: usize = 64;
 
-/// A generated header, if there is one, followed by a range of the mapping.
+/// Optional generated header, followed by a range of the mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// Bytes that go first.
+    /// Header.
     pub header: Option<[u8; HEADER_LENGTH]>,
-    /// Bytes of the mapping that follow.
+    /// Range of the mapping that follows.
     pub payload: Range<usize>,
 }
 
-/// Room for the vectors of one call.
+/// Buffers for the vectors of one call.
 pub struct Gather {
     headers: Box<[Header]>,
     vectors: Vectors,
@@ -63,13 +63,13 @@ impl Default for Gather {
 
 impl Gather {
     /// Sends all datagrams as one buffer, which the kernel cuts into datagrams of the size set by
-    /// [`crate::socket::set_segment`]; where none is set they leave as one. Answers the number of bytes
-    /// taken: all of them or an error.
+    /// [`crate::socket::set_segment`]; without a set size they leave as a single datagram. Returns the number
+    /// of bytes sent: all of them, or an error.
     ///
     /// # Errors
     /// `EINVAL` for more than [`MAXIMUM_DATAGRAMS`] or a range outside the mapping; `EIO`, `EINVAL` and
-    /// `EMSGSIZE` where the route cannot segment; `EFAULT` where the mapped file has become shorter; else
-    /// those of `sendmsg`.
+    /// `EMSGSIZE` if the route does not support segmentation; `EFAULT` if the mapped file has become shorter;
+    /// else errors of `sendmsg`.
     pub fn send_segmented(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -80,15 +80,15 @@ impl Gather {
         self.vectors.send(socket, vectors, Mode::Copy)
     }
 
-    /// As [`Gather::send_segmented`], but the pages of the mapping and those of block `number` of `blocks`,
-    /// where the headers are written, are lent to the kernel. That block must not be used again before
-    /// [`crate::zerocopy::returned`] has said that this loan is over: what leaves would have the wrong
-    /// headers.
+    /// Like [`Gather::send_segmented`], but lends to the kernel the pages of the mapping, and those of block
+    /// `number` of `blocks`, where the headers are written. That block must not be used again before
+    /// [`crate::zerocopy::returned`] has reported the end of this loan: otherwise packets would leave with
+    /// wrong headers.
     ///
     /// # Errors
-    /// As `send_segmented`; `EINVAL` for more datagrams than a block has headers; `EMSGSIZE` for more
+    /// Those of `send_segmented`; `EINVAL` for more datagrams than a block has headers; `EMSGSIZE` for more
     /// fragments than a packet may have (17 on most kernels: one for each header and for each page of
-    /// payload); `ENOBUFS` when too much is lent already.
+    /// payload); `ENOBUFS` if too much is lent already.
     pub fn lend_segmented(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -101,10 +101,10 @@ impl Gather {
         self.vectors.send(socket, vectors, Mode::Lend)
     }
 
-    /// Sends the datagrams one by one in one `sendmmsg`; answers how many were sent, at least one.
+    /// Sends the datagrams one by one in one `sendmmsg`; returns the number sent, at least one.
     ///
     /// # Errors
-    /// As `send_segmented`, but for those of segmentation; an error means that none was sent.
+    /// Those of `send_segmented`, except those of segmentation; an error means that none was sent.
     pub fn send_each(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -122,7 +122,7 @@ impl Gather {
 }
 
 impl Vectors {
-    /// Writes headers, vectors and messages for one call; answers how many messages and vectors there are.
+    /// Writes headers, vectors and messages for one call; returns the number of messages and of vectors.
     fn fill(
         &mut self,
         headers: &mut [Header],
@@ -149,7 +149,7 @@ impl Vectors {
         Ok((count, used))
     }
 
-    /// Sends what the first `count` vectors point to, which `fill` has just written, as one buffer.
+    /// Sends the data of the first `count` vectors, which `fill` has just written, as one buffer.
     fn send(&mut self, socket: BorrowedFd<'_>, count: usize, mode: Mode) -> io::Result<usize> {
         let mut message = empty_message();
         message.msg_iov = self.vectors.as_mut_ptr();

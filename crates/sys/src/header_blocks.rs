@@ -1,4 +1,4 @@
-//! Memory for generated headers that are lent to the kernel, in blocks that are written anew one at a time.
+//! Memory for generated headers that are lent to the kernel, in blocks that are rewritten one at a time.
 
 use std::io;
 
@@ -7,30 +7,30 @@ use crate::pages::PageBuffer;
 /// Length in bytes of a generated header.
 pub const HEADER_LENGTH: usize = 12;
 
-/// A generated header.
+/// Generated header.
 pub type Header = [u8; HEADER_LENGTH];
 
 /// Bytes of a block: a power of two, so that no block crosses a page.
 const BLOCK_LENGTH: usize = 128;
 
-/// Blocks of headers on pages of their own: if dropped while lent, nobody else writes the pages.
+/// Blocks of headers on separate pages: if they are dropped while lent, no other code writes the pages.
 #[derive(Debug)]
 pub struct HeaderBlocks(PageBuffer);
 
 impl HeaderBlocks {
-    /// Headers in a block: a train that is lent has no room for more, as each needs a fragment of its own and
-    /// its payload one more, and there are 17.
+    /// Headers per block. A lent train has no room for more: each header needs a fragment and its payload
+    /// another one, and there are 17.
     pub const HEADERS: usize = 8;
 
-    /// `count` blocks.
+    /// Allocates `count` blocks.
     ///
     /// # Errors
-    /// `EINVAL` for none, else those of `mmap`.
+    /// `EINVAL` for 0 blocks, else errors of `mmap`.
     pub fn new(count: usize) -> io::Result<HeaderBlocks> {
         PageBuffer::new(count * BLOCK_LENGTH).map(HeaderBlocks)
     }
 
-    /// The headers of block `number`; empty if there is no such block.
+    /// Headers of block `number`; empty if there is no such block.
     #[inline]
     pub(crate) fn block(&mut self, number: usize) -> &mut [Header] {
         let start = number * BLOCK_LENGTH;

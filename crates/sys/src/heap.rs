@@ -1,8 +1,8 @@
-//! Memory of the allocator.
+//! Memory held by the allocator.
 
-/// Gives pages back to the system that the allocator holds and nobody uses: those of all threads' arenas
-/// (`malloc_trim(3)`). Returns whether there were any. Takes some milliseconds for each ten megabytes, and threads that
-/// allocate from an arena meanwhile wait. Does nothing with a C library other than glibc.
+/// Returns unused pages of the allocator, of all threads' arenas, to the system (`malloc_trim(3)`). Returns
+/// whether there were any. Takes some milliseconds per ten megabytes, while threads that allocate from an
+/// arena wait. Does nothing with a C library other than glibc.
 pub fn trim() -> bool {
     #[cfg(target_env = "gnu")]
     {
@@ -33,7 +33,7 @@ mod tests {
         let mut blocks: Vec<Box<[u8; BLOCK]>> = (0..64_000).map(|_| Box::new([1; BLOCK])).collect();
         let full = anonymous_kib();
         assert!(full > before + 50_000, "{before} KiB, then {full} KiB");
-        // The last one stays, so that the allocator cannot shorten its heap by itself.
+        // The last block stays, so that the allocator cannot shorten its heap by itself.
         blocks.drain(..blocks.len() - 1);
         trim();
         let after = anonymous_kib();

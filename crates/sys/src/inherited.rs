@@ -1,4 +1,4 @@
-//! Sockets that the process was started with, as systemd hands them in (sd_listen_fds(3)).
+//! Sockets passed at the start of the process by systemd (sd_listen_fds(3)).
 
 use std::env;
 use std::io::{self, ErrorKind};
@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// First descriptor that is handed in (`SD_LISTEN_FDS_START`).
+/// First passed descriptor (`SD_LISTEN_FDS_START`).
 const FIRST: i32 = 3;
 
-/// Most descriptors that are taken.
+/// Maximum number of passed descriptors.
 const MOST: i32 = 64;
 
-/// True when they were taken: an owner must be the only one.
+/// True once the descriptors were taken, since each may have a single owner.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Takes the descriptors that `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` speak of, with their names; none if they
-/// do not speak to this process, or were taken. Children do not inherit them. Must be called before the process opens
-/// descriptors that it keeps.
+/// Takes the descriptors given by `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`, with their names; empty if
+/// the variables are not for this process, or the descriptors were already taken. Children do not inherit
+/// them. Must be called before the process opens descriptors that it keeps.
 ///
 /// # Errors
-/// `InvalidInput` if a variable is not as systemd writes it; `EBADF` if a descriptor is not open.
+/// `InvalidInput` if a variable does not have systemd's format; `EBADF` if a descriptor is not open.
 pub fn take() -> io::Result<Vec<(String, OwnedFd)>> {
     if env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok()) != Some(std::process::id()) {
         return Ok(Vec::new());

@@ -1,9 +1,9 @@
-//! Sends that lend any private memory of the process, which may be written or freed at any time.
+//! Sends that lend private memory of the process, which may be written or freed at any time.
 //!
-//! A [`Lender`] sends by an io_uring (SEND_ZC), so nothing of a loan is to be seen on the socket: no option, no
-//! error queue, no readiness that its owner did not expect. Pages that are lent are guarded
-//! ([`WriteGuard`]): a write to one gets a page of its own. Loans that are over are noticed by later
-//! sends of the same lender.
+//! A [`Lender`] sends by an io_uring (SEND_ZC), so that loans have no visible effect on the socket: no
+//! option, no error queue, no readiness that its owner did not expect. Lent pages are guarded
+//! ([`WriteGuard`]): a write to a lent page gets a new page. The end of a loan is processed by later sends of
+//! the same lender.
 
 mod rings;
 
@@ -17,10 +17,10 @@ use rustix::io::Errno;
 use crate::errno_of;
 use crate::write_guard::{Guarded, WriteGuard};
 
-/// Most loans of a lender that are out at a time.
+/// Maximum number of outstanding loans of a lender.
 pub const MOST_LOANS: usize = 256;
 
-/// Most ranges that one message lends.
+/// Maximum number of ranges lent by one message.
 pub const MOST_RANGES: usize = 8;
 
 /// `IORING_SEND_ZC_REPORT_USAGE` and `IORING_NOTIF_USAGE_ZC_COPIED` of `linux/io_uring.h`.
@@ -33,13 +33,13 @@ const USAGE_COPIED: u32 = 1 << 31;
 pub struct LenderCounts {
     /// Sends that lent their pages.
     pub lent: u64,
-    /// Bytes of them.
+    /// Bytes of these sends.
     pub lent_bytes: u64,
-    /// Loans that are over.
+    /// Loans that have ended.
     pub back: u64,
-    /// Loans that the kernel turned into copies, of those that are over.
+    /// Ended loans that the kernel turned into copies.
     pub copied_although_lent: u64,
-    /// Sends that could not lend: other memory, or too much is out.
+    /// Sends that could not lend: unsuitable memory, or too many outstanding loans.
     pub refused: u64,
 }
 
@@ -60,8 +60,9 @@ pub fn counts() -> LenderCounts {
     }
 }
 
-/// Closes the rings of all lenders, in a process that `fork` has just made: they are the parent's, which an open
-/// descriptor would keep from ending them. A process that `exec` makes has none: they are close-on-exec.
+/// Closes the rings of all lenders, in a process that `fork` has just created: the rings belong to the
+/// parent, and would not end while descriptors are open. A process after `exec` has none, since they are
+/// close-on-exec.
 ///
 /// # Safety
 /// This process uses none of the lenders that it had as the parent: [`Lender::leave_to_parent`] takes them.
@@ -70,29 +71,31 @@ pub unsafe fn close_inherited() {
     unsafe { rings::close_all() };
 }
 
-/// Ranges of a send that is not over.
+/// Ranges of a send that has not ended.
 type Ranges = [Option<Guarded>; MOST_RANGES];
 
-/// A lender, to be used by the thread that made it: on any other its sends answer `EEXIST`.
+/// Lender for the thread that created it: on other threads its sends fail with `EEXIST`.
 pub struct Lender {
     ring: IoUring,
     guard: &'static WriteGuard,
     loans: Box<[Option<Ranges>]>,
     free: Vec<u16>,
     copied_in_a_row: u64,
-    /// True after a failed submission, whose entry may still be in the ring: the next one would send it.
+    /// True after a failed submission, whose entry may still be in the ring: the next submission would send
+    /// it.
     is_broken: bool,
 }
 
 impl Lender {
-    /// A lender of this thread, with its ring.
+    /// Creates a lender of this thread, with its ring.
     ///
     /// # Errors
-    /// Those of [`WriteGuard::of_process`]; `ENOSYS`, `EPERM` where io_uring is not to be had, `EINVAL` before
-    /// Linux 6.1.
+    /// Errors of [`WriteGuard::of_process`]; `ENOSYS` or `EPERM` if io_uring is not available, `EINVAL`
+    /// before Linux 6.1.
     pub fn new() -> io::Result<Lender> {
         let guard = WriteGuard::of_process()?;
-        // The ring's work is done in its own calls only, so no other call of this thread is interrupted by it.
+        // The ring's work is done in its own calls only, so that it does not interrupt other calls of this
+        // thread.
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_cqsize(2 * MOST_LOANS as u32);
         builder.dontfork();
@@ -108,11 +111,12 @@ impl Lender {
         })
     }
 
-    /// Sends, lends the pages, and answers how many bytes the socket took, without waiting for room; `None` if
-    /// these cannot be lent now, or not to this socket: then nothing was sent. `flags` are those of `send`.
+    /// Sends and lends the pages; returns the number of bytes sent, without waiting for room. Returns `None`,
+    /// and sends nothing, if these pages cannot be lent now, or not to this socket. `flags` are those of
+    /// `send`.
     ///
     /// # Errors
-    /// `EAGAIN` if the socket is full; else those of `send`. `EPIPE` comes without a signal.
+    /// `EAGAIN` if the socket is full; else errors of `send`. `EPIPE` comes without a signal.
     pub fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8], flags: i32) -> Result<Option<usize>, Errno> {
         let length = bytes.len().min(u32::MAX as usize >> 1) as u32;
         let entry = opcode::SendZc::new(types::Fd(socket.as_raw_fd()), bytes.as_ptr(), length)
@@ -123,14 +127,14 @@ impl Lender {
         unsafe { self.lend(std::iter::once(bytes), entry) }
     }
 
-    /// The same for a message.
+    /// Like [`Lender::send`], for a message.
     ///
     /// # Safety
     /// `message` and all that it points to can be read, as `sendmsg` needs it. Its vectors are the `ranges`,
     /// at most [`MOST_RANGES`].
     ///
     /// # Errors
-    /// As [`Lender::send`].
+    /// See [`Lender::send`].
     pub unsafe fn send_message<'a>(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -147,7 +151,7 @@ impl Lender {
         unsafe { self.lend(ranges, entry) }
     }
 
-    /// Returns whether the kernel turned so many loans in a row into copies, and begins to count anew if so.
+    /// Returns whether the kernel turned this number of loans in a row into copies; if so, resets the count.
     pub fn take_copied(&mut self, in_a_row: u64) -> bool {
         let is_reached = self.copied_in_a_row >= in_a_row;
         if is_reached {
@@ -156,23 +160,25 @@ impl Lender {
         is_reached
     }
 
-    /// Loans that are out, as of the last send or [`Lender::collect`].
+    /// Outstanding loans, as of the last send or [`Lender::collect`].
     pub fn out(&self) -> usize {
         self.loans.len() - self.free.len()
     }
 
-    /// Leaves a lender to the parent, in a process that `fork` has just made; [`close_inherited`] closes its ring.
+    /// Leaves a lender to the parent, in a process that `fork` has just created; [`close_inherited`] closes
+    /// its ring.
     pub fn leave_to_parent(self) {
-        // Its memory was not inherited.
+        // The ring's memory was not inherited.
         std::mem::forget(self);
     }
 
-    /// Takes note of loans that are over.
+    /// Processes ended loans.
     ///
     /// # Errors
-    /// Those of `io_uring_enter`.
+    /// Errors of `io_uring_enter`.
     pub fn collect(&mut self) -> io::Result<()> {
-        // With nothing to submit the call does the ring's work, which `submit` alone would leave undone.
+        // Without entries to submit the call performs the ring's deferred work, which `submit` alone would
+        // not do.
         // SAFETY: nothing is submitted, and no argument is given.
         unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, ENTER_GETEVENTS, None) }?;
         self.read_answers();
@@ -180,7 +186,7 @@ impl Lender {
     }
 
     /// # Safety
-    /// What `entry` points to can be read during the call.
+    /// The memory that `entry` points to can be read during the call.
     unsafe fn lend<'a>(
         &mut self,
         ranges: impl Iterator<Item = &'a [u8]>,
@@ -205,7 +211,7 @@ impl Lender {
             self.free.push(place);
             self.end(guarded);
         }
-        // A loan that was over at once has answered twice.
+        // A loan that ended immediately has already sent its notification.
         self.read_answers();
         match usize::try_from(result) {
             Ok(taken) => {
@@ -218,7 +224,8 @@ impl Lender {
         }
     }
 
-    /// Takes a free place. None if the ring is broken: it would send what it failed to, which may be freed by now.
+    /// Takes a free slot. `None` if the ring is broken: it would execute the failed submission, whose memory
+    /// may be freed by now.
     fn room(&mut self) -> Option<u16> {
         if self.is_broken {
             return None;
@@ -248,11 +255,11 @@ impl Lender {
         ranges.into_iter().flatten().for_each(|range| self.guard.over(range));
     }
 
-    /// Submits a send that does not wait; returns its result, and whether a second answer follows. An error
+    /// Submits a send that does not wait; returns its result, and whether a notification follows. An error
     /// means that the ring is broken.
     ///
     /// # Safety
-    /// What `entry` points to can be read during the call.
+    /// The memory that `entry` points to can be read during the call.
     unsafe fn submit(&mut self, entry: squeue::Entry) -> io::Result<(i32, bool)> {
         // SAFETY: the caller has made sure of it.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
@@ -267,7 +274,7 @@ impl Lender {
         }
     }
 
-    /// Ends loans that are over; returns the first answer of a send, if there is one.
+    /// Ends loans whose notifications have arrived; returns the first completion of a send, if there is one.
     fn read_answers(&mut self) -> Option<(i32, bool)> {
         let mut first = None;
         while let Some(answer) = self.next_answer() {
@@ -275,7 +282,7 @@ impl Lender {
                 self.take_back(answer.user_data() as usize, answer.result() as u32 & USAGE_COPIED != 0);
             } else {
                 first = Some((answer.result(), cqueue::more(answer.flags())));
-                break; // its second answer is for after it was noted
+                break; // its notification is processed after the loan is recorded
             }
         }
         first
@@ -299,7 +306,7 @@ impl Lender {
     }
 }
 
-/// The descriptor of its ring.
+/// Descriptor of the ring.
 impl AsFd for Lender {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the ring has it open.
@@ -311,7 +318,7 @@ impl AsFd for Lender {
 const ENTER_GETEVENTS: u32 = 1;
 
 impl Drop for Lender {
-    /// Nobody will know when the loans that are out are over, so their pages are replaced by copies.
+    /// The end of outstanding loans will not be known, so their pages are replaced by copies.
     fn drop(&mut self) {
         rings::forget(self.ring.as_raw_fd());
         let _looked = self.collect();
@@ -326,7 +333,7 @@ fn refuse() -> Option<usize> {
     None
 }
 
-/// Errors of sends that a copy may have more success with: sockets that do not lend, memory that may not be
+/// Errors of sends for which a copy may succeed: sockets that do not support lending, memory that may not be
 /// locked, more pages than a datagram can refer to.
 fn cannot_lend(errno: i32) -> bool {
     matches!(

@@ -1,7 +1,7 @@
 //! System calls that no library offers safely or without allocation: the only crate with `unsafe`.
 //!
-//! Typed request in, typed result out. What `rustix` and `socket2` already offer safely is used from there
-//! and not wrapped again.
+//! Typed request in, typed result out. Calls that `rustix` and `socket2` offer safely are used from there and
+//! not wrapped again.
 
 pub mod append;
 pub mod arrivals;
@@ -39,18 +39,19 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
-/// The errno of an error; `EIO` if it has none.
+/// Errno of an error; `EIO` if it has none.
 pub fn errno_of(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// The result of a call that answers -1 on failure.
+/// Result of a call that returns -1 on failure.
 fn checked(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
 /// # Safety
-/// `argument` is what the request takes, and what it points to may be read and written as the request does.
+/// `argument` has the type of the request, and the memory that it points to may be read and written as the
+/// request does.
 unsafe fn ioctl<T>(descriptor: impl AsFd, request: u32, argument: *mut T) -> io::Result<usize> {
     // SAFETY: the caller has made sure of it.
     checked(unsafe { libc::ioctl(descriptor.as_fd().as_raw_fd(), request as _, argument) } as isize)

@@ -1,9 +1,9 @@
 //! Mappings whose bytes only the kernel reads and writes.
 //!
 //! A file can be truncated or rewritten under its mapping, which makes a Rust slice over it unsound and a
-//! read beyond the end a fatal signal; so can memory that another process shares. So a [`Mapping`] never
-//! gives out a slice: its ranges are handed to the kernel, which answers `EFAULT` where a process would be
-//! killed.
+//! read beyond the end a fatal signal; the same applies to memory that another process shares. So a
+//! [`Mapping`] never returns a slice: its ranges are passed to the kernel, which returns `EFAULT` where a
+//! process would be killed.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -18,43 +18,43 @@ use crate::checked;
 use crate::memory::Memory;
 use crate::send::{self, FLAGS, Mode};
 
-/// Most ranges of one call: `UIO_MAXIOV` of the kernel.
+/// Maximum number of ranges per call: `UIO_MAXIOV` of the kernel.
 pub const MAXIMUM_RANGES: usize = 1024;
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// A shared mapping of the first bytes of a file, or of memory.
+/// Shared mapping of the first bytes of a file, or of memory.
 #[derive(Debug)]
 pub struct Mapping {
-    /// Never written and never read by this process but by calls.
+    /// Memory that this process accesses by system calls only.
     memory: Memory,
     is_writable: bool,
 }
 
 impl Mapping {
-    /// Maps `length` bytes from the start of `file`, to be read; it may be (or become) shorter than that.
+    /// Maps `length` bytes from the start of `file` for reading; the file may be (or become) shorter.
     ///
     /// # Errors
-    /// `EINVAL` for an empty length, else those of `mmap`.
+    /// `EINVAL` for an empty length, else errors of `mmap`.
     pub fn new(file: impl AsFd, length: usize) -> io::Result<Mapping> {
         Mapping::with(file, length, ProtFlags::READ, MapFlags::SHARED)
     }
 
-    /// The same, with every page of the file mapped at once, read from storage if need be: no send of them
-    /// faults then. What cannot be read is left for a send to tell.
+    /// Like [`Mapping::new`], with all pages of the file mapped immediately, read from storage if necessary,
+    /// so that sends take no page faults. Pages that cannot be read cause errors of later sends.
     pub fn populated(file: impl AsFd, length: usize) -> io::Result<Mapping> {
         Mapping::with(file, length, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE)
     }
 
-    /// As [`Mapping::new`], to be read and written, which does not make the file longer.
+    /// Like [`Mapping::new`], for reading and writing, without extending the file.
     ///
     /// # Errors
-    /// As [`Mapping::new`]; `EACCES` if the file is not open for both.
+    /// See [`Mapping::new`]; `EACCES` if the file is not open for both.
     pub fn writable(file: impl AsFd, length: usize) -> io::Result<Mapping> {
         Mapping::with(file, length, READ_WRITE, MapFlags::SHARED)
     }
 
-    /// Maps memory of no file, zeros, to be read and written. Processes that are forked share it.
+    /// Maps zeroed anonymous memory for reading and writing. Forked processes share it.
     pub fn anonymous(length: usize) -> io::Result<Mapping> {
         Ok(Mapping { memory: Memory::anonymous(length, READ_WRITE, MapFlags::SHARED)?, is_writable: true })
     }
@@ -64,24 +64,24 @@ impl Mapping {
         Ok(Mapping { memory, is_writable: access.contains(ProtFlags::WRITE) })
     }
 
-    /// Length in bytes, as asked for.
+    /// Requested length in bytes.
     pub fn length(&self) -> usize {
         self.memory.length()
     }
 
-    /// Sends a copy of the range; answers how many bytes were taken. Never blocks.
+    /// Sends a copy of the range; returns the number of bytes sent. Never blocks.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter.
+    /// `EINVAL` for a range outside the mapping, `EFAULT` if the mapped file has become shorter.
     pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         send::send(socket, self.vector(range)?, Mode::Copy)
     }
 
-    /// Sends a copy of the ranges, one behind the other, by one call; answers how many bytes were taken. Never
-    /// blocks for room. With `is_followed` a segment that is not full is held back for what follows.
+    /// Sends a copy of the concatenated ranges by one call; returns the number of bytes sent. Never blocks
+    /// for room. With `is_followed` an incomplete segment is held back for later data.
     ///
     /// # Errors
-    /// As [`Mapping::copy`]; `EMSGSIZE` for more than [`MAXIMUM_RANGES`].
+    /// See [`Mapping::copy`]; `EMSGSIZE` for more than [`MAXIMUM_RANGES`].
     pub fn copy_all(
         &self,
         socket: BorrowedFd<'_>,
@@ -93,11 +93,11 @@ impl Mapping {
         send::send_all(socket, &mut vectors, flags)
     }
 
-    /// Sends bytes and a copy of the range behind them, by one call; answers how many bytes were taken. Never blocks for
-    /// room.
+    /// Sends bytes followed by a copy of the range, by one call; returns the number of bytes sent. Never
+    /// blocks for room.
     ///
     /// # Errors
-    /// As [`Mapping::copy`].
+    /// See [`Mapping::copy`].
     pub fn copy_behind(
         &self,
         socket: BorrowedFd<'_>,
@@ -108,21 +108,22 @@ impl Mapping {
         send::send_all(socket, &mut [front, self.vector(range)?], FLAGS)
     }
 
-    /// Sends the range and lends its pages, which are the page cache's; answers how many bytes were taken.
-    /// Never blocks. The loan comes back by [`crate::zerocopy::returned`]; the mapping may go before.
+    /// Sends the range and lends its pages, which belong to the page cache; returns the number of bytes sent.
+    /// Never blocks. [`crate::zerocopy::returned`] reports the end of the loan; the mapping may be dropped
+    /// earlier.
     ///
     /// # Errors
-    /// As [`Mapping::copy`]; `ENOBUFS` for too many loans (`net.core.optmem_max`, RLIMIT_MEMLOCK).
+    /// See [`Mapping::copy`]; `ENOBUFS` for too many loans (`net.core.optmem_max`, RLIMIT_MEMLOCK).
     pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         send::send(socket, self.vector(range)?, Mode::Lend)
     }
 
-    /// Puts a copy of the range behind what is in `buffer`; answers how many bytes, which are fewer where the
-    /// mapped file ends first. May block: what is not in memory is read.
+    /// Appends a copy of the range to `buffer`; returns the number of bytes, which are fewer if the mapped
+    /// file ends earlier. May block to read from storage.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else
-    /// those of `process_vm_readv` (`EPERM` or `ENOSYS` where a container's filter forbids it).
+    /// `EINVAL` for a range outside the mapping, `EFAULT` if the mapped file has become shorter, else errors
+    /// of `process_vm_readv` (`EPERM` or `ENOSYS` if a container's filter forbids it).
     pub fn read(&self, range: Range<usize>, buffer: &mut BytesMut) -> io::Result<usize> {
         let from = self.vector(range)?;
         buffer.reserve(from.iov_len);
@@ -137,12 +138,12 @@ impl Mapping {
     }
 
     /// Brings the pages of the range into memory and into the page table, so that a call that reads them soon
-    /// does not wait; they may be reclaimed again. Nothing is copied (`MADV_POPULATE_READ`, Linux 5.14), but
+    /// does not wait; they may be reclaimed again. Nothing is copied (`MADV_POPULATE_READ`, Linux 5.14);
     /// where the kernel cannot do that, each byte is read once. May block.
     ///
     /// # Errors
-    /// As [`Mapping::read`]: `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has
-    /// become shorter; and `EHWPOISON` for memory that is broken.
+    /// See [`Mapping::read`]: `EINVAL` for a range outside the mapping, `EFAULT` if the mapped file has
+    /// become shorter; and `EHWPOISON` for defective memory.
     pub fn prefault(&self, range: Range<usize>) -> io::Result<()> {
         let vector = self.vector(range.clone())?;
         let before = vector.iov_base.addr() % page_size();
@@ -159,16 +160,16 @@ impl Mapping {
         }
     }
 
-    /// Has a call that touches a page read that page from storage and none around it: for mappings that are
-    /// [brought in](Mapping::prefault) before. Advice, which may fail.
+    /// Makes a call that touches a page read only that page from storage, without read-around: for mappings
+    /// that are [brought in](Mapping::prefault) before. Advice, which may fail.
     pub fn expect_random_access(&self) {
         // SAFETY: the pages are those of our own mapping, which begins at one; the advice changes no byte of
         // them.
         let _ = unsafe { madvise(self.memory.start().cast(), self.memory.length(), Advice::Random) };
     }
 
-    /// Takes the whole pages of the range out of the page table, so that the page cache may let go of them. A
-    /// call that reads them later faults, and reads what is not in memory any more.
+    /// Removes the whole pages of the range from the page table, so that the page cache may drop them. A
+    /// later call that reads them takes page faults, and reads missing pages from storage.
     ///
     /// # Errors
     /// `EINVAL` for a range outside the mapping.
@@ -185,7 +186,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Reads a range, and looks at nothing of it.
+    /// Reads a range, and discards the data.
     fn read_through(&self, mut range: Range<usize>) -> io::Result<()> {
         const STEP: usize = 256 * 1024;
         let mut buffer = BytesMut::with_capacity(STEP);
@@ -196,10 +197,11 @@ impl Mapping {
         Ok(())
     }
 
-    /// Writes `slices`, as far as the range has room, to its beginning; answers how many bytes. May block.
+    /// Writes `slices` to the beginning of the range, as far as it has room; returns the number of bytes. May
+    /// block.
     ///
     /// # Errors
-    /// `EACCES` if the mapping is only to be read, else as [`Mapping::read`] (`process_vm_writev`).
+    /// `EACCES` for a read-only mapping, else see [`Mapping::read`] (`process_vm_writev`).
     pub fn write(&self, range: Range<usize>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let to = self.writable_vector(range)?;
         // SAFETY: an `IoSlice` is an `iovec` on Unix, and the slices are only read; `to` lies in our own
@@ -211,22 +213,23 @@ impl Mapping {
         checked(written)
     }
 
-    /// Reads what a pipe or connection has straight into the range; answers how many bytes. May block.
+    /// Reads available data of a pipe or connection directly into the range; returns the number of bytes. May
+    /// block.
     ///
     /// # Errors
-    /// `EACCES` if the mapping is only to be read, `EINVAL` and `EFAULT` as [`Mapping::read`].
+    /// `EACCES` for a read-only mapping, `EINVAL` and `EFAULT` as in [`Mapping::read`].
     pub fn fill(&self, range: Range<usize>, source: BorrowedFd<'_>) -> io::Result<usize> {
         let to = self.writable_vector(range)?;
         // SAFETY: the bytes lie in our own mapping, which is there longer than the call takes.
         checked(unsafe { libc::read(source.as_raw_fd(), to.iov_base, to.iov_len) })
     }
 
-    /// Has a pipe refer to the pages of the range, as far as it has room (`vmsplice`); answers how many
-    /// bytes, which nobody copied. Never waits for room. What is written to the mapping before they have left
-    /// the pipe, and whatever that was spliced to, changes them.
+    /// Makes a pipe refer to the pages of the range, as far as it has room (`vmsplice`); returns the number
+    /// of bytes, which are not copied. Never waits for room. Writes to the mapping change the data until it
+    /// has left the pipe, and whatever it was spliced to.
     ///
     /// # Errors
-    /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as [`Mapping::read`].
+    /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as in [`Mapping::read`].
     pub fn refer(&self, range: Range<usize>, pipe: BorrowedFd<'_>) -> io::Result<usize> {
         let vector = self.vector(range)?;
         // SAFETY: the bytes lie in our own mapping; the pipe holds references to their pages, however long
@@ -245,7 +248,7 @@ impl Mapping {
     }
 }
 
-/// The process whose mappings are ours.
+/// Process id of this process, for calls on its own mappings.
 fn ourselves() -> libc::pid_t {
     std::process::id() as libc::pid_t
 }
@@ -322,7 +325,7 @@ mod tests {
 
     /// Promise: If a mapped file is truncated, its stream ends with an error, not the process.
     ///
-    /// A process that looked there itself would be killed.
+    /// A process that accessed the mapping itself would be killed.
     #[test]
     fn beyond_the_end_of_a_file_that_was_truncated_there_is_an_error() {
         let file = of_bytes(&[7; 8192]);
@@ -364,7 +367,7 @@ mod tests {
         assert!(mapping.prefault(4095..4097).is_err());
     }
 
-    /// Bytes of it that are in the page table.
+    /// Bytes of the mapping that are in the page table.
     fn mapped(mapping: &Mapping) -> u64 {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let head = format!("{:x}-", mapping.memory.start() as usize);
@@ -379,7 +382,7 @@ mod tests {
         let mapping = Mapping::new(of_bytes(&[7; 1 << 20]), 1 << 20).unwrap();
         mapping.prefault(0..0).unwrap();
         mapping.prefault((1 << 19) + 1..1 << 20).unwrap();
-        // The kernel may map what is around it as well.
+        // The kernel may map surrounding pages as well.
         let there = mapped(&mapping);
         assert!((1 << 19..=1 << 20).contains(&there), "{there} bytes are mapped");
     }

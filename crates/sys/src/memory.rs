@@ -1,4 +1,4 @@
-//! Mapped memory that a value owns.
+//! Mapped memory owned by a value.
 
 use std::io;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// A mapping, unmapped when it is dropped. Its owners say who may read and write its bytes, and when.
+/// Mapping, unmapped on drop. Its owners define who may read and write its bytes, and when.
 #[derive(Debug)]
 pub(crate) struct Memory {
     start: NonNull<u8>,
@@ -21,7 +21,7 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Maps memory of no file, zeros.
+    /// Maps zeroed anonymous memory.
     pub(crate) fn anonymous(length: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Memory> {
         // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
         Memory::at(unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, flags)? }, length)
@@ -51,7 +51,7 @@ impl Memory {
         self.length
     }
 
-    /// Address and length of a range, for a call.
+    /// Address and length of a range, for a system call.
     ///
     /// # Errors
     /// `EINVAL` for a range outside of the memory.

@@ -1,13 +1,12 @@
-//! The kernel module's device, `/dev/wirepath`: from storage to the network in one call, by reference.
+//! Device of the kernel module, `/dev/wirepath`: from storage to the network in one call, by reference.
 //!
-//! `kernel/module/uapi/wirepath.h` opens with the whole protocol in prose. Here a [`Run`] is a packet or any
-//! number of them, of payload in a file or in memory, with headers that are given, made by the kernel's RTP
-//! engine, or none; a [`Vector`] is what the papers call `sendfilew`. Both keep what was sent of them, so
-//! that a call that ended early is continued by calling again. A [`Started`] run is one that the kernel
-//! paces.
+//! `kernel/module/uapi/wirepath.h` opens with the whole protocol in prose. A [`Run`] is one packet or any
+//! number of packets, with payload from a file or from memory, and with given headers, headers of the
+//! kernel's RTP engine, or none; a [`Vector`] is the `sendfilew` of the papers. Both keep their progress, so
+//! that a call that ended early is continued by calling again. A [`Started`] run is paced by the kernel.
 //!
-//! By reference means that pages of files and of mappings are not copied: what is written to the file
-//! afterwards may be what leaves. Memory that this process can write is copied.
+//! By reference means that pages of files and of mappings are not copied: later writes to the file may change
+//! packets that have not left yet. Memory that this process can write is copied.
 
 pub mod arena;
 pub mod layout;
@@ -33,7 +32,7 @@ use crate::{errno_of, ioctl};
 /// Path of the device.
 pub const DEVICE: &str = "/dev/wirepath";
 
-/// The opened device. Any number of threads may use one; each having its own spares them a shared counter.
+/// Open device. Any number of threads may share one; a separate one per thread avoids a shared counter.
 #[derive(Debug)]
 pub struct Module {
     device: File,
@@ -42,18 +41,18 @@ pub struct Module {
 /// Error of opening the device.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No device.
+    /// The device does not exist.
     #[error("needs the kernel module: docs/module.md says how to load it")]
     Missing,
-    /// This user may not open it.
+    /// This user may not open the device.
     #[error("cannot open {DEVICE}: permission denied: join the group wirepath, see docs/module.md")]
     Forbidden,
-    /// No user may open it where this process is.
+    /// No user may open the device in this environment.
     #[error(
         "cannot open {DEVICE}: not permitted here: allow it in the container (--device) or the unit (DeviceAllow=)"
     )]
     Barred,
-    /// Another version.
+    /// Other interface version.
     #[error(
         "the loaded kernel module has interface version {loaded}, this program needs version {known}: load the matching module, see docs/module.md",
         known = layout::VERSION
@@ -62,13 +61,13 @@ pub enum OpenError {
         /// Version of the module.
         loaded: u32,
     },
-    /// Any other error.
+    /// Other error.
     #[error("{DEVICE}: {0}; {remedy}", remedy = remedy(.0))]
     Other(#[source] io::Error),
 }
 
 impl Module {
-    /// Opens the device and asks it for its version.
+    /// Opens the device and queries its version.
     pub fn open() -> Result<Module, OpenError> {
         Module::open_at(DEVICE.as_ref())
     }
@@ -90,12 +89,12 @@ impl Module {
         Ok(query)
     }
 
-    /// Sends the run, or what is left of it; [`Run::sent`] says how much was, whatever the answer. Waits for
-    /// storage; waits for room in the socket unless that is non-blocking.
+    /// Sends the run, or the rest of it; [`Run::sent`] has the progress, also after an error. Waits for
+    /// storage; waits for room in the socket unless the socket is non-blocking.
     ///
     /// # Errors
-    /// As the header says, under SEND: `EAGAIN`, `ENODATA`, `EINTR`, `EOPNOTSUPP` and those of `send`.
-    /// `EINVAL` for given headers that are too few.
+    /// See the header, under SEND: `EAGAIN`, `ENODATA`, `EINTR`, `EOPNOTSUPP` and errors of `send`. `EINVAL`
+    /// for too few given headers.
     #[inline]
     pub fn send(&self, socket: BorrowedFd<'_>, run: &mut Run<'_>) -> io::Result<()> {
         let raw = run.prepare(socket)?;
@@ -105,10 +104,10 @@ impl Module {
         unsafe { ioctl(&self.device, layout::SEND, raw) }.map(drop)
     }
 
-    /// Sends the vector, or what is left of it: [`Vector::bytes`]. Waits as [`Module::send`].
+    /// Sends the vector, or the rest of it; see [`Vector::bytes`]. Waits like [`Module::send`].
     ///
     /// # Errors
-    /// As the header says, under SEND and SENDFILEW.
+    /// See the header, under SEND and SENDFILEW.
     #[inline]
     pub fn sendfilew(&self, socket: BorrowedFd<'_>, vector: &mut Vector<'_>) -> io::Result<()> {
         let raw = vector.prepare(socket);
@@ -117,12 +116,12 @@ impl Module {
         unsafe { ioctl(&self.device, layout::SENDFILEW, raw) }.map(drop)
     }
 
-    /// Has the kernel send the run, from where it stands, at a rate in which headers and payload count. The
-    /// kernel keeps what it needs: the run and all that it borrows are free after the call.
+    /// Lets the kernel send the run, from its current position, at a rate that counts headers and payload.
+    /// The kernel keeps what it needs: the run and everything that it borrows are free after the call.
     ///
     /// # Errors
-    /// As the header says, under SEND and START; `EINVAL` for a run of bytes that this process can write,
-    /// since they would have to stay as they are.
+    /// See the header, under SEND and START; `EINVAL` for a run of bytes that this process can write, since
+    /// they would have to stay unchanged.
     pub fn start(
         &self,
         socket: BorrowedFd<'_>,
@@ -157,7 +156,7 @@ impl OpenError {
         }
     }
 
-    /// The error's errno; `EPROTO` for another version.
+    /// Errno of the error; `EPROTO` for another version.
     pub fn errno(&self) -> Errno {
         match self {
             OpenError::Missing => Errno::NODEV,
@@ -169,7 +168,7 @@ impl OpenError {
     }
 }
 
-/// Cure of another error.
+/// Remedy for another error.
 fn remedy(error: &io::Error) -> &'static str {
     match errno_of(error) {
         Errno::MFILE => "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit)",
@@ -221,7 +220,7 @@ mod tests {
         let mut run = Run::of_bytes(b"payload");
         let error = module.start(socket, &mut run, 1).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
-        // What is no module answers otherwise.
+        // Other devices fail with another error.
         assert_eq!(module.send(socket, &mut run).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
     }
 }

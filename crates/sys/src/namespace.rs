@@ -1,24 +1,24 @@
-//! Namespaces of a thread's own.
+//! Private namespaces of a thread.
 
 use std::io;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Gives the calling thread a network namespace of its own, for its later sockets and processes: empty but
-/// for a loopback device that is down. The namespace ends with the last of them.
+/// Moves the calling thread to a new network namespace, for its later sockets and processes: empty except for
+/// a loopback device that is down. The namespace ends with the last of them.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, else those of `unshare`.
+/// `EPERM` without `CAP_SYS_ADMIN`, else errors of `unshare`.
 pub fn leave_network() -> io::Result<()> {
     // SAFETY: descriptors stay shared between threads; only CLONE_FILES would part them.
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)
 }
 
-/// Gives the calling thread a mount namespace of its own, with the mounts that there are. To be told apart
-/// from those of the host they have still to be made private.
+/// Moves the calling thread to a new mount namespace, with the existing mounts. The mounts have to be made
+/// private, or changes propagate to the host.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, else those of `unshare`.
+/// `EPERM` without `CAP_SYS_ADMIN`, else errors of `unshare`.
 pub fn leave_mounts() -> io::Result<()> {
     // SAFETY: descriptors stay shared. The thread's working folder and umask become its own, which no
     // borrowed value is about.

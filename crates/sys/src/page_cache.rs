@@ -6,10 +6,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::checked;
 
-/// Number of pages of `range` (in bytes) that the page cache holds, by `cachestat` (Linux 6.5). Never blocks.
+/// Number of pages of `range` (in bytes) that are in the page cache, by `cachestat` (Linux 6.5). Never
+/// blocks.
 ///
 /// # Errors
-/// `ENOSYS` before Linux 6.5, `EOPNOTSUPP` on hugetlbfs, else those of the call.
+/// `ENOSYS` before Linux 6.5, `EOPNOTSUPP` on hugetlbfs, else errors of the call.
 pub fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> io::Result<u64> {
     if range.is_empty() {
         return Ok(0); // a length of 0 means "to the end of the file" to the kernel
@@ -25,7 +26,7 @@ pub fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> io::Result<u64> 
     Ok(stat.cached)
 }
 
-/// The same number on every architecture (unified table, Linux 6.5); not yet in `libc` for all of them.
+/// Same number on all architectures (unified table, Linux 6.5); not yet in `libc` for all of them.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat_range`.

@@ -1,10 +1,10 @@
 //! Memory whose pages can be lent to the kernel: owned, page-aligned, not writable while lent.
 //!
-//! A [`PageBuffer`] is written by its one owner. [`PageBuffer::share`] makes it [`SharedPages`], which
-//! anybody may read and send from and nobody can write. Each send that lends answers a [`Lent`], to be kept
-//! until the kernel says that the loan is over. When all other shares are dropped and all loans are back,
-//! [`SharedPages::reclaim`] gives the buffer back to be written again. Freeing the memory while it is lent is
-//! harmless, since the kernel holds the pages; writing to it would not be.
+//! A [`PageBuffer`] is written by its single owner. [`PageBuffer::share`] turns it into [`SharedPages`],
+//! which any code may read and send from, and none can write. Each send that lends returns a [`Lent`], which
+//! has to be kept until the kernel reports the end of the loan. When all other shares are dropped and all
+//! loans have ended, [`SharedPages::reclaim`] returns the writable buffer. Freeing the memory while it is
+//! lent is harmless, since the kernel holds the pages; writing to it would not be.
 
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
@@ -17,21 +17,21 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::memory::Memory;
 use crate::send::{self, Mode};
 
-/// Anonymous memory of its own pages, zeroed, present from the start.
+/// Page-aligned anonymous memory, zeroed, with all pages present from the start.
 #[derive(Debug)]
 pub struct PageBuffer(Memory);
 
 impl PageBuffer {
-    /// `length` bytes from the start of a page.
+    /// Allocates `length` bytes from the start of a page.
     ///
     /// # Errors
-    /// `EINVAL` for an empty length, else those of `mmap`.
+    /// `EINVAL` for an empty length, else errors of `mmap`.
     pub fn new(length: usize) -> io::Result<PageBuffer> {
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
         Memory::anonymous(length, access, flags).map(PageBuffer)
     }
 
-    /// Makes the bytes ready to be sent; nobody can write them until [`SharedPages::reclaim`].
+    /// Makes the bytes ready to send; they cannot be written until [`SharedPages::reclaim`].
     pub fn share(self) -> SharedPages {
         SharedPages(Arc::new(Shared { buffer: self, lost: AtomicBool::new(false) }))
     }
@@ -54,24 +54,24 @@ impl DerefMut for PageBuffer {
     }
 }
 
-/// Bytes that many may read and send and nobody can write.
+/// Bytes that can be read and sent by several owners and written by none.
 #[derive(Clone, Debug)]
 pub struct SharedPages(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     buffer: PageBuffer,
-    /// A loan was given up before the kernel said that it is over, so nobody will ever know.
+    /// True if a loan was dropped before the kernel reported its end, so that the end will never be known.
     lost: AtomicBool,
 }
 
-/// Pages that cannot be written, and the reason.
+/// Error of reclaiming pages.
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
-    /// Somebody else has a share, or a loan is not back yet.
+    /// There is another share, or an outstanding loan.
     #[error("the pages are still lent or shared; try again after the loans have completed")]
     InUse(SharedPages),
-    /// A loan was given up: its sink was dropped before it came back.
+    /// A loan was dropped before its end: its sink was dropped earlier.
     #[error(
         "a loan of the pages was abandoned before its completion, so the pages stay read-only; allocate new pages"
     )]
@@ -79,39 +79,39 @@ pub enum ReclaimError {
 }
 
 impl SharedPages {
-    /// Gives the buffer back to be written, if this is the only share and no loan is out.
+    /// Returns the writable buffer, if this is the only share and there are no outstanding loans.
     pub fn reclaim(self) -> Result<PageBuffer, ReclaimError> {
         if self.0.lost.load(Relaxed) {
             return Err(ReclaimError::Lost(self));
         }
         let shared = Arc::try_unwrap(self.0).map_err(|pages| ReclaimError::InUse(SharedPages(pages)))?;
-        // Told again, now that nobody else can be giving up a loan; `try_unwrap` saw what those before it
-        // wrote.
+        // Checked again, now that no other owner can drop a loan; `try_unwrap` synchronises with earlier
+        // writes.
         if shared.lost.load(Relaxed) {
             return Err(ReclaimError::Lost(SharedPages(Arc::new(shared))));
         }
         Ok(shared.buffer)
     }
 
-    /// Sends a copy of the range; answers how many bytes were taken. Never blocks.
+    /// Sends a copy of the range; returns the number of bytes sent. Never blocks.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the pages, else those of `send`.
+    /// `EINVAL` for a range outside the pages, else errors of `send`.
     pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         send::send(socket, self.vector(range)?, Mode::Copy)
     }
 
-    /// Sends the range and lends its pages; answers how many bytes were taken, and the loan. Never blocks.
+    /// Sends the range and lends its pages; returns the number of bytes sent, and the loan. Never blocks.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the pages, `ENOBUFS` when too much is lent already
-    /// (`net.core.optmem_max`, RLIMIT_MEMLOCK), else those of `send`.
+    /// `EINVAL` for a range outside the pages, `ENOBUFS` if too much is lent already (`net.core.optmem_max`,
+    /// RLIMIT_MEMLOCK), else errors of `send`.
     pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<(usize, Lent)> {
         let taken = send::send(socket, self.vector(range)?, Mode::Lend)?;
         Ok((taken, self.promise()))
     }
 
-    /// A loan of all of it, for a send that is yet to be made.
+    /// Loan of all pages, for a future send.
     pub(crate) fn promise(&self) -> Lent {
         Lent(Some(self.clone()))
     }
@@ -129,13 +129,13 @@ impl Deref for SharedPages {
     }
 }
 
-/// A loan of pages. Dropping it gives it up: the pages are then never written again.
+/// Loan of pages. A dropped loan is given up: the pages are then never written again.
 #[derive(Debug)]
 #[must_use = "dropping a loan gives up its pages"]
 pub struct Lent(Option<SharedPages>);
 
 impl Lent {
-    /// The kernel has said that this loan is over.
+    /// Ends the loan, after the kernel has reported its end.
     pub fn returned(mut self) {
         self.0 = None;
     }

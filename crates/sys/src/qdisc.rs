@@ -1,4 +1,4 @@
-//! Queueing disciplines of a device, asked by netlink (`linux/rtnetlink.h`, `linux/pkt_sched.h`).
+//! Queueing disciplines of a device, queried by netlink (`linux/rtnetlink.h`, `linux/pkt_sched.h`).
 
 use std::io;
 
@@ -9,7 +9,7 @@ use rustix::net::{
 /// NETLINK_ROUTE, which is protocol 0.
 const ROUTE: Option<Protocol> = None;
 
-/// Types of messages.
+/// Message types.
 const RTM_NEWQDISC: u16 = 36;
 const RTM_GETQDISC: u16 = 38;
 const NLMSG_ERROR: u16 = 2;
@@ -22,14 +22,14 @@ const DUMP: u16 = 0x301;
 const HEADER: usize = 16;
 const TC: usize = 20;
 
-/// TCA_KIND: the discipline's name.
+/// TCA_KIND: name of the discipline.
 const TCA_KIND: u16 = 1;
 
-/// Names of the disciplines that packets of a device pass, each once, for example `mq` and `fq`; `noqueue` where there
-/// is none. `device` is its index.
+/// Names of the queueing disciplines of a device, each once, for example `mq` and `fq`; `noqueue` if there is
+/// none. `device` is its index.
 ///
 /// # Errors
-/// Those of netlink sockets; `InvalidData` for an answer that is none.
+/// Errors of netlink sockets; `InvalidData` for an invalid answer.
 pub fn of_device(device: u32) -> io::Result<Vec<String>> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, ROUTE)?;
     send(&socket, &request(), SendFlags::empty())?;
@@ -43,7 +43,7 @@ pub fn of_device(device: u32) -> io::Result<Vec<String>> {
     }
 }
 
-/// A request for the disciplines of all devices.
+/// Request for the disciplines of all devices.
 fn request() -> [u8; HEADER + TC] {
     let mut bytes = [0; HEADER + TC];
     bytes[..4].copy_from_slice(&((HEADER + TC) as u32).to_ne_bytes());
@@ -52,7 +52,7 @@ fn request() -> [u8; HEADER + TC] {
     bytes
 }
 
-/// Reads the messages of a datagram; answers whether they were the last.
+/// Parses the messages of a datagram; returns whether they were the last.
 fn read(mut bytes: &[u8], device: u32, kinds: &mut Vec<String>) -> io::Result<bool> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     while !bytes.is_empty() {
@@ -75,7 +75,7 @@ fn read(mut bytes: &[u8], device: u32, kinds: &mut Vec<String>) -> io::Result<bo
     Ok(false)
 }
 
-/// The name among attributes.
+/// Name in a list of attributes.
 fn kind(mut attributes: &[u8]) -> Option<String> {
     loop {
         let (length, kind) = (usize::from(half(attributes, 0)?), half(attributes, 2)?);
@@ -100,7 +100,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 mod tests {
     use super::*;
 
-    /// A message about the discipline of a device, with an attribute of odd length before its name.
+    /// Message about the discipline of a device, with an attribute of odd length before its name.
     fn message(device: u32, name: &str) -> Vec<u8> {
         let mut bytes = vec![0; HEADER + TC];
         bytes[4..6].copy_from_slice(&RTM_NEWQDISC.to_ne_bytes());
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_loopback_device_has_one() {
-        // Its index is 1 in every network namespace.
+        // The loopback device has index 1 in every network namespace.
         assert!(!of_device(1).unwrap().is_empty());
         assert!(of_device(u32::MAX).unwrap().is_empty());
     }

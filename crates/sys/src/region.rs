@@ -1,9 +1,9 @@
 //! Memory that is filled once and then only sent from.
 //!
-//! An io_uring takes a mapping of an ordinary file as a fixed buffer only if it is on shared memory (ext4 and
-//! others answer `EFAULT`), so what is to be sent that way is copied into a memfd first. Nobody else has a
-//! descriptor of it, and nobody writes to it once [`Region::new`] is over: what the network card reads long
-//! after a send is what was put there.
+//! An io_uring accepts a file mapping as a fixed buffer only if the file is on shared memory (ext4 and others
+//! return `EFAULT`), so data for this is copied into a memfd first. No other code has a descriptor of it, and
+//! it is not written after [`Region::new`]: the network card, which may read long after a send, reads the
+//! original bytes.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,25 +14,25 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::memory::Memory;
 
-/// Bytes in memory of their own, on huge pages where the system has set some aside, or gives them to shared memory.
+/// Bytes in separate memory, on huge pages if the system has reserved some, or uses them for shared memory.
 #[derive(Debug)]
 pub struct Region {
-    /// In whole huge pages, if it is on such. Only read from the end of [`Region::new`] on.
+    /// In whole huge pages, if it uses huge pages. Only read after [`Region::new`] has returned.
     memory: Memory,
     length: usize,
     id: u64,
 }
 
 impl Region {
-    /// A region of `length` bytes, zeros at first, with what `fill` writes to it.
+    /// Region of `length` bytes, zeroed and then written by `fill`.
     ///
     /// # Errors
-    /// `EINVAL` for an empty length, `ENOMEM` without enough memory, else those of `fill` and the calls.
+    /// `EINVAL` for an empty length, `ENOMEM` without enough memory, else errors of `fill` and the calls.
     pub fn new<E: From<io::Error>>(
         length: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Region, E> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(1); // 0 is nobody's
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1); // 0 is never used
         let region = Region { memory: map(length)?, length, id: NEXT_ID.fetch_add(1, Relaxed) };
         // SAFETY: the mapping is as long as that, all of it is there to be written, it begins as zeros, and
         // nobody else knows of it until this function is over: the descriptor is closed, and `region` is not
@@ -42,7 +42,7 @@ impl Region {
         Ok(region)
     }
 
-    /// The bytes.
+    /// Bytes of the region.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping is as long as that, and nothing has written to it since `new` was over.
         unsafe { std::slice::from_raw_parts(self.memory.start(), self.length) }
@@ -53,13 +53,13 @@ impl Region {
         self.length
     }
 
-    /// A number that no other region of this process has had or will have; never 0.
+    /// Number that is unique among all regions of this process, past and future; never 0.
     pub fn id(&self) -> u64 {
         self.id
     }
 }
 
-/// Maps fresh memory of at least this length.
+/// Maps new memory of at least this length.
 fn map(length: usize) -> io::Result<Memory> {
     const HUGE: usize = 2 << 20;
     if length == 0 {
@@ -67,7 +67,7 @@ fn map(length: usize) -> io::Result<Memory> {
     }
     if length >= HUGE {
         let flags = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-        // Fails where not enough huge pages were set aside; nothing depends on them.
+        // Fails without enough reserved huge pages, which are optional.
         if let Ok(memory) = map_memfd(length.next_multiple_of(HUGE), flags) {
             return Ok(memory);
         }
@@ -75,16 +75,16 @@ fn map(length: usize) -> io::Result<Memory> {
     map_memfd(length, MemfdFlags::empty())
 }
 
-/// Bytes allocated by a call, which a signal may end.
+/// Bytes allocated per call; a signal may interrupt a call.
 const PIECE: usize = 8 << 20;
 
 fn map_memfd(length: usize, flags: MemfdFlags) -> io::Result<Memory> {
     let file = memfd_create("wirepath-region", flags | MemfdFlags::CLOEXEC)?;
     ftruncate(&file, length as u64)?;
     let memory = Memory::of_file(&file, length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)?;
-    // All pages now: later, memory that is not there would be a fatal signal instead of an error. Not by
-    // MADV_POPULATE_WRITE, which holds the lock of the process's address space until it is over: every thread that
-    // allocates waits for it then, and the caller's priority may be low.
+    // All pages are allocated now: later, a missing page would cause a fatal signal instead of an error.
+    // MADV_POPULATE_WRITE is not used, because it holds the lock of the process's address space until it has
+    // finished: all threads that allocate would wait, and the caller's priority may be low.
     for start in (0..length).step_by(PIECE) {
         let piece = PIECE.min(length - start) as u64;
         retry_on_intr(|| fallocate(&file, FallocateFlags::empty(), start as u64, piece))?;
@@ -115,8 +115,8 @@ mod tests {
         }
     }
 
-    /// A thread of low priority that makes a region, on a processor that others want, stops no thread that maps memory, as
-    /// the allocator does.
+    /// A low-priority thread that creates a region, on a processor with other runnable threads, does not stop
+    /// threads that map memory, as the allocator does.
     #[test]
     fn nobody_waits_for_a_region_that_is_made_slowly() {
         const LENGTH: usize = 64 << 20;
@@ -141,7 +141,7 @@ mod tests {
             Region::new::<io::Error>(LENGTH, |_| Ok(())).unwrap()
         });
         begin.recv().unwrap();
-        // A thread that waits gives its processor up; one that others displace does not.
+        // A waiting thread yields the processor voluntarily; a preempted thread does not.
         let waits = || crate::usage::waits_of_thread().unwrap();
         let (before, mut mappings) = (waits(), 0);
         while !making.is_finished() {

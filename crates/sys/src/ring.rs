@@ -1,10 +1,10 @@
-//! An io_uring that sends from registered memory, and from pages that are lent to it: many sends in one call,
-//! none of them a copy. One of [blocks](Ring::with_blocks) sends one block to many sockets.
+//! An io_uring that sends from registered memory, and from pages that are lent to it: many sends per call,
+//! without copies. A ring of [blocks](Ring::with_blocks) sends one block to many sockets.
 //!
-//! A zero-copy send answers twice: first how much it took, at once, and later that the network is done with
-//! its memory. Memory must not change in between. A [`Region`] never changes, nor do [`SharedPages`]; the
-//! ring keeps those that it sends from, and lets go of one only when all sends from it have answered for the
-//! second time. It never waits for that.
+//! A zero-copy send has two completions: first the number of bytes sent, and later a notification that the
+//! network is done with the memory. The memory must not change in between. A [`Region`] never changes, nor do
+//! [`SharedPages`]; the ring holds those that it sends from, and releases one only when the notifications of
+//! all sends from it have arrived. It never waits for them.
 
 use std::io;
 use std::ops::Range;
@@ -31,46 +31,46 @@ use loans::Table;
 use opening::{COMPLETIONS, REPORT_USAGE, USAGE_COPIED, open, reports_copies};
 use shared_blocks::SharedBlocks;
 
-/// A socket that stays open until what was queued for it has been submitted.
+/// Socket that stays open until its queued sends have been submitted.
 pub type Socket = Arc<dyn AsFd + Send + Sync>;
 
-/// Most buffers of a ring.
+/// Maximum number of buffers of a ring.
 pub const MOST_BUFFERS: u32 = 1 << 14; // IORING_MAX_REG_BUFFERS
 
-/// Loans of a ring that can be out at a time.
+/// Maximum number of outstanding loans of a ring.
 pub const MOST_LOANS: u16 = 256;
 
-/// Answers to loans carry their places from here on, those to sends from a buffer its place.
+/// Completion index of the first loan; the completions of sends from a buffer have the buffer's index.
 const LOANS_FROM: u16 = MOST_BUFFERS as u16;
 
-/// Answers to sends from a shared block carry its place from here on.
+/// Completion index of the first shared block.
 const BLOCKS_FROM: u16 = LOANS_FROM + MOST_LOANS;
 
-/// Most blocks of a ring.
+/// Maximum number of blocks of a ring.
 const MOST_BLOCKS: u16 = 1 << 10;
 
-/// A ring, to be used by the thread that made it: on any other its calls answer `EEXIST`.
+/// Ring for the thread that created it: on other threads its calls fail with `EEXIST`.
 pub struct Ring {
-    // In this order: the ring is closed before regions and what was lent are let go of.
+    // Declared first: the ring is closed before regions and loans are released.
     ring: IoUring,
     buffers: Buffers,
     loans: Table,
     blocks: Option<SharedBlocks>,
-    /// Sends queued since all was last answered, in order.
+    /// Sends queued since all were last answered, in order.
     queued: Vec<Queued>,
     unanswered: usize,
-    /// Sends of all buffers that the network is not done with.
+    /// Sends of all buffers that wait for their notification.
     in_flight: usize,
-    /// True if the kernel says of each send whether it copied.
+    /// True if notifications report whether the kernel copied.
     reports: bool,
     notices: Notices,
     failure: Option<Errno>,
 }
 
-/// Second answers that say that the kernel did not send by reference.
+/// Notifications that the kernel did not send by reference.
 struct Notices {
     copied: u64,
-    /// Tokens of sends that failed, which the kernel will say this of, too.
+    /// Tokens of failed sends, whose notifications report a copy, too.
     failed: Vec<u32>,
     /// Tokens of copied sends until they are taken, as far as there is room.
     tokens: Vec<u32>,
@@ -78,34 +78,33 @@ struct Notices {
 
 struct Queued {
     token: u64,
-    /// Held until the kernel has taken the send, which then has its own reference.
+    /// Held until the kernel has accepted the send, which then has its own reference.
     socket: Option<Socket>,
     answered: bool,
 }
 
-/// Place of a buffer in a ring's table.
+/// Index of a buffer in a ring's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferIndex(u16);
 
 /// Error of queueing a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The queue is full: submit first.
+    /// The queue is full; submit first.
     Full,
-    /// The bytes do not lie in that buffer, or it is not registered.
+    /// The bytes are not in that buffer, or the buffer is not registered.
     Outside,
-    /// The ring has failed before, with this error.
+    /// The ring has failed before with this error.
     Broken(Errno),
 }
 
 impl Ring {
-    /// A ring for at most `entries` sends at a time and `buffers` buffers.
+    /// Ring for at most `entries` sends at a time and `buffers` buffers.
     ///
     /// # Errors
-    /// `ENOSYS` where the kernel has no io_uring, `EPERM` where it is not allowed
-    /// (`kernel.io_uring_disabled`, a container's filter), `EOPNOTSUPP` where it cannot send without a copy
-    /// (before Linux 6.0), `ENOMEM` where the limit of locked memory is too low for the ring itself, else
-    /// those of the calls.
+    /// `ENOSYS` if the kernel has no io_uring, `EPERM` if it is not allowed (`kernel.io_uring_disabled`, a
+    /// container's filter), `EOPNOTSUPP` if it does not support zero-copy sends (before Linux 6.0), `ENOMEM`
+    /// if the limit of locked memory is too low for the ring itself, else errors of the calls.
     pub fn new(entries: u32, buffers: u32) -> io::Result<Ring> {
         let mut ring = open(entries)?;
         let mut probe = Probe::new();
@@ -131,26 +130,26 @@ impl Ring {
         })
     }
 
-    /// A ring for at most `entries` sends at a time from so many blocks of its own, and from nothing else.
+    /// Ring for at most `entries` sends at a time, only from `blocks` blocks of its own.
     ///
     /// # Errors
-    /// As [`Ring::new`]; `ENOMEM` also where the limit of locked memory is too low for the blocks, `EINVAL` for
+    /// See [`Ring::new`]; `ENOMEM` also if the limit of locked memory is too low for the blocks, `EINVAL` for
     /// more than 1,024, or none.
     pub fn with_blocks(entries: u32, blocks: u16, block_bytes: usize) -> io::Result<Ring> {
         if blocks > MOST_BLOCKS {
             return Err(Errno::INVAL.into());
         }
         let mut ring = Ring::new(entries, 1)?;
-        ring.buffers = Buffers::new(0); // the one place in the table is that of the blocks
+        ring.buffers = Buffers::new(0); // the blocks use the only slot of the table
         ring.blocks = Some(SharedBlocks::register(&ring.ring, blocks, block_bytes)?);
         Ok(ring)
     }
 
-    /// Copies `bytes` into a block, once, and sends that to each socket, without a copy where the kernel needs
-    /// none; answers for each its token and the bytes that the socket took. Returns false, and sends nothing, if
-    /// the network still has all blocks, or there are none that long. Never waits.
+    /// Copies `bytes` into a block once, and sends the block to each socket, without further copies if the
+    /// kernel needs none; passes the token of each send and the number of bytes sent to `answer`. Returns
+    /// false, and sends nothing, if all blocks are in flight, or blocks are too short. Never waits.
     ///
-    /// Sockets that the ring could not be given, because it [failed](Ring::failure), get no answer.
+    /// Sockets that were not submitted, because the ring [failed](Ring::failure), get no answer.
     pub fn send_to_each<'a>(
         &mut self,
         bytes: &[u8],
@@ -181,22 +180,23 @@ impl Ring {
         true
     }
 
-    /// Registers a range of a region as a buffer: pins its pages, which takes the longer the more there are.
+    /// Registers a range of a region as a buffer: pins its pages, which takes time in proportion to their
+    /// number.
     ///
     /// # Errors
-    /// `EINVAL` for an empty range, one outside the region or above 1 GiB; `ENOBUFS` if the table is full;
-    /// `ENOMEM` if the limit of locked memory is too low; else those of the call.
+    /// `EINVAL` for an empty range, a range outside the region or above 1 GiB; `ENOBUFS` if the table is
+    /// full; `ENOMEM` if the limit of locked memory is too low; else errors of the call.
     pub fn register(&mut self, region: &Arc<Region>, range: Range<usize>) -> io::Result<BufferIndex> {
         self.buffers.register(&self.ring, region, range).map(BufferIndex)
     }
 
-    /// Unregisters a buffer: its region is dropped when nothing of it is in flight. Never waits.
+    /// Unregisters a buffer: its region is dropped when it has no sends in flight. Never waits.
     pub fn unregister(&mut self, index: BufferIndex) {
         self.buffers.unregister(&self.ring, index.0);
     }
 
-    /// Queues a send of `range` of the region that `index` belongs to, to be answered with `token`. Never
-    /// waits for room in the socket; nothing happens until [`Ring::submit`].
+    /// Queues a send of `range` of the region of buffer `index`, to be answered with `token`. Never waits for
+    /// room in the socket; sending begins with [`Ring::submit`].
     pub fn send(
         &mut self,
         socket: Socket,
@@ -214,11 +214,11 @@ impl Ring {
         Ok(())
     }
 
-    /// As [`Ring::send`], but from pages that are not registered: they are lent until the network is done
-    /// with them, and `ledger` told then. Should the ring be closed before, they are given up.
+    /// Like [`Ring::send`], but from pages that are not registered: they are lent until the network is done
+    /// with them, which is recorded in `ledger`. If the ring is closed earlier, the loans are given up.
     ///
     /// # Errors
-    /// [`Refused`]; `Full` also if [`MOST_LOANS`] are out, and `Outside` for an empty range.
+    /// [`Refused`]; `Full` also if [`MOST_LOANS`] are outstanding, and `Outside` for an empty range.
     pub fn lend(
         &mut self,
         socket: Socket,
@@ -240,7 +240,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Returns whether something can be lent now.
+    /// Returns whether another loan is possible now.
     pub fn has_room_to_lend(&self) -> bool {
         self.loans.has_room()
     }
@@ -253,7 +253,7 @@ impl Ring {
         }
     }
 
-    /// Queues a send that is answered with `index`, from a registered buffer or not.
+    /// Queues a send whose completions have this `index`, from a registered buffer or not.
     ///
     /// # Safety
     /// The bytes must be there, and must not change, until the network is done with the send or the ring is
@@ -288,7 +288,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Number of sends that are queued.
+    /// Number of queued sends.
     pub fn queued(&self) -> usize {
         self.queued.len()
     }
@@ -298,49 +298,50 @@ impl Ring {
         self.queued.capacity() - self.queued.len()
     }
 
-    /// Sends in flight, as far as the kernel has told.
+    /// Sends in flight, by the notifications received so far.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Unregistered buffers with sends in flight, dropped by [`Ring::reap_completions`] afterwards.
+    /// Unregistered buffers with sends in flight, dropped later by [`Ring::reap_completions`].
     pub fn unregistering(&self) -> usize {
         self.buffers.unregistering()
     }
 
-    /// Finished sends that the kernel copied; `None` before Linux 6.2. It copies for receivers on the host,
-    /// and for devices that cannot gather or compute checksums.
+    /// Completed sends that the kernel copied; `None` before Linux 6.2. It copies for receivers on the host,
+    /// and for devices without scatter-gather or checksum offload.
     pub fn copied(&self) -> Option<u64> {
         self.reports.then_some(self.notices.copied)
     }
 
-    /// Takes the tokens, cut to 32 bits, of sends that the kernel copied, once for each. Those that are not taken
-    /// for long are left out, and all before Linux 6.2.
+    /// Takes the tokens, cut to 32 bits, of sends that the kernel copied, once for each. Tokens are dropped
+    /// if they are not taken for long, and always before Linux 6.2.
     pub fn take_copied(&mut self) -> impl Iterator<Item = u32> {
         self.notices.tokens.drain(..)
     }
 
-    /// The error that made the ring useless, if one did.
+    /// Error that made the ring unusable, if there is one.
     pub fn failure(&self) -> Option<Errno> {
         self.failure
     }
 
-    /// Submits what is queued, in one call; answers for each its token and the bytes that the socket took.
+    /// Submits all queued sends in one call; passes the token of each send and the number of bytes sent to
+    /// `answer`.
     ///
-    /// Sends never wait, so all of them are answered when that call is over; were it otherwise, this would
-    /// wait for them. If the call itself fails, the ring is of no more use, and [`Ring::failure`] says why:
-    /// what was not sent is handed back with `EAGAIN`, as it would be by a socket that is full.
+    /// Sends never wait, so all of them have completed when the call returns; otherwise this method would
+    /// wait for them. If the call itself fails, the ring becomes unusable, and [`Ring::failure`] returns the
+    /// reason: unsent data is answered with `EAGAIN`, as by a full socket.
     ///
-    /// The call waits for as many answers as there are sends, because the kernel takes that number as its limit for
-    /// second answers: since Linux 6.13, a call that waits for fewer than 20 handles 40 of them. The others pile up, and
-    /// each pass over the pile stops the thread (measured: 200 ms at 140 Gb/s).
+    /// The call waits for as many completions as there are sends, because the kernel takes that number as its
+    /// limit for notifications: since Linux 6.13, a call that waits for fewer than 20 handles 40 of them. The
+    /// others pile up, and each pass over the pile stops the thread (measured: 200 ms at 140 Gb/s).
     pub fn submit(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let mut attempts = 0;
         while self.unanswered > 0 {
             let in_queue = self.ring.submission().len() as u32;
             match self.enter(in_queue, in_queue.max(1)) {
                 Ok(()) | Err(Errno::INTR) => {}
-                // The kernel lacks memory for the moment, or wants its completions to be reaped first.
+                // The kernel temporarily lacks memory, or requires completions to be reaped first.
                 Err(Errno::AGAIN | Errno::BUSY) if attempts < ATTEMPTS => attempts += 1,
                 Err(errno) => return self.give_up(errno, answer),
             }
@@ -349,11 +350,11 @@ impl Ring {
         self.queued.clear();
     }
 
-    /// Takes completions from the kernel, if anything is in flight. Makes calls until one brings none, as a call brings
-    /// only some.
+    /// Takes completions from the kernel, if there are sends in flight. Calls repeatedly until a call brings
+    /// none, since each call brings only some.
     pub fn reap_completions(&mut self) {
         if self.unanswered > 0 {
-            return; // `submit` does it
+            return; // `submit` reaps completions
         }
         loop {
             let before = self.in_flight;
@@ -367,8 +368,8 @@ impl Ring {
         }
     }
 
-    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it
-    /// is. Submits nothing: with something queued, or a ring that is broken, it does not wait.
+    /// Waits until the network is done with all sends, at most for `limit`; returns whether it is done.
+    /// Submits nothing: with queued sends, or a failed ring, it does not wait.
     pub fn drain(&mut self, limit: Duration) -> bool {
         let end = Instant::now().checked_add(limit); // no time at all is beyond it
         loop {
@@ -380,7 +381,7 @@ impl Ring {
             }
             let timeout = types::Timespec::from(left.min(LONGEST_WAIT));
             let arguments = types::SubmitArgs::new().timespec(&timeout);
-            // The queue is empty, so this waits and submits nothing.
+            // The queue is empty, so this call only waits.
             match self.ring.submitter().submit_with_args(1, &arguments) {
                 Ok(_) => {}
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => {}
@@ -390,14 +391,14 @@ impl Ring {
     }
 
     fn enter(&mut self, submit: u32, wait_for: u32) -> Result<(), Errno> {
-        const GET_EVENTS: u32 = 1; // IORING_ENTER_GETEVENTS: with DEFER_TASKRUN, what makes the kernel tell
+        const GET_EVENTS: u32 = 1; // IORING_ENTER_GETEVENTS: with DEFER_TASKRUN, makes the kernel post completions
         // SAFETY: the numbers are within what the queue holds, and there is no argument.
         let entered =
             unsafe { self.ring.submitter().enter::<libc::sigset_t>(submit, wait_for, GET_EVENTS, None) };
         entered.map(|_| ()).map_err(|error| errno_of(&error))
     }
 
-    /// Takes completions.
+    /// Processes completions.
     fn reap(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let Ring { ring, buffers, loans, blocks, queued, unanswered, in_flight, notices, .. } = self;
         for entry in ring.completion() {
@@ -439,7 +440,7 @@ impl Ring {
         buffers.release_idle(ring);
     }
 
-    /// Answers all that was not answered; what the kernel has not taken is never submitted.
+    /// Answers all unanswered sends; sends that the kernel has not accepted are never submitted.
     fn give_up(&mut self, errno: Errno, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         self.failure = Some(errno);
         for queued in self.queued.drain(..).filter(|queued| !queued.answered) {
@@ -450,19 +451,19 @@ impl Ring {
 }
 
 impl Notices {
-    /// Notices of which so many are kept. Nothing is allocated later.
+    /// Lists with this capacity. Nothing is allocated later.
     fn with_room(room: usize) -> Notices {
         Notices { copied: 0, failed: Vec::with_capacity(room), tokens: Vec::with_capacity(room) }
     }
 
-    /// Notes a send that failed and whose second answer is still to come.
+    /// Records a failed send whose notification is still to come.
     fn note_failed(&mut self, token: u32) {
         if self.failed.len() < self.failed.capacity() {
             self.failed.push(token);
         }
     }
 
-    /// Notes a second answer that says that the kernel copied, or that it sent nothing.
+    /// Records a notification that the kernel copied, or sent nothing.
     fn note_copied(&mut self, token: u32) {
         if let Some(index) = self.failed.iter().position(|failed| *failed == token) {
             self.failed.swap_remove(index);
@@ -475,8 +476,8 @@ impl Notices {
     }
 }
 
-/// Longest wait at a time: the kernel refuses times beyond its clock.
+/// Longest single wait: the kernel refuses times beyond its clock.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Retries when the kernel cannot now.
+/// Number of retries while the kernel lacks resources.
 const ATTEMPTS: u32 = 16;

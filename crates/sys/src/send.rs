@@ -1,4 +1,4 @@
-//! Ranges of memory, sent by one call.
+//! Sending of memory ranges by one call.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -6,20 +6,20 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use crate::checked;
 use crate::control::empty_message;
 
-/// Never wait for room, never raise SIGPIPE.
+/// Flags: never wait for room, never raise SIGPIPE.
 pub(crate) const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
 /// Copy or loan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It copies them.
+    /// The kernel copies the ranges.
     Copy,
-    /// It holds their pages until they are sent: MSG_ZEROCOPY.
+    /// The kernel holds the pages until they are sent: MSG_ZEROCOPY.
     Lend,
 }
 
 impl Mode {
-    /// For the flags of a call.
+    /// Flags of a call.
     pub(crate) fn flags(self) -> libc::c_int {
         match self {
             Mode::Copy => FLAGS,
@@ -28,14 +28,14 @@ impl Mode {
     }
 }
 
-/// Sends what `vector` points to; answers how many bytes were taken.
+/// Sends the range of `vector`; returns the number of bytes sent.
 pub(crate) fn send(socket: BorrowedFd<'_>, vector: libc::iovec, mode: Mode) -> io::Result<usize> {
     // SAFETY: the kernel only reads the range and answers `EFAULT` for what is not mapped. What a loan goes
     // on reading after the call are pages that it holds itself.
     checked(unsafe { libc::send(socket.as_raw_fd(), vector.iov_base, vector.iov_len, mode.flags()) })
 }
 
-/// Sends what the vectors point to, one behind the other, with these flags; answers how many bytes were taken.
+/// Sends the concatenated ranges of the vectors, with these flags; returns the number of bytes sent.
 pub(crate) fn send_all(
     socket: BorrowedFd<'_>,
     vectors: &mut [libc::iovec],

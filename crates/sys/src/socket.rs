@@ -1,4 +1,4 @@
-//! Socket options that `socket2` does not have.
+//! Socket options missing in `socket2`.
 
 use std::io;
 use std::mem::size_of;
@@ -12,42 +12,42 @@ pub(crate) const UDP_SEGMENT: libc::c_int = 103;
 /// `UDP_GRO` of `linux/udp.h` (Linux 5.0).
 pub(crate) const UDP_GRO: libc::c_int = 104;
 
-/// Makes the kernel cut each send into datagrams of `size` bytes; 0 turns that off.
+/// Makes the kernel cut each send into datagrams of `size` bytes; 0 disables this.
 ///
 /// # Errors
-/// `ENOPROTOOPT` before Linux 4.18, else those of `setsockopt`.
+/// `ENOPROTOOPT` before Linux 4.18, else errors of `setsockopt`.
 pub fn set_segment(socket: BorrowedFd<'_>, size: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_SEGMENT, size.into())
 }
 
-/// Lets the kernel hand over several datagrams of one size together, as they came.
+/// Lets the kernel deliver several datagrams of equal size together.
 ///
 /// # Errors
-/// `ENOPROTOOPT` before Linux 5.0, else those of `setsockopt`.
+/// `ENOPROTOOPT` before Linux 5.0, else errors of `setsockopt`.
 pub fn set_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_GRO, on.into())
 }
 
-/// Wakes readers of a stream only when so many bytes have come, or the buffer is full (`SO_RCVLOWAT`).
+/// Wakes readers of a stream only when this many bytes have arrived, or the buffer is full (`SO_RCVLOWAT`).
 pub fn set_receive_low_watermark(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
 }
 
-/// Calls a stream socket full while this many bytes wait in it that were never sent (`TCP_NOTSENT_LOWAT`), so
-/// that what is late is noticed before it is in the kernel's buffer.
+/// Makes a stream socket report itself as full while it has this many unsent bytes (`TCP_NOTSENT_LOWAT`), so
+/// that lateness is noticed before the data is in the kernel's buffer.
 pub fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
 }
 
-/// Limits packets that a socket sends over IPv6 to `bytes` (at least 1280; `IPV6_MTU`).
+/// Limits the packets that a socket sends over IPv6 to `bytes` (at least 1280; `IPV6_MTU`).
 pub fn set_ipv6_mtu(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, bytes.into())
 }
 
-/// Bytes of a stream that are not sent, or not acknowledged (`SIOCOUTQ`).
+/// Bytes of a stream that are unsent or unacknowledged (`SIOCOUTQ`).
 ///
 /// # Errors
-/// `EINVAL` for a socket that listens, else those of `ioctl`.
+/// `EINVAL` for a listening socket, else errors of `ioctl`.
 pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut value: libc::c_int = 0;
     // SAFETY: SIOCOUTQ, which is TIOCOUTQ by another name (linux/sockios.h), writes one int.
@@ -55,14 +55,14 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns whether a TCP connection is over in both directions, or was reset: `TCP_CLOSE`.
+/// Returns whether a TCP connection is closed in both directions, or was reset: `TCP_CLOSE`.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for another socket, else those of `getsockopt`.
+/// `EOPNOTSUPP` for other sockets, else errors of `getsockopt`.
 pub fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
     /// `TCP_CLOSE` of `net/tcp_states.h`.
     const CLOSE: u8 = 7;
-    // The state is the first byte of `struct tcp_info`; the kernel writes as much as has room.
+    // The state is the first byte of `struct tcp_info`; the kernel writes only as many bytes as fit.
     let mut state = [0u8; 1];
     let mut length = state.len() as libc::socklen_t;
     // SAFETY: `state` and `length` outlive the call, and `length` says how much room `state` has.
@@ -79,10 +79,10 @@ pub fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(state[0] == CLOSE)
 }
 
-/// Process at the other end of a Unix socket, as of its `connect` or `listen`.
+/// Process at the other end of a Unix socket, at the time of its `connect` or `listen`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Number of the process; none if this process cannot see it, from its own PID namespace.
+    /// Process id; `None` if the process is not visible from the PID namespace of this process.
     pub process: Option<u32>,
     /// Effective user.
     pub user: u32,
@@ -91,9 +91,9 @@ pub struct Peer {
 /// Peer of a connected Unix socket (`SO_PEERCRED`).
 ///
 /// # Errors
-/// Those of `getsockopt`.
+/// Errors of `getsockopt`.
 pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
-    // rustix has the process as a number above 0.
+    // rustix requires a process id above 0.
     let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: `peer` and `length` outlive the call, and `length` says how much room `peer` has.
@@ -151,8 +151,8 @@ mod tests {
         }
         assert!(unacknowledged(sender.as_fd()).unwrap() > 0);
         receiver.read_exact(&mut vec![0; written]).unwrap();
-        // All of it came, so an acknowledgement of all of it is under way: a receiver that has read sends it
-        // by itself.
+        // All data arrived, so an acknowledgement of all of it is in flight: a receiver that has read sends
+        // it by itself.
         let start = std::time::Instant::now();
         while unacknowledged(sender.as_fd()).unwrap() > 0 && start.elapsed().as_secs() < 20 {
             std::thread::yield_now();
@@ -166,7 +166,7 @@ mod tests {
         let sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (receiver, _) = listener.accept().unwrap();
         assert!(!is_closed(sender.as_fd()).unwrap());
-        // With bytes that nobody read, closing is a reset.
+        // Closing with unread bytes is a reset.
         std::io::Write::write_all(&mut &sender, b"x").unwrap();
         receiver.peek(&mut [0]).unwrap();
         drop(receiver);

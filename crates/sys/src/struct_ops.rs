@@ -1,4 +1,4 @@
-//! Programs of `struct_ops` that a kernel module offers (Linux 6.9 and newer), by `bpf(2)`.
+//! `struct_ops` programs for a kernel module (Linux 6.9 and newer), by `bpf(2)`.
 
 use std::ffi::{CStr, c_int, c_long};
 use std::io;
@@ -21,18 +21,18 @@ const ATTACH_STRUCT_OPS: u32 = 44;
 const LINKED: u32 = 1 << 13;
 const VALUE_OF_MODULE: u32 = 1 << 15;
 
-/// Most bytes that the verifier's log takes.
+/// Maximum size of the verifier's log in bytes.
 const LOG_BYTES: usize = 64 << 10;
 
-/// Types of a module (BTF), as an object of the kernel.
+/// Types of a module (BTF), as a kernel object.
 #[derive(Debug)]
 pub struct ModuleTypes(OwnedFd);
 
-/// Program that the verifier accepted.
+/// Program accepted by the verifier.
 #[derive(Debug)]
 pub struct Program(OwnedFd);
 
-/// Attachment; ends when this is dropped.
+/// Attachment, which ends on drop.
 #[derive(Debug)]
 pub struct Attached {
     _link: OwnedFd,
@@ -96,7 +96,7 @@ struct LoadTypes {
     unused: u32,
 }
 
-/// Types of one int: header, type and strings.
+/// BTF with a single integer type: header, type and strings.
 #[repr(C)]
 struct OneInt {
     magic: u16,
@@ -111,7 +111,7 @@ const ONE_INT: OneInt = OneInt {
     magic: 0xeb9f,
     version: 1,
     flags: 0,
-    // Length of the header, place and length of types and of strings.
+    // Length of the header, offset and length of types and of strings.
     parts: [24, 0, 16, 16, 8],
     // Name, kind, bytes, bits.
     int: [1, 1 << 24, 4, 32],
@@ -150,7 +150,8 @@ struct Info {
 }
 
 /// # Safety
-/// The attribute is that of the command, and what it points to may be read and written as the command does.
+/// The attribute is that of the command, and the memory that it points to may be read and written as the
+/// command does.
 unsafe fn bpf<T>(command: c_int, attribute: &mut T) -> io::Result<usize> {
     // SAFETY: the caller has made sure of it.
     let answer =
@@ -159,7 +160,7 @@ unsafe fn bpf<T>(command: c_int, attribute: &mut T) -> io::Result<usize> {
 }
 
 /// # Safety
-/// As of [`bpf`], and the command makes a descriptor.
+/// See [`bpf`]; in addition the command creates a descriptor.
 unsafe fn open<T>(command: c_int, attribute: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: as above; the kernel has just made the descriptor.
     unsafe { Ok(OwnedFd::from_raw_fd(bpf(command, attribute)? as i32)) }
@@ -170,7 +171,7 @@ fn address<T: ?Sized>(of: &T) -> u64 {
 }
 
 impl ModuleTypes {
-    /// The types of the module of this name.
+    /// Types of the module with this name.
     ///
     /// # Errors
     /// `ENOENT` if there are none, `EPERM` without `CAP_SYS_ADMIN`.
@@ -201,7 +202,7 @@ fn name_of(types: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     };
     // SAFETY: the kernel writes to the structure and to as many bytes of the name as it says.
     match unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut ask) } {
-        // A longer name is another module's.
+        // A longer name belongs to another module.
         Err(error) if crate::errno_of(&error) == Errno::NOSPC => return Ok(Vec::new()),
         other => other?,
     };
@@ -211,10 +212,10 @@ fn name_of(types: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
 }
 
 impl Program {
-    /// Loads the program of one member of a `struct_ops`, by the type's id and the member's number.
+    /// Loads the program of one `struct_ops` member, by the type's id and the member's index.
     ///
     /// # Errors
-    /// The kernel's error, and what the verifier said.
+    /// Error of the kernel, with the verifier's log.
     pub fn load(
         types: &ModuleTypes,
         type_id: u32,
@@ -244,19 +245,19 @@ impl Program {
         })
     }
 
-    /// Number by which a value names the program.
+    /// Number by which a value refers to the program.
     pub fn number(&self) -> u32 {
         self.0.as_raw_fd() as u32
     }
 }
 
 impl Attached {
-    /// Attaches a value of this type, which names its programs by number.
+    /// Attaches a value of this type, which refers to its programs by number.
     ///
     /// # Errors
     /// Errors of the kernel and of the module, such as `EEXIST`.
     pub fn new(types: &ModuleTypes, type_id: u32, value: &[u8]) -> io::Result<Attached> {
-        // A map of struct_ops wants types of its maker's own, whatever they are.
+        // A struct_ops map requires types of its creator, of any content.
         let bytes = size_of::<OneInt>() as u32;
         let mut load = LoadTypes { types: address(&ONE_INT), bytes, ..LoadTypes::default() };
         // SAFETY: the kernel reads as many bytes as the types have.

@@ -1,4 +1,4 @@
-//! Processor time, and reads of a thread.
+//! Processor time, and storage reads of a thread.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,34 +6,34 @@ use std::time::Duration;
 
 use crate::checked;
 
-/// Processor time of a process: all its threads, those that ended, and workers that the kernel runs for it.
+/// Processor time of a process: of all its threads, ended threads, and kernel workers that run for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// In user space.
+    /// Time in user space.
     pub user: Duration,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system: Duration,
 }
 
 impl Usage {
-    /// Of this process until now (`getrusage` with RUSAGE_SELF).
+    /// Usage of this process so far (`getrusage` with RUSAGE_SELF).
     pub fn of_process() -> io::Result<Usage> {
         let usage = usage(libc::RUSAGE_SELF)?;
         Ok(Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
     }
 
-    /// Processor time of all threads of another process, ended ones too, but not of its children, by the
+    /// Processor time of all threads of another process, ended threads included, without its children, by the
     /// process's clock (clock_getcpuclockid(3)).
     ///
     /// # Errors
-    /// `ESRCH` for a process that is not there.
+    /// `ESRCH` if the process does not exist.
     pub fn total_of(process: u32) -> io::Result<Duration> {
         let process = libc::pid_t::try_from(process).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut clock: libc::clockid_t = 0;
         // SAFETY: `clock` outlives the call, which writes it.
         let failed = unsafe { libc::clock_getcpuclockid(process, &raw mut clock) };
         if failed != 0 {
-            return Err(io::Error::from_raw_os_error(failed)); // it answers the error and leaves errno alone
+            return Err(io::Error::from_raw_os_error(failed)); // the call returns the error and does not set errno
         }
         let mut time = MaybeUninit::<libc::timespec>::uninit();
         // SAFETY: the kernel fills `time`, which is as large as it takes it to be.
@@ -43,7 +43,7 @@ impl Usage {
         Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
     }
 
-    /// Use since `earlier`.
+    /// Usage since `earlier`.
     pub fn since(self, earlier: Usage) -> Usage {
         Usage {
             user: self.user.saturating_sub(earlier.user),
@@ -52,16 +52,15 @@ impl Usage {
     }
 }
 
-/// Bytes that storage read on behalf of the calling thread until now, of files that were not in memory
-/// (`getrusage` with RUSAGE_THREAD); 0 where the kernel does not account for that
-/// (CONFIG_TASK_IO_ACCOUNTING).
+/// Bytes read from storage so far for the calling thread, of files that were not in memory (`getrusage` with
+/// RUSAGE_THREAD); 0 if the kernel does not account for it (CONFIG_TASK_IO_ACCOUNTING).
 pub fn bytes_read_by_thread() -> io::Result<u64> {
-    /// Bytes of a block of `ru_inblock`.
+    /// Bytes of a block in `ru_inblock`.
     const BLOCK: u64 = 512;
     Ok(usage(libc::RUSAGE_THREAD)?.ru_inblock as u64 * BLOCK)
 }
 
-/// Times that the calling thread has waited for something until now, by the kernel's count of voluntary context switches.
+/// Number of waits of the calling thread so far, by the kernel's count of voluntary context switches.
 #[cfg(test)]
 pub(crate) fn waits_of_thread() -> io::Result<u64> {
     Ok(usage(libc::RUSAGE_THREAD)?.ru_nvcsw as u64)
@@ -75,7 +74,7 @@ fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
     Ok(unsafe { usage.assume_init() })
 }
 
-/// Times of use are never negative, nor have they a million microseconds.
+/// Converts a time, which is never negative and has less than a million microseconds.
 fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
 }
@@ -98,7 +97,7 @@ mod tests {
             }
         };
         assert!(used.user + used.system > Duration::from_millis(20), "{used:?}");
-        // The clock of the process knows of it too.
+        // The process clock includes this time too.
         let total = Usage::total_of(std::process::id()).unwrap();
         assert!(total >= used.user + used.system, "{total:?} of {used:?}");
     }

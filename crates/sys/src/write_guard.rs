@@ -1,13 +1,13 @@
-//! Copy on write for lent pages: a thread that writes to a page from which the kernel still sends goes on at
-//! once, in a new page, and the packet keeps the old bytes.
+//! Copy on write for lent pages: a thread that writes to a page from which the kernel still sends continues
+//! immediately, in a new page, and the packet keeps the old bytes.
 //!
-//! While a range is lent its pages are protected from writing by userfaultfd. A write to one wakes a thread
-//! of this module, which copies the page, takes it out of the page table (the network's reference keeps it),
-//! and puts the copy in its place. When the loan is over the pages are unprotected as they are. Kernel writes
-//! (`read` into a lent buffer) wait in the same way, so no call fails.
+//! While a range is lent, its pages are write-protected by userfaultfd. A write to a page wakes a thread of
+//! this module, which copies the page, removes it from the page table (the network's reference keeps it), and
+//! maps the copy in its place. When the loan ends, the pages are unprotected. Kernel writes (`read` into a
+//! lent buffer) wait in the same way, so no call fails.
 //!
 //! Only private anonymous memory can be guarded: a page of a file or of shared memory cannot be replaced for
-//! one process. Nothing here uses the heap, whose pages may be lent themselves.
+//! one process. This module does not use the heap, whose pages may be lent themselves.
 
 mod memory_map;
 mod moves;
@@ -34,7 +34,7 @@ use table::Table;
 use thread_lock::ThreadLock;
 use userfault::Userfault;
 
-/// The guard of this process.
+/// Guard of this process.
 #[derive(Debug)]
 pub struct WriteGuard {
     userfault: Userfault,
@@ -43,26 +43,26 @@ pub struct WriteGuard {
     lock: ThreadLock,
     moves: Moves,
     page: usize,
-    /// Replacements of pages, by which a lender sees that its protection may have been undone.
+    /// Number of page replacements, from which a lender sees that its protection may have been undone.
     replacements: AtomicU64,
     write_faults: AtomicU64,
-    /// Bytes on their way to a new page: of the serving thread, and of those who have the lock.
+    /// Buffers for bytes of replaced pages: of the serving thread, and of lock holders.
     bounce: [Memory; 2],
 }
 
-/// A range that is guarded. [`WriteGuard::over`] ends it; if it is forgotten, its pages stay protected.
+/// Guarded range. [`WriteGuard::over`] ends it; if the value is dropped otherwise, its pages stay protected.
 #[derive(Debug)]
 #[must_use = "a guarded range stays protected until it is over"]
 pub struct Guarded(u16);
 
-/// The guard, its process, and the reason why there is none.
+/// Guard, its process, and the reason for its absence.
 static GUARD: AtomicPtr<WriteGuard> = AtomicPtr::new(std::ptr::null_mut());
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static FAILURE: AtomicI32 = AtomicI32::new(0);
 static STARTING: ThreadLock = ThreadLock::new();
 
 impl WriteGuard {
-    /// The guard, started by the first call, with a thread that serves write faults.
+    /// Guard of this process, started by the first call, with a thread that serves write faults.
     ///
     /// # Errors
     /// `EPERM` without `CAP_SYS_PTRACE` (unless `vm.unprivileged_userfaultfd` is 1), `ENOTTY` before Linux
@@ -129,8 +129,8 @@ impl WriteGuard {
         }
     }
 
-    /// Lets nobody change pages until [`WriteGuard::after_fork`], so that the new process has all of them.
-    /// Returns false if there is no guard, or this thread changes pages already.
+    /// Blocks changes of pages until [`WriteGuard::after_fork`], so that the new process has all pages.
+    /// Returns false if there is no guard, or this thread is already changing pages.
     pub fn before_fork() -> bool {
         // SAFETY: what was once published is never freed, and is shared.
         let guard = unsafe { GUARD.load(Acquire).as_ref() };
@@ -139,7 +139,7 @@ impl WriteGuard {
         guard.inspect(|guard| guard.lock.lock(thread())).is_some()
     }
 
-    /// Ends what [`WriteGuard::before_fork`] began, if that returned true.
+    /// Ends the block by [`WriteGuard::before_fork`], if that returned true.
     pub fn after_fork() {
         // SAFETY: as above.
         if let Some(guard) = unsafe { GUARD.load(Acquire).as_ref() } {
@@ -147,8 +147,8 @@ impl WriteGuard {
         }
     }
 
-    /// Leaves the guard to the parent, in a process that `fork` has just made: its descriptors are about the
-    /// parent's memory. The next [`WriteGuard::of_process`] starts a guard of this process's own.
+    /// Leaves the guard to the parent, in a process that `fork` has just created: its descriptors refer to
+    /// the parent's memory. The next [`WriteGuard::of_process`] starts a new guard for this process.
     ///
     /// # Safety
     /// This process has a single thread, which does not use the guard at the moment, and uses none of the
@@ -167,12 +167,12 @@ impl WriteGuard {
         STARTING.unlock();
     }
 
-    /// Guards the pages that have these bytes, until it is over; to be called before they are lent, and
-    /// followed by [`WriteGuard::confirm`].
+    /// Guards the pages of these bytes, until [`WriteGuard::over`]; must be called before the bytes are lent,
+    /// and followed by [`WriteGuard::confirm`].
     ///
     /// # Errors
     /// `EOPNOTSUPP` for memory that is not private and anonymous, or is the stack of this thread; `EAGAIN` if
-    /// another thread changes protections at the moment; `ENOBUFS` if 1,024 ranges are out; `ECHILD` in another
+    /// another thread is changing protections; `ENOBUFS` if 1,024 ranges are guarded; `ECHILD` in another
     /// process than the guard's.
     pub fn enter(&self, bytes: &[u8]) -> Result<Guarded, Errno> {
         if PROCESS.load(Relaxed) != process() {
@@ -186,35 +186,35 @@ impl WriteGuard {
         })?
     }
 
-    /// Replacements so far, to be asked for before [`WriteGuard::enter`].
+    /// Number of replacements so far, to be read before [`WriteGuard::enter`].
     pub fn replacements(&self) -> u64 {
         self.replacements.load(Acquire)
     }
 
-    /// Protects a range that was lent since: a page that was replaced between the two calls is not protected.
-    /// `before` is what [`WriteGuard::replacements`] answered before.
+    /// Protects a range again after it was lent: a page that was replaced between the two calls is not
+    /// protected. `before` is the earlier result of [`WriteGuard::replacements`].
     pub fn confirm(&self, guarded: &Guarded, before: u64) {
         if self.replacements() == before {
             return;
         }
         let range = self.table.range(usize::from(guarded.0));
-        // Under the lock: while pages are being replaced they are not registered, and until this call returns
+        // Under the lock: pages are not registered while they are being replaced, and until this call returns
         // another processor may still write to pages that look protected.
         self.lock.lock(thread());
-        // Another error means that the range was unmapped, so nobody can write to the pages.
+        // Other errors mean that the range was unmapped, so no thread can write to the pages.
         while matches!(self.userfault.protect(range.start, range.len()), Err(error) if is_moving(&error)) {
             pause();
         }
         self.lock.unlock();
     }
 
-    /// Unprotects a range whose loan is over, at once or with the next.
+    /// Unprotects a range whose loan has ended, immediately or together with a later range.
     pub fn over(&self, guarded: Guarded) {
         self.table.mark_over(guarded.0);
         let _later = self.locked(|| self.sweep());
     }
 
-    /// Gives up ranges of which nobody will know when they are over: their pages are replaced by copies.
+    /// Gives up a range whose loan's end will not be known: its pages are replaced by copies.
     pub fn abandon(&self, guarded: Guarded) {
         let range = self.table.range(usize::from(guarded.0));
         self.lock.lock(thread());
@@ -223,12 +223,12 @@ impl WriteGuard {
         self.lock.unlock();
     }
 
-    /// Pages that are protected, in bytes.
+    /// Bytes of protected pages.
     pub fn bytes_out(&self) -> usize {
         self.table.bytes()
     }
 
-    /// Writes that waited for a copy of their page.
+    /// Number of writes that waited for a copy of their page.
     pub fn write_faults(&self) -> u64 {
         self.write_faults.load(Relaxed)
     }
@@ -243,11 +243,11 @@ impl WriteGuard {
     }
 
     fn sweep(&self) {
-        // Memory that is unmapped, or mapped anew, is not protected.
+        // Unmapped or newly mapped memory is not protected.
         self.table.sweep(|part| drop(self.userfault.unprotect(part.start, part.len())));
     }
 
-    /// Protects whole pages; registers the areas that they lie in if need be.
+    /// Protects whole pages; registers their areas if necessary.
     fn protect(&self, range: &Range<usize>) -> Result<(), Errno> {
         match self.userfault.protect(range.start, range.len()) {
             Err(error) if errno_of(&error) == Errno::NOENT => {}
@@ -275,12 +275,12 @@ impl WriteGuard {
     }
 }
 
-/// Returns whether a call failed because memory is being moved: it works when the event was read.
+/// Returns whether a call failed because memory is being moved: it succeeds after the event was read.
 fn is_moving(error: &io::Error) -> bool {
     errno_of(error) == Errno::AGAIN
 }
 
-/// Leaves the processor to the thread that moves memory, also on a machine that is busy.
+/// Yields the processor to the thread that moves memory, also on a busy machine.
 fn pause() {
     std::thread::sleep(std::time::Duration::from_micros(20));
 }
@@ -289,7 +289,7 @@ fn process() -> u32 {
     std::process::id()
 }
 
-/// This thread, as events name it.
+/// Id of this thread, as in events.
 fn thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }

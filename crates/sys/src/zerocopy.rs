@@ -1,6 +1,5 @@
-//! MSG_ZEROCOPY: sends that lend pages to the kernel instead of having them copied, and the notices that say
-//! when it has given them back (`Documentation/networking/msg_zerocopy.rst`; TCP from Linux 4.14, UDP from
-//! 5.0).
+//! MSG_ZEROCOPY: sends that lend pages to the kernel instead of copying, and the notifications of the end of
+//! loans (`Documentation/networking/msg_zerocopy.rst`; TCP from Linux 4.14, UDP from 5.0).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,28 +8,29 @@ use crate::checked;
 use crate::control::{Control, empty_message, find, space};
 use crate::socket::set;
 
-/// Lets sends on `socket` lend their pages. Only those that ask for it do.
+/// Enables lending for sends on `socket`. Only sends that request it lend.
 ///
 /// # Errors
-/// `ENOTSUPP` (524) for sockets that cannot, else those of `setsockopt`.
+/// `ENOTSUPP` (524) for sockets that do not support it, else errors of `setsockopt`.
 pub fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
 }
 
-/// Loans that are over. The kernel numbers the sends of a socket that lend, from 0; those that fail are not
-/// numbered, unless they fail after their packet was made (a packet filter, an MTU).
+/// Ended loans. The kernel numbers the sends of a socket that lend, from 0; failed sends are not numbered,
+/// unless they fail after their packet was built (a packet filter, an MTU).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
-    /// Number of the first.
+    /// Number of the first loan.
     pub first: u32,
-    /// Number of the last.
+    /// Number of the last loan.
     pub last: u32,
-    /// The kernel copied (SO_EE_CODE_ZEROCOPY_COPIED): the device cannot gather or compute checksums, or the
-    /// packet stayed on this host or was captured. Merged notices carry that of the first.
+    /// True if the kernel copied (SO_EE_CODE_ZEROCOPY_COPIED): the device lacks scatter-gather or checksum
+    /// offload, or the packet stayed on this host or was captured. Merged notifications carry the value of
+    /// the first.
     pub copied: bool,
 }
 
-/// Takes the next notice from the socket's error queue, or nothing if there is none now. Never blocks.
+/// Takes the next notification from the socket's error queue, or `None` if there is none now. Never blocks.
 pub fn returned(socket: BorrowedFd<'_>) -> io::Result<Option<Returned>> {
     loop {
         match next_error(socket) {
@@ -38,7 +38,7 @@ pub fn returned(socket: BorrowedFd<'_>) -> io::Result<Option<Returned>> {
                 if let Some(returned) = as_returned(&error) {
                     return Ok(Some(returned));
                 }
-                // An ICMP error of a socket that asked for those (IP_RECVERR) is not ours to tell.
+                // An ICMP error on a socket that enabled these (IP_RECVERR) is skipped here.
             }
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -61,7 +61,7 @@ const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 /// As above.
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 
-/// Takes one entry from the error queue; nothing if it says nothing.
+/// Takes one entry from the error queue; `None` if it has no known message.
 fn next_error(socket: BorrowedFd<'_>) -> io::Result<Option<libc::sock_extended_err>> {
     // The error and the address of its origin, of either family.
     const LENGTH: usize = space::<(libc::sock_extended_err, libc::sockaddr_in6)>();
@@ -86,7 +86,7 @@ mod tests {
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
-    /// On loopback the kernel hands the receiver a copy, and says so.
+    /// On loopback the kernel gives the receiver a copy, and reports that.
     #[test]
     fn loans_are_numbered_and_come_back_copied_from_loopback() {
         for address in ["127.0.0.1:0", "[::1]:0"] {

@@ -1,5 +1,5 @@
-//! Lent memory that is written, moved and freed while its packets wait in a slow queue. A runner of its own:
-//! where userfaultfd, io_uring or a network namespace is not to be had, tests are skipped and counted.
+//! Lent memory that is written, moved and freed while its packets wait in a slow queue. It has its own test
+//! runner: if userfaultfd, io_uring or a network namespace is not available, tests are skipped and counted.
 //!
 //!   127.0.0.1 ----- lo, a token bucket of 400 Mbit/s ----- 127.0.0.1
 
@@ -45,7 +45,7 @@ fn main() -> std::process::ExitCode {
     trial::run_needing(missing, tests)
 }
 
-/// Puts this thread into a network namespace whose packets wait.
+/// Moves this thread to a network namespace in which packets wait.
 fn slow_loopback() -> Result<()> {
     wirepath_sys::namespace::leave_network()?;
     for command in ["ip link set lo up", "tc qdisc add dev lo root tbf rate 400mbit burst 128k latency 10s"] {
@@ -62,7 +62,7 @@ fn random(state: &mut u64) -> usize {
     *state as usize
 }
 
-/// A connection through the slow queue, with a thread that reads all that comes.
+/// Connection through the slow queue, with a thread that reads all data.
 struct Connection {
     sender: TcpStream,
     received: JoinHandle<Vec<u8>>,
@@ -83,7 +83,7 @@ impl Connection {
         Ok(Connection { sender, received, expected: Vec::new() })
     }
 
-    /// Lends all of it.
+    /// Lends all bytes.
     fn lend(&mut self, lender: &mut Lender, mut bytes: &[u8]) -> Result<()> {
         self.expected.extend_from_slice(bytes);
         while !bytes.is_empty() {
@@ -99,7 +99,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends it, and compares.
+    /// Ends the connection, and compares the received bytes.
     fn ensure_equal(self) -> Result<()> {
         drop(self.sender);
         let received = self.received.join().unwrap();
@@ -121,7 +121,7 @@ fn a_million_writes_during_sends_do_not_reach_the_packets() -> Result<()> {
     let mut buffer = vec![0_u8; LENGTH + 3];
     let mut model = buffer.clone();
     for round in 0..ROUNDS {
-        // From anywhere in a page, and overlapping: only some pages of the buffer at a time.
+        // Ranges from any offset in a page, and overlapping: only some pages of the buffer at a time.
         let start = random(&mut state) % (LENGTH / 2);
         let end = start + 1 + random(&mut state) % (LENGTH / 2);
         connection.lend(&mut lender, &buffer[start..end])?;
@@ -138,7 +138,8 @@ fn a_million_writes_during_sends_do_not_reach_the_packets() -> Result<()> {
     connection.ensure_equal()
 }
 
-/// Without this the other tests would prove nothing: the queue really sends from the pages, and late.
+/// Control test, without which the others would prove nothing: the queue really sends from the pages, and
+/// late.
 fn writes_to_memory_that_is_lent_without_a_guard_reach_the_packets() -> Result<()> {
     // On a busy machine a packet may have left before it could be changed.
     let mut tries = 0..20;
@@ -183,7 +184,7 @@ fn datagrams_keep_their_bytes() -> Result<()> {
     let mut received = vec![0; LENGTH];
     let mut lent = 0;
     for round in 0..50_u8 {
-        // As many as the receiver has room for.
+        // As many sends as the receiver has room for.
         for part in 0..3 {
             buffer.fill(3 * round + part);
             match lender.send(sender.as_fd(), &buffer[5..], 0)? {
@@ -209,7 +210,7 @@ fn threads_that_write_at_the_same_time_lose_no_write() -> Result<()> {
     let mut lender = Lender::new()?;
     let cells: Vec<AtomicU32> = (0..CELLS).map(|_| AtomicU32::new(0)).collect();
     let is_over = AtomicBool::new(false);
-    // Each cell has one writer, which knows what it has written.
+    // Each cell has a single writer, which knows its last written value.
     let write = |writer: usize| {
         let (mut written, mut state) = (vec![0_u32; CELLS], 77 + writer as u64);
         let mut lost = 0;
@@ -266,7 +267,7 @@ fn freed_memory_is_sent_as_it_was() -> Result<()> {
     let mut connection = Connection::new()?;
     let mut lender = Lender::new()?;
     for round in 0..100_u8 {
-        // Small ones from the heap, large ones mapped and unmapped by the allocator.
+        // Small buffers come from the heap; large buffers are mapped and unmapped by the allocator.
         let length = if round % 2 == 0 { 40_000 } else { 400_000 };
         connection.lend(&mut lender, &vec![round; length])?;
         let other = vec![255; length];
@@ -299,7 +300,7 @@ fn moved_memory_stays_guarded() -> Result<()> {
     connection.ensure_equal()
 }
 
-/// The heap grows by areas that are not one with those before them.
+/// The heap grows by areas that are separate from earlier areas.
 fn memory_of_two_areas_keeps_its_bytes() -> Result<()> {
     const LENGTH: usize = 128 * 1024;
     let mut connection = Connection::new()?;
@@ -354,7 +355,7 @@ fn memory_that_cannot_be_guarded_is_not_lent() -> Result<()> {
         };
         ensure!(lender.send(connection.sender.as_fd(), mapped, 0) == Ok(None), "a file was lent");
     }
-    // What was refused can be lent again when it is elsewhere.
+    // Refused bytes can be lent again from another location.
     let on_the_heap = on_the_stack.to_vec();
     connection.lend(&mut lender, &on_the_heap)?;
     connection.ensure_equal()
@@ -396,7 +397,7 @@ fn loans_that_are_over_protect_nothing() -> Result<()> {
     let mut lender = Lender::new()?;
     let buffer = vec![1_u8; 200_000];
     connection.lend(&mut lender, &buffer)?;
-    // The queue empties at its own pace.
+    // The queue drains at its own rate.
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while lender.out() > 0 && std::time::Instant::now() < deadline {
         lender.collect()?;

@@ -1,4 +1,4 @@
-//! The kernel module's structures and numbers are the same in Rust and in its header: a C compiler says so.
+//! Equality of the kernel module's structures and numbers in Rust and in its header, checked by a C compiler.
 
 #![expect(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
 

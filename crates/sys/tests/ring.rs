@@ -1,5 +1,5 @@
-//! The ring, over loopback sockets. A runner of its own: where io_uring is not to be had, that is neither a
-//! pass nor a failure.
+//! The ring, over loopback sockets. It has its own test runner: a missing io_uring is neither a pass nor a
+//! failure.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -40,7 +40,7 @@ fn main() -> std::process::ExitCode {
 
 const PACKET: usize = 1328;
 
-/// Bytes that are nowhere the same as a little later.
+/// Bytes that differ from the bytes at nearby offsets.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
@@ -53,7 +53,7 @@ fn region(length: usize) -> Arc<Region> {
     Arc::new(region.unwrap())
 }
 
-/// A ring that has all of a new region as one buffer.
+/// Ring with a new region as a single buffer.
 fn ring_with(length: usize) -> (Ring, Arc<Region>, BufferIndex) {
     let (mut ring, region) = (Ring::new(64, 8).unwrap(), region(length));
     let index = ring.register(&region, 0..length).unwrap();
@@ -78,7 +78,7 @@ fn submit(ring: &mut Ring) -> Vec<(u64, Result<u32, Errno>)> {
 fn trains_arrive_and_answer_twice() {
     let (mut ring, _, index) = ring_with(300_000);
     let (socket, receiver) = udp();
-    // Odd offsets, across pages, a short last packet.
+    // Odd offsets, ranges across pages, a short last packet.
     let (length, expected) = (40 * PACKET + 100, pattern(300_000));
     for (token, start) in [(7, 0), (8, 4095), (9, 100_001)] {
         ring.send(Arc::clone(&socket), index, start..start + length, token).unwrap();
@@ -117,7 +117,7 @@ fn many_buffers_and_sockets_in_one_call() {
 
 /// Promise: The ring takes the kernel's second answers as fast as it sends: none pile up.
 ///
-/// Each call brings those of the sends before, however many these were.
+/// Each call brings the second answers of earlier sends, whatever their number.
 fn second_answers_do_not_pile_up() {
     const SENDS: usize = 256;
     const ROUNDS: usize = 20;
@@ -135,7 +135,7 @@ fn second_answers_do_not_pile_up() {
         for send in 0..SENDS {
             assert_eq!(pairs[send % pairs.len()].1.recv(&mut buffer).unwrap(), PACKET);
         }
-        // A receiver on this machine has its own copy: all sends are over.
+        // A receiver on this machine has its own copy: all sends are done.
         assert!(ring.in_flight() <= SENDS, "{} of {SENDS} sends have no second answer", ring.in_flight());
     }
     ring.reap_completions();
@@ -204,7 +204,7 @@ fn errors_of_the_network_are_told() {
 
 /// Promise: Zero-copy sends that the kernel copied anyway are counted and shown.
 ///
-/// On loopback the kernel copies whatever it is sent, and says so. What failed was no copy.
+/// On loopback the kernel copies all sends, and reports that. Failed sends do not count as copies.
 fn what_the_kernel_copied_is_counted() {
     let (mut ring, _, index) = ring_with(100_000);
     let Some(0) = ring.copied() else { panic!("a kernel before 6.2 does not say: {:?}", ring.copied()) };
@@ -225,11 +225,11 @@ fn what_the_kernel_copied_is_counted() {
     ring.send(datagrams, index, 0..100, 5).unwrap();
     assert_eq!(submit(&mut ring), [(4, Ok(100)), (5, Err(Errno::CONNREFUSED))]);
     assert!(ring.drain(Duration::from_secs(5)));
-    // The first reached this host, though nobody there; the second left no socket.
+    // The first send reached this host, though no receiver; the second did not leave a socket.
     assert_eq!(ring.copied(), Some(3));
 }
 
-/// A connection whose client reads nothing yet, so that what is sent stays in flight.
+/// Connection whose client reads nothing yet, so that sent data stays in flight.
 fn tcp() -> (Socket, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -239,7 +239,7 @@ fn tcp() -> (Socket, TcpStream) {
     (Arc::new(server), client)
 }
 
-/// Sends the region again and again until the connection takes no more; answers how many bytes it took.
+/// Sends the region repeatedly until the connection is full; returns the number of bytes sent.
 fn fill(ring: &mut Ring, socket: &Socket, index: BufferIndex, length: usize) -> usize {
     let mut sent = 0;
     while let Ok(taken) = {
@@ -282,7 +282,7 @@ fn a_ring_dropped_with_bytes_in_flight_loses_none() {
     let sent = fill(&mut ring, &server, index, LENGTH);
     assert!(ring.in_flight() > 0, "nothing is in flight, so this shows nothing");
     drop((ring, region));
-    // Whoever gets memory now must not get that which is still being sent.
+    // Newly allocated memory must not be memory that is still being sent.
     let _other = Region::new::<io::Error>(LENGTH, |bytes| {
         bytes.fill(0xee);
         Ok(())
@@ -292,8 +292,7 @@ fn a_ring_dropped_with_bytes_in_flight_loses_none() {
 
 /// Promise: A train that a full socket refuses is sent later; no train is lost or sent twice.
 ///
-/// With something queued, or a ring that is broken, there is nothing to wait for; else for as long as one
-/// likes.
+/// With queued sends, or a failed ring, there is nothing to wait for; otherwise any time limit is possible.
 fn waiting_submits_nothing_and_has_no_end() {
     const LENGTH: usize = 1 << 20;
     let (mut ring, _, index) = ring_with(LENGTH);
@@ -332,7 +331,7 @@ fn a_table_that_is_full_says_so_and_has_room_again() {
     assert!(buffer[..100] == pattern(200)[100..]);
 }
 
-/// Answers of a ring on another thread, and of a ring that has failed.
+/// Errors of a ring on another thread, and of a failed ring.
 fn another_thread_is_refused() {
     let (mut ring, region, index) = ring_with(4096);
     let (socket, _receiver) = udp();
@@ -349,14 +348,14 @@ fn another_thread_is_refused() {
 fn a_queued_send_keeps_its_socket_open() {
     let (mut ring, _, index) = ring_with(4096);
     let (socket, receiver) = udp();
-    ring.send(socket, index, 0..100, 1).unwrap(); // and nobody else has it
+    ring.send(socket, index, 0..100, 1).unwrap(); // and there is no other owner
     assert_eq!(submit(&mut ring), [(1, Ok(100))]);
     assert_eq!(receiver.recv(&mut [0; 200]).unwrap(), 100);
 }
 
 /// Promise: Without io_uring or enough locked memory, the server logs this once and uses another path.
 ///
-/// As in a container: the call itself answers `EPERM`, here by a filter that holds for one thread only.
+/// As in a container: the call itself fails with `EPERM`, here by a filter for one thread only.
 fn a_filter_that_forbids_it_is_told() {
     let made = std::thread::spawn(|| {
         forbid(libc::SYS_io_uring_setup).unwrap();
@@ -367,7 +366,7 @@ fn a_filter_that_forbids_it_is_told() {
     assert!(Ring::new(8, 8).is_ok(), "other threads may");
 }
 
-/// Has the calling thread's calls of this number answer `EPERM` from now on.
+/// Makes calls of this number by the calling thread fail with `EPERM` from now on.
 fn forbid(call: libc::c_long) -> io::Result<()> {
     let statement = |code: u32, k: u32, jf: u8| libc::sock_filter { code: code as u16, jt: 0, jf, k };
     let mut program = [

@@ -1,4 +1,4 @@
-//! Counted kernel calls against the table of the path that made them.
+//! Check of counted kernel calls against the call table of a path.
 
 use std::ops::RangeInclusive;
 
@@ -10,24 +10,24 @@ use crate::packetization::PacketRange;
 use crate::sent::Sent;
 use crate::subject::PathKind;
 
-/// Calls that a wait explains, at most: the send that found no room with the read before it, `poll`, what
-/// reads returned loans, and the second half of a train or packet.
+/// Maximum number of calls explained by one wait: the send that found full buffers with the read before it,
+/// `poll`, the read of returned loans, and the second half of a train or packet.
 const FOR_A_WAIT: u64 = 8;
 
-/// Calls that a report of the receiver explains: it may come in two pieces.
+/// Calls explained by a report of the receiver, which may arrive in two pieces.
 const FOR_A_REPORT: u64 = 2;
 
-/// Most calls that sending a queue explains: to send, and to reap completions.
+/// Maximum number of calls explained by sending a queue: one to send, one to reap completions.
 const FOR_A_FLUSH: u64 = 2;
 
-/// Calls that come once: readings of the error queue begin and end somewhere.
+/// Calls that occur once: the first and last reads of the error queue.
 const ONCE: u64 = 2;
 
-/// Checks that a path made as many calls as its table says, beside those that waits, reports of the receiver
-/// and returned loans explain.
+/// Checks that a path made as many calls as its table has, apart from calls explained by waits, reports of
+/// the receiver and returned loans.
 ///
 /// # Errors
-/// [`Error::Faulty`] if not.
+/// [`Error::Faulty`] if the counts differ.
 pub(crate) fn check(
     case: &Case,
     stretches: impl Iterator<Item = PacketRange>,
@@ -50,7 +50,7 @@ pub(crate) fn check(
     )))
 }
 
-/// Range by the table alone.
+/// Range of calls by the table alone.
 fn expected(case: &Case, stretches: impl Iterator<Item = PacketRange>, sent: &Sent) -> RangeInclusive<u64> {
     let is_stream = case.transport == crate::result::Transport::Tcp;
     let headers = case.headers();
@@ -69,7 +69,7 @@ fn expected(case: &Case, stretches: impl Iterator<Item = PacketRange>, sent: &Se
             })
             .flatten(),
     };
-    // What is queued leaves by a call each time that the queue is sent, however much is in it.
+    // Queued sends leave by one call per flush of the queue, whatever its length.
     of_all.unwrap_or(sent.flushes..=FOR_A_FLUSH * sent.flushes + ONCE)
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     const PACKETS: u64 = 480;
 
-    /// Result of counting so many calls for 480 packets in trains of 48.
+    /// Result of counting `calls` calls for 480 packets in trains of 48.
     fn counted(path: PathKind, calls: u64, sent: Sent) -> Result<(), Error> {
         let case = Case::new(path, Transport::Udp, Some(1000));
         let walk = case.walk(1000 * PACKETS, 1000 * PACKETS);

@@ -1,4 +1,4 @@
-//! Cases: what clients ask for, and how the server is run.
+//! Cases: media and transport of the clients, and options of the server.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 /// Longest burst of `--burst auto`, unless `--burst-max` says otherwise.
 const LONGEST_AUTO: Duration = Duration::from_millis(100);
 
-/// Fewest assets of a case on the disk: one asset is read once for all clients.
+/// Fewest assets of a case on disk: a single asset would be read once for all clients.
 const LEAST_ON_DISK: usize = 32;
 
-/// Sizes at which one dimension is varied: the first value of each is the base case, and every other one is a
-/// case that differs from the base in nothing else.
+/// Values by dimension: the first value of each dimension forms the base case, and each other value forms a
+/// case that differs from the base in that dimension only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dimensions {
-    /// Bits per second of the media.
+    /// Bit rates of the media in bits per second.
     pub rates: Vec<f64>,
-    /// Where assets are before a step.
+    /// Locations of assets before a step.
     pub storages: Vec<Storage>,
-    /// Numbers of assets; several are asked for by Zipf's law.
+    /// Numbers of assets; several assets are requested by Zipf's law.
     pub assets: Vec<usize>,
     /// Processors of the server.
     pub processors: Vec<Processors>,
@@ -27,19 +27,19 @@ pub struct Dimensions {
     pub transports: Vec<MediaTransport>,
     /// Values of `wirepath serve --path`.
     pub paths: Vec<String>,
-    /// Bursts of `wirepath serve`; none for `--burst auto`.
+    /// Bursts of `wirepath serve`; `None` for `--burst auto`.
     pub bursts: Vec<Option<Duration>>,
 }
 
-/// One case.
+/// Case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientCase {
     /// Name of the user's own asset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Bits per second of the media.
+    /// Bit rate of the media in bits per second.
     pub bits_per_second: f64,
-    /// Where assets are before a step.
+    /// Location of assets before a step.
     pub storage: Storage,
     /// Number of assets.
     pub assets: usize,
@@ -49,7 +49,7 @@ pub struct ClientCase {
     pub transport: MediaTransport,
     /// `--path` of `wirepath serve`.
     pub path: String,
-    /// Milliseconds of a burst of `wirepath serve`; none for `--burst auto`.
+    /// Burst of `wirepath serve` in milliseconds; `None` for `--burst auto`.
     pub burst_ms: Option<f64>,
 }
 
@@ -57,15 +57,15 @@ pub struct ClientCase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MediaTransport {
-    /// RTP over UDP, by RTSP.
+    /// RTP over UDP, set up by RTSP.
     Udp,
     /// RTP over the RTSP connection.
     Tcp,
-    /// A download that a progressive player reads at the rate of its media.
+    /// Download that a progressive player reads at the rate of its media.
     Http,
 }
 
-/// Where assets are before a step.
+/// Location of assets before a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Storage {
@@ -79,19 +79,19 @@ pub enum Storage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Processors {
-    /// One, and the clients on the others.
+    /// One; clients use the others.
     One,
-    /// All, which it shares with the clients.
+    /// All, shared with the clients.
     All,
 }
 
-/// A word that names no value of a dimension.
+/// Unknown value of a dimension.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {0} or {1}")]
 pub struct UnknownWord(&'static str, &'static str);
 
 impl Dimensions {
-    /// Dimensions that are measured by default; the quick form has the base case only.
+    /// Dimensions measured by default; the quick form has the base case only.
     pub fn usual(quick: bool) -> Dimensions {
         let all = Dimensions {
             rates: vec![4e6, 0.5e6, 2e6, 8e6, 25e6],
@@ -116,7 +116,7 @@ impl Dimensions {
         self
     }
 
-    /// The base case, then those that differ from it in one dimension. None if a dimension has no value.
+    /// Base case, then the cases that differ from it in one dimension. Empty if a dimension has no value.
     pub fn cases(&self) -> Vec<ClientCase> {
         let Some(base) = self.base() else { return Vec::new() };
         let mut cases = vec![base.clone()];
@@ -160,7 +160,7 @@ impl Dimensions {
     }
 }
 
-/// Cases that differ in how the server is run alone (path, burst, processors), together.
+/// Groups of cases that differ only in options of the server (path, burst, processors).
 pub(crate) fn groups(cases: &[ClientCase]) -> Vec<Vec<ClientCase>> {
     let mut groups: Vec<Vec<ClientCase>> = Vec::new();
     for case in cases {
@@ -173,23 +173,24 @@ pub(crate) fn groups(cases: &[ClientCase]) -> Vec<Vec<ClientCase>> {
 }
 
 impl ClientCase {
-    /// Returns whether it differs from another in options that only `wirepath serve` has.
+    /// Returns whether the case differs from another in options that only `wirepath serve` has.
     pub fn is_own_variation_of(&self, other: &ClientCase) -> bool {
         self.path != other.path || self.burst_ms != other.burst_ms
     }
 
-    /// Returns whether both play the same media over the same transport, so that they can be measured in turns.
+    /// Returns whether both cases play the same media over the same transport, so that they can be measured
+    /// in turns.
     fn plays_as(&self, other: &ClientCase) -> bool {
         let of = |case: &ClientCase| (case.bits_per_second, case.storage, case.assets, case.transport);
         of(self) == of(other)
     }
 
-    /// `--burst` of `wirepath serve`.
+    /// Value of `--burst` of `wirepath serve`.
     pub(crate) fn burst_option(&self) -> String {
         self.burst_ms.map_or_else(|| "auto".to_owned(), |ms| format!("{:.0}us", ms * 1000.0))
     }
 
-    /// Longest burst that the server may send in, which is allowed to all servers.
+    /// Longest burst that the server may send; all servers are allowed this.
     pub(crate) fn longest_burst(&self) -> Duration {
         self.burst_ms.map_or(LONGEST_AUTO, |ms| Duration::from_secs_f64(ms / 1000.0))
     }

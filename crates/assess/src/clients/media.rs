@@ -9,32 +9,33 @@ use wirepath_media::ts::synthetic::{Sample, SampleStream};
 
 use crate::error::{Doing, Error};
 
-/// Changes when the content of files with the same name does.
+/// Version of the generated content; part of the file names.
 const VERSION: u32 = 1;
 
-/// Length of an asset: longer than any step, so that each session plays one to the end of the step.
+/// Length of an asset: longer than any step, so that each session plays a single asset to the end of the
+/// step.
 const SECONDS: u64 = 90;
 
-/// Length of the part that is repeated, with its clock going on.
+/// Length of the repeated part; its clock continues across repetitions.
 const PART_SECONDS: f64 = 2.0;
 
-/// Ticks of the clock of a transport stream in a second.
+/// Clock rate of a transport stream in Hz.
 const HZ: f64 = 27e6;
 
-/// Bytes and bits of a transport packet.
+/// Size of a transport packet in bytes and in bits.
 const PACKET: usize = 188;
 const PACKET_BITS: f64 = 188.0 * 8.0;
 
-/// A folder of assets.
+/// Folder of assets.
 #[derive(Clone, Debug)]
 pub(crate) struct Media {
     pub(crate) folder: PathBuf,
     /// Names of the assets in the folder.
     pub(crate) names: Vec<String>,
-    /// Playing time of the shortest one.
+    /// Playing time of the shortest asset.
     pub(crate) seconds: f64,
-    /// Folder of their wire images and indexes, and those that steps begin with: what a server makes besides
-    /// ends with its step.
+    /// Folder of the wire images and indexes, and the files in it at the beginning of each step: files that a
+    /// server adds are removed after its step.
     pub(crate) images: PathBuf,
     pub(crate) packed: Vec<PathBuf>,
 }
@@ -43,7 +44,7 @@ pub(crate) struct Media {
 const IMAGES: &str = "clients-images";
 
 impl Media {
-    /// A folder of so many assets of this rate, made where it is not there.
+    /// Folder of `assets` assets of this rate; generates missing assets.
     pub(crate) fn prepare(scratch: &Path, bits_per_second: f64, assets: usize) -> Result<Media, Error> {
         let kilobits = (bits_per_second / 1000.0).round();
         let name = format!("clients-{VERSION}-{kilobits}kbps-{assets}");
@@ -62,7 +63,7 @@ impl Media {
         Ok(Media { folder, names, seconds: SECONDS as f64, images, packed: Vec::new() })
     }
 
-    /// The user's own asset, in the folder where it is.
+    /// Asset of the user, in its own folder.
     pub(crate) fn of_file(scratch: &Path, file: &Path) -> Result<Media, Error> {
         let wrong = |why: &str| Error::Input(format!("{} cannot be played: {why}", file.display()));
         let file = file.canonicalize().map_err(|error| wrong(&error.to_string()))?;
@@ -82,7 +83,7 @@ impl Media {
         self.names.iter().map(|name| self.folder.join(name))
     }
 
-    /// Mean bit rate of the only asset.
+    /// Mean bit rate of the single asset.
     pub(crate) fn bits_per_second(&self) -> Result<f64, Error> {
         let sizes = self.files().map(|file| {
             let size = file.metadata().map(|metadata| metadata.len());
@@ -92,7 +93,7 @@ impl Media {
         Ok(if self.seconds > 0.0 { bytes as f64 * 8.0 / self.seconds } else { 0.0 })
     }
 
-    /// Removes what a previous server has left: images and indexes of its own, and how much was played.
+    /// Removes files of a previous server: its own images and indexes, and play counts.
     pub(crate) fn remove_leftovers(&self) -> Result<(), Error> {
         let leftovers = files_below(&self.images).into_iter().filter(|file| !self.packed.contains(file));
         leftovers.into_iter().try_for_each(|file| {
@@ -100,7 +101,7 @@ impl Media {
         })
     }
 
-    /// Reads all assets and what was packed of them into the page cache, or drops them from it.
+    /// Reads all assets and packed files into the page cache, or drops them from it.
     pub(crate) fn set_cached(&self, cached: bool) -> Result<(), Error> {
         let set = |file: &PathBuf| if cached { load(file) } else { evict(file) };
         self.files().chain(self.packed.iter().cloned()).try_for_each(|file| set(&file))
@@ -113,7 +114,7 @@ fn make(file: &Path, part: &Part) -> Result<(), Error> {
         File::create(&unfinished).and_then(|mut out| part.write(&mut out).and_then(|()| out.sync_data()));
     let named = written.and_then(|()| std::fs::rename(&unfinished, file));
     named.map_err(|error| {
-        std::fs::remove_file(&unfinished).ok(); // the first error is the one to tell
+        std::fs::remove_file(&unfinished).ok(); // the first error is reported
         Error::of_file("make", file, error)
     })
 }
@@ -125,11 +126,11 @@ fn load(file: &Path) -> Result<(), Error> {
 
 fn evict(file: &Path) -> Result<(), Error> {
     let open = File::open(file).map_err(|error| Error::of_file("open", file, error))?;
-    open.sync_data().doing("writing a file")?; // what is dirty is not dropped
+    open.sync_data().doing("writing a file")?; // dirty pages are not dropped
     fadvise(&open, 0, None, Advice::DontNeed).doing("dropping a file from the page cache")
 }
 
-/// Files of a folder and of those in it. What is gone meanwhile is left out.
+/// Files of a folder and its subfolders. Files that vanish during the scan are left out.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -141,10 +142,10 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A stretch of a transport stream that is written again and again.
+/// Part of a transport stream that is repeated.
 struct Part {
     stream: SampleStream,
-    /// Ticks of a packet.
+    /// Clock ticks per packet.
     ticks: u64,
     repetitions: u64,
 }
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(repeated.len(), 3 * packets * PACKET);
         let bits = packets as f64 * PACKET_BITS / (packets as f64 * part.ticks as f64 / HZ);
         assert!((bits / 4e6 - 1.0).abs() < 0.001, "{bits}");
-        // The first repetition is the sample itself, whose clock the library's own writer wrote.
+        // The first repetition is the sample itself, with the clock of the library's own writer.
         assert_eq!(repeated[..packets * PACKET], part.stream.bytes[..]);
         let counters: Vec<u8> = repeated
             .chunks_exact(PACKET)

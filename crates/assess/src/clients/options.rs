@@ -1,4 +1,4 @@
-//! Options of the experiment.
+//! Options of the experiment `clients`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::case::Dimensions;
 
-/// Options of the experiment.
+/// Options of the experiment `clients`.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Dimensions that are varied.
+    /// Dimensions to vary.
     pub dimensions: Dimensions,
-    /// An asset to play instead of those that are made.
+    /// Asset to play instead of generated assets.
     pub file: Option<PathBuf>,
-    /// Time that a step is measured.
+    /// Measured time of a step.
     pub window: Duration,
     /// Time from the start of the last session to the window.
     pub settle: Duration,
@@ -21,13 +21,13 @@ pub struct ClientOptions {
     pub ramp: f64,
     /// Clients of the first step.
     pub first: usize,
-    /// Most clients.
+    /// Largest number of clients to try.
     pub most: usize,
-    /// Media that a player holds back.
+    /// Media that a player buffers.
     pub buffer: Duration,
-    /// Processor of the server; the last that may be used without one.
+    /// Processor of the server; `None` for the last processor that may be used.
     pub cpu: Option<u32>,
-    /// Processes of `wirepath serve`, which share its processors, and clients evenly.
+    /// Processes of `wirepath serve`, which share its processors and get equal numbers of clients.
     pub processes: usize,
     /// Further arguments for `wirepath serve`.
     pub server_arguments: Vec<String>,
@@ -35,20 +35,20 @@ pub struct ClientOptions {
     pub peers: Vec<Peer>,
     /// Folder for assets, images and logs.
     pub scratch: PathBuf,
-    /// The server's calibration of its data paths.
+    /// Calibration file of the server's data paths.
     pub calibration: PathBuf,
 }
 
-/// Another server.
+/// Peer: another server to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name in the result.
+    /// Name in the result.
     pub name: String,
-    /// Command for `sh` that starts it.
+    /// Shell command that starts the server.
     pub command: String,
 }
 
-/// Longest name of a peer.
+/// Longest name of a peer, in bytes.
 const LONGEST_NAME: usize = 20;
 
 impl FromStr for Peer {

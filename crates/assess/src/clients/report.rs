@@ -1,4 +1,4 @@
-//! The result as a document; its steps as one table.
+//! Report of the experiment `clients`, and its steps as one table.
 
 use wirepath_load::LEAST_PACE;
 use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
@@ -7,10 +7,10 @@ use wirepath_report::{Cell, Detail, Document, Kind, Panel, Section, Table, numbe
 use super::case::{ClientCase, MediaTransport, Processors};
 use super::result::{ClientSearch, Clients, Conditions, Figures, Limit, Step};
 
-/// Name of our own server.
+/// Name of `wirepath serve` in results.
 const OWN: &str = "wirepath";
 
-/// The whole report.
+/// Complete report.
 pub fn document(result: &Clients) -> Document {
     let host = &result.host;
     let mut summary = Section::new("clients", "Timely clients");
@@ -38,7 +38,7 @@ pub fn document(result: &Clients) -> Document {
     }
 }
 
-/// One step in words.
+/// Text of one step.
 pub(super) fn line(step: &Step) -> String {
     let clients = number::count(step.clients as u64);
     let figures = step.figures.as_ref().map_or_else(String::new, |figures| {
@@ -97,7 +97,7 @@ fn warnings(result: &Clients) -> Vec<String> {
     warnings
 }
 
-/// A table without its column of servers, if there is only one.
+/// Removes the column of servers if there is only one server.
 fn without_servers(mut table: Table, result: &Clients) -> Table {
     const SERVER: usize = 1;
     if result.searches.iter().all(|search| search.server == OWN) {
@@ -134,7 +134,7 @@ fn largest(result: &Clients) -> Table {
     table
 }
 
-/// Data paths that `auto` stood for.
+/// Data paths that `auto` chose.
 fn chosen(result: &Clients) -> Option<String> {
     let of_auto = result.searches.iter().filter(|search| search.case.path == "auto");
     let used = of_auto.flat_map(|search| &search.steps).filter_map(|step| step.figures.as_ref());
@@ -168,7 +168,7 @@ fn times(result: &Clients) -> Table {
     table
 }
 
-/// Reason why each search ended.
+/// Table of the reasons why searches ended.
 fn limits(result: &Clients) -> Table {
     let heads = ["case", "server", "#clients", "limit", "reason"];
     let mut table = Table::new("The next number, which failed, and why.", &heads);
@@ -186,7 +186,7 @@ fn limits(result: &Clients) -> Table {
     table
 }
 
-/// Energy for a client, where the machine counts it.
+/// Energy per client, where the machine counts it.
 fn energy(result: &Clients) -> Table {
     let heads = ["case", "server", "#clients", "#J per client-hour", "#W of the packages"];
     let mut table = Table::new("Energy at that number.", &heads);
@@ -211,7 +211,7 @@ fn energy(result: &Clients) -> Table {
     table
 }
 
-/// Clients with one processor and with all of them.
+/// Clients with one processor, and with all of them.
 fn by_processors(result: &Clients) -> Table {
     let heads = ["case", "server", "#one", "#all", "#each further", "#client CPU"];
     let mut table = Table::new("Clients with one processor and with all of them.", &heads);
@@ -240,14 +240,14 @@ fn by_processors(result: &Clients) -> Table {
     table
 }
 
-/// The number of timely clients, marked where the server may carry more.
+/// Number of timely clients, marked where the server may carry more.
 fn bounded(search: &ClientSearch) -> String {
     let clients = search.largest.map_or_else(|| "0".to_owned(), |number| number::count(number as u64));
     let at_least = if search.is_lower_bound() && search.largest.is_some() { "≥ " } else { "" };
     format!("{at_least}{clients}")
 }
 
-/// Wirepath beside other servers, in the cases that both were measured in.
+/// Wirepath and its peers, in the cases that both were measured in.
 fn beside(result: &Clients) -> Table {
     let heads = ["case", "server", "#clients", "wirepath carries", "#CPU s/min", "wirepath costs"];
     let mut table = Table::new("Beside other servers, in the same run.", &heads);
@@ -359,7 +359,7 @@ fn panel(
             Some(Point { size: step.clients as u64, value, range: (value, value), noisy })
         };
         let mut points: Vec<Point> = search.steps.iter().filter_map(point).collect();
-        // Of a number that was tried twice, the second time counts.
+        // Of a number that was tried twice, the second attempt counts.
         points.reverse();
         points.sort_by_key(|point| point.size);
         points.dedup_by_key(|point| point.size);
@@ -420,7 +420,7 @@ fn milliseconds(ms: f64) -> String {
     number::time(ms / 1000.0)
 }
 
-/// Every step as a row, for programs that draw and compute.
+/// Table of all steps, for plots and scripts.
 pub fn steps(result: &Clients) -> Table {
     let heads = [
         "case",

@@ -1,8 +1,8 @@
-//! Search for the largest number that passes: doubling from the first one until one fails, halving until one
-//! passes, then bisection of what lies between.
+//! Search for the largest number that passes: doubling from the first number until one fails, halving until
+//! one passes, then bisection between the two.
 
-/// Width of what lies between the largest that passed and the least that failed, as a share of the former,
-/// below which the search is over.
+/// Precision: the search ends when the distance between the largest passed and the smallest failed number is
+/// below this share of the former.
 const PRECISION: f64 = 0.1;
 
 /// Search for the largest number of clients.
@@ -15,13 +15,13 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// A search from 1 to `most` that begins with `first`.
+    /// Search from 1 to `most` that begins with `first`.
     pub(crate) fn new(first: usize, most: usize) -> Search {
         let most = most.max(1);
         Search { first: first.clamp(1, most), most, passed: None, failed: None }
     }
 
-    /// The number to try next; `None` when the search is over.
+    /// Number to try next; `None` when the search is over.
     pub(crate) fn next(&self) -> Option<usize> {
         match (self.passed, self.failed) {
             (None, None) => Some(self.first),
@@ -31,30 +31,30 @@ impl Search {
         }
     }
 
-    /// Takes the result of a number.
+    /// Records the result of a number.
     pub(crate) fn record(&mut self, number: usize, passes: bool) {
         if passes {
             self.passed = self.passed.max(Some(number));
         } else {
             self.failed = Some(self.failed.map_or(number, |failed| failed.min(number)));
         }
-        // A number that passed above one that failed shows that the failure was another's fault.
+        // A number that passes above a failed number shows that the failure had another cause.
         if self.passed >= self.failed {
             self.failed = None;
         }
     }
 
-    /// The largest number that passed.
+    /// Largest number that passed.
     pub(crate) fn largest(&self) -> Option<usize> {
         self.passed
     }
 
-    /// The least number above it that failed.
+    /// Smallest failed number above it.
     pub(crate) fn failed(&self) -> Option<usize> {
         self.failed
     }
 
-    /// Share of the work that is done, roughly.
+    /// Approximate share of the work done.
     pub(crate) fn progress(&self) -> f64 {
         match (self.passed, self.failed) {
             (None, None) => 0.0,
@@ -68,7 +68,8 @@ impl Search {
     }
 }
 
-/// A number between two whose distance matters: their geometric mean, of two digits where that lies between.
+/// Number between two numbers: their geometric mean, rounded to two digits if that still lies between them.
+/// `None` if the two are close enough.
 fn between(passed: usize, failed: usize) -> Option<usize> {
     if failed <= passed + 1 || (failed - passed) as f64 <= passed as f64 * PRECISION {
         return None;
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Numbers tried, and the search at its end.
+    /// Numbers tried, and the search after its end.
     fn run(mut search: Search, limit: usize) -> (Vec<usize>, Search) {
         let mut tried = Vec::new();
         while let Some(number) = search.next() {

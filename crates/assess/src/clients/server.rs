@@ -1,4 +1,4 @@
-//! Servers under test: `wirepath serve`, and others by a command.
+//! Servers under test: `wirepath serve`, and peers started by a command.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,46 +15,46 @@ use crate::error::{Doing, Error};
 use crate::relay::{MeasuredProcess, ProcessorTime, own_program};
 use crate::test_bed::ClientBed;
 
-/// Port of every server, for RTSP or HTTP; further processes have the following ones.
+/// Port of every server, for RTSP or HTTP; further processes use the following ports.
 const PORT: u16 = 8554;
 
-/// Time for a server to answer DESCRIBE or HEAD.
+/// Timeout for a server's answer to DESCRIBE or HEAD.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time for the server to measure its data paths.
 const CALIBRATION: Duration = Duration::from_secs(20);
 
-/// Interval of attempts.
+/// Interval between attempts.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Limits of `wirepath serve` that are raised for more sessions.
+/// Default limits of `wirepath serve`, which are raised for more sessions.
 const USUAL_SESSIONS: usize = 10_000;
 const USUAL_CONNECTIONS: usize = 20_000;
 
-/// Sessions and connections beside those of a step.
+/// Sessions and connections in addition to those of a step.
 const SPARE: usize = 64;
 
-/// A server under test.
+/// Server under test.
 #[derive(Clone, Debug)]
 pub(crate) enum Contestant {
     /// `wirepath serve`.
     Wirepath,
-    /// Another one.
+    /// Peer.
     Peer(Peer),
 }
 
-/// A server that runs.
+/// Running server.
 pub(crate) struct Server {
-    /// Its processes, which share its processors.
+    /// Processes, which share the server's processors.
     processes: Vec<MeasuredProcess>,
-    /// URLs of its assets: each of them at every process.
+    /// URLs of the assets, for each asset at every process.
     pub(crate) urls: Vec<String>,
-    /// Data path that ours has chosen.
+    /// Data path that `wirepath serve` chose.
     pub(crate) data_path: Option<String>,
 }
 
 impl Server {
-    /// Processor time of all its processes.
+    /// Processor time of all processes.
     pub(crate) fn spent(&self) -> Result<ProcessorTime, Error> {
         let mut total = ProcessorTime::default();
         for process in &self.processes {
@@ -63,14 +63,14 @@ impl Server {
         Ok(total)
     }
 
-    /// Open files of the process that has most of them.
+    /// Open files of the process that has most.
     pub(crate) fn descriptors(&self) -> Option<u64> {
         self.processes.iter().filter_map(MeasuredProcess::descriptors).max()
     }
 }
 
 impl Contestant {
-    /// Its name.
+    /// Name.
     pub(crate) fn name(&self) -> &str {
         match self {
             Contestant::Wirepath => "wirepath",
@@ -78,10 +78,10 @@ impl Contestant {
         }
     }
 
-    /// Starts it for so many clients, and waits until it answers for its first asset.
+    /// Starts the server for this number of clients, and waits until it answers for its first asset.
     ///
     /// # Errors
-    /// [`Error::Unable`] if it does not start, with the end of its log.
+    /// [`Error::Unable`] if the server does not start, with the end of its log.
     pub(crate) fn start(
         &self,
         bed: &ClientBed,
@@ -164,8 +164,7 @@ struct Packed {
     duration_us: u64,
 }
 
-/// Makes an image of the asset, or indexes where there are several: what else they have is the server's
-/// choice.
+/// Makes an image of a single asset, or indexes of several assets; the server chooses what else to make.
 pub(crate) fn pack(media: &mut Media) -> Result<(), Error> {
     let mut command = own_program();
     command.args(["pack", "--json", "--cache"]).arg(&media.images);
@@ -187,8 +186,8 @@ pub(crate) fn pack(media: &mut Media) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has `wirepath serve` measure its data paths, if there is no calibration yet: it would do so during the
-/// first steps.
+/// Makes `wirepath serve` measure its data paths if there is no calibration yet, because the server would
+/// otherwise measure during the first steps.
 pub(crate) fn calibrate(
     bed: &ClientBed,
     case: &ClientCase,
@@ -223,7 +222,7 @@ fn wirepath(
     command.args(["--rtsp", &rtsp.to_string(), "--http", &http.to_string()]);
     command.arg("--cache").arg(&media.images).arg("--calibration").arg(&options.calibration);
     command.args(["--burst", &case.burst_option(), "--path", &case.path]);
-    // Admission refuses sessions before the limit that is searched for.
+    // Admission would refuse sessions before the limit that the search looks for.
     if !names_admission(&options.server_arguments) {
         command.args(["--admission", "off"]);
     }
@@ -241,13 +240,13 @@ fn wirepath(
     command
 }
 
-/// Returns whether arguments of `wirepath serve` say how sessions are admitted.
+/// Returns whether arguments of `wirepath serve` configure admission.
 fn names_admission(arguments: &[String]) -> bool {
     let name = |argument: &String| argument.split('=').next().map(str::to_owned).unwrap_or_default();
     arguments.iter().map(name).any(|name| ["--admission", "--reserve"].contains(&name.as_str()))
 }
 
-/// Another server, which finds in its environment what it is to do.
+/// Command of a peer, which gets its task in environment variables.
 fn peer_command(peer: &Peer, address: SocketAddr, case: &ClientCase, media: &Media) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &peer.command]);
@@ -261,7 +260,7 @@ fn peer_command(peer: &Peer, address: SocketAddr, case: &ClientCase, media: &Med
     command
 }
 
-/// The same command, with its output in a file.
+/// Same command, with its output in a file.
 fn logged(command: &Command, log: &Path) -> Command {
     let mut wrapped = Command::new("sh");
     wrapped.args(["-c", "exec \"$@\" >\"$WIREPATH_LOG\" 2>&1", "sh"]);
@@ -271,10 +270,11 @@ fn logged(command: &Command, log: &Path) -> Command {
     wrapped
 }
 
-/// Data path that `wirepath serve` has chosen, by its log.
+/// Data path that `wirepath serve` chose, from its log.
 ///
 /// # Errors
-/// [`Error::Unable`] if another one was asked for: its cost is not that of the one chosen.
+/// [`Error::Unable`] if the server chose another path than the requested one, since the cost would not be
+/// that of the requested path.
 fn chosen_path(asked: &str, log: &str) -> Result<Option<String>, Error> {
     let Some((_, line)) = log.split_once("data path chosen ") else { return Ok(None) };
     let line = line.lines().next().unwrap_or_default();
@@ -288,7 +288,7 @@ fn chosen_path(asked: &str, log: &str) -> Result<Option<String>, Error> {
     }
 }
 
-/// The last lines of a log, as the end of a sentence.
+/// Last lines of a log, as the end of a sentence.
 fn end_of(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
@@ -300,7 +300,7 @@ fn end_of(log: &Path) -> String {
 }
 
 /// Waits until no connection of the previous server holds this port, in the namespace of the calling thread:
-/// some servers do not listen beside one. After a while they have to.
+/// some servers cannot listen while one does. After a timeout it returns anyway.
 fn wait_until_free(port: u16) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -313,7 +313,7 @@ fn wait_until_free(port: u16) -> Result<(), Error> {
     }
 }
 
-/// `sl local_address rem_address st …`, in whatever state.
+/// Searches a table of lines `sl local_address rem_address st …` for the port, in any state.
 fn is_bound(table: &str, port: u16) -> bool {
     let local = format!(":{port:04X}");
     let address =
@@ -321,7 +321,7 @@ fn is_bound(table: &str, port: u16) -> bool {
     table.lines().any(address)
 }
 
-/// Protocol that clients speak.
+/// Protocol of the clients.
 #[derive(Clone, Copy)]
 enum Protocol {
     Rtsp,
@@ -343,7 +343,7 @@ impl Protocol {
         }
     }
 
-    /// Waits until an asset is there.
+    /// Waits until an asset is available.
     fn wait_until_ready(self, server: SocketAddr, url: &str) -> Result<(), Error> {
         let (method, request, status) = match self {
             Protocol::Rtsp => (
@@ -373,7 +373,7 @@ impl Protocol {
     }
 }
 
-/// The beginning of the answer to a request.
+/// Beginning of the response to a request.
 fn ask(server: SocketAddr, request: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

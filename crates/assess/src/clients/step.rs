@@ -1,4 +1,4 @@
-//! A step: a number of clients, tried once.
+//! Step: one attempt with a number of clients.
 
 use std::fs;
 use std::path::Path;
@@ -18,33 +18,33 @@ use crate::progress::Progress;
 use crate::relay::ProcessorTime;
 use crate::test_bed::{ClientBed, Traffic, client_addresses};
 
-/// Share of the clients that is judged, and bounds of their number.
+/// Share of the clients that are judged, and bounds of their number.
 const JUDGED: f64 = 0.05;
 const LEAST_JUDGED: f64 = 4.0;
 const MOST_JUDGED: f64 = 100.0;
 
-/// Exponent of the mix of several assets.
+/// Exponent of Zipf's law for requests of several assets.
 const ZIPF: f64 = 1.1;
 
-/// Time for answers and first packets.
+/// Timeout for answers and first packets.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Parts of a step.
+/// Context of a step.
 pub(crate) struct Trial<'a> {
     pub(crate) bed: &'a ClientBed,
     pub(crate) media: &'a Media,
     pub(crate) options: &'a ClientOptions,
-    /// Open files that a process may have.
+    /// Limit of open files of a process.
     pub(crate) descriptors: u64,
 }
 
-/// Readings at the beginning and at the end of the window.
+/// Readings at the beginning or end of the window.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at: Instant,
     used: ProcessorTime,
     traffic: Traffic,
-    /// Bytes of media that clients received.
+    /// Media bytes that clients received.
     received: u64,
     /// Busy time of the server's processor, without interrupts.
     busy: Option<Duration>,
@@ -53,7 +53,7 @@ struct Mark {
     descriptors: Option<u64>,
 }
 
-/// Observer of a run, which takes the marks.
+/// Observer of a run, which takes the readings.
 struct Watch<'a> {
     bed: &'a ClientBed,
     server: &'a Server,
@@ -63,16 +63,16 @@ struct Watch<'a> {
     window_after: Duration,
     marks: Option<(Mark, Mark)>,
     received: u64,
-    /// Fewest sessions that played in the window.
+    /// Smallest number of sessions that played in the window.
     playing: Option<u64>,
     error: Option<Error>,
 }
 
 impl Trial<'_> {
-    /// Tries so many clients of a server.
+    /// Runs a step with this number of clients of a server.
     ///
     /// # Errors
-    /// [`Error::Stopped`], and what concerns more than this step.
+    /// [`Error::Stopped`], and errors that concern more than this step.
     pub(crate) fn step(
         &self,
         contestant: &Contestant,
@@ -148,7 +148,7 @@ impl Trial<'_> {
         figures.playing = watch.playing.unwrap_or(0);
         let (begin, end) = match watch.marks {
             Some(marks) => marks,
-            // All sessions have failed: why is the result.
+            // All sessions have failed: the result has the reason.
             None if figures.failed > 0 => return Ok(figures),
             None => return Err(Error::Faulty("the run ended before its window".to_owned())),
         };
@@ -201,7 +201,7 @@ impl Watch<'_> {
         })
     }
 
-    /// Takes a mark when the window has begun.
+    /// Takes a reading, once the window has begun.
     fn look(&mut self) {
         if self.error.is_some() || self.begin.elapsed() < self.window_after {
             return;
@@ -285,7 +285,7 @@ impl Figures {
     }
 }
 
-/// Share of the media that sessions outside the sample were sent, by what judged ones were.
+/// Share of the expected bytes that sessions outside the sample were sent; judged sessions are the reference.
 fn sent_share(
     transport: MediaTransport,
     outcome: &Outcome,
@@ -308,7 +308,8 @@ fn sent_share(
             let seconds = (end.at - begin.at).as_secs_f64();
             ratio((end.received - begin.received) as f64 * 8.0 / seconds, rate * clients as f64)
         }
-        // Players read a second of media at a time, so a window may have fewer bytes than its time says.
+        // Players read one second of media at a time, so a window may have fewer bytes than its duration
+        // implies.
         MediaTransport::Http => {
             let bytes = outcome.records.iter().filter_map(|record| Some(record.http.as_ref()?.bytes));
             ratio(end.received as f64 / clients as f64, bytes.sum::<u64>() as f64 / judged)
@@ -329,7 +330,7 @@ fn of_processor(table: &str, processor: u32) -> Option<Duration> {
     Some(Duration::from_secs_f64(busy as f64 / rustix::param::clock_ticks_per_second() as f64))
 }
 
-/// Time in which some task waited for storage, where the kernel accounts for that (pressure stall information).
+/// Time in which a task waited for storage, if the kernel accounts for it (pressure stall information).
 fn storage_waits() -> Option<Duration> {
     of_pressure(&fs::read_to_string("/proc/pressure/io").ok()?)
 }

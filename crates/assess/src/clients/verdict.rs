@@ -1,4 +1,4 @@
-//! The criterion, and where the limit was: a pure function of figures.
+//! Criterion for timely clients, and the limit reached: a pure function of figures.
 
 use std::time::Duration;
 
@@ -7,35 +7,37 @@ use wirepath_load::LEAST_PACE;
 use super::case::{MediaTransport, Processors, Storage};
 use super::result::{Figures, Limit};
 
-/// Lateness beyond a burst that 99 % of the bursts may have, and that all may have.
+/// Allowed lateness beyond a burst, for 99 % of the bursts and for all bursts.
 const P99_BEYOND_MS: f64 = 5.0;
 const MOST_BEYOND_MS: f64 = 30.0;
 
-/// Share of its processors from which a server has no more.
+/// Used share of its processors from which a server is saturated.
 const SATURATED: f64 = 0.93;
 
-/// Share of the server's processor that others may use.
+/// Share of the server's processor that other programs may use.
 const OTHERS: f64 = 0.1;
 
-/// Share of the window with waits for storage from which that is the limit.
+/// Share of the window with waits for storage from which storage is the limit.
 const STORAGE_WAITS: f64 = 0.2;
 
-/// Share of what sessions outside the sample should be sent below which packets lack.
+/// Share of expected bytes sent to sessions outside the sample, below which packets are missing.
 const SENT: f64 = 0.9;
 
-/// Open files that are left when a server has no more for sessions: what ours keeps in reserve, or this share.
+/// Free descriptors at which a server has none left for sessions: the reserve of `wirepath serve`, or one in
+/// `LEFT` of the limit.
 const RESERVE: u64 = 512;
 const LEFT: u64 = 20;
 
-/// Lateness of the load client's event loops, and share of its processors, from which it is the limit.
+/// Lateness of the load client's event loops, and share of its processors, from which the load client is the
+/// limit.
 const CLIENT_LATE_MS: f64 = 20.0;
 const CLIENT_BUSY: f64 = 0.9;
 
-/// Conditions that a step is judged by, besides its figures.
+/// Conditions of the criterion other than figures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) clients: usize,
-    /// Burst that the server may send in.
+    /// Longest burst that the server may send.
     pub(crate) burst: Duration,
     /// Processors of the server.
     pub(crate) processors: usize,
@@ -43,18 +45,18 @@ pub(crate) struct Terms {
     pub(crate) client_processors: usize,
     pub(crate) storage: Storage,
     pub(crate) transport: MediaTransport,
-    /// Open files that a process may have.
+    /// Limit of open files of a process.
     pub(crate) descriptors: u64,
 }
 
-/// Says what failed, and where the limit was; `None` if all clients were timely.
+/// Returns the limit reached and the failure in words; `None` if all clients were timely.
 pub(crate) fn judge(figures: &Figures, terms: &Terms) -> Option<(Limit, String)> {
     let symptom = symptom(figures, terms)?;
     let (limit, cause) = cause(figures, terms, symptom.0);
     Some((limit, if cause.is_empty() { symptom.1 } else { format!("{}; {cause}", symptom.1) }))
 }
 
-/// The first part of the criterion that does not hold, in words, and the limit if nothing else explains it.
+/// First failed part of the criterion in words, and the limit if nothing else explains the failure.
 fn symptom(figures: &Figures, terms: &Terms) -> Option<(Limit, String)> {
     let burst_ms = terms.burst.as_secs_f64() * 1000.0;
     let reason = || figures.failure.clone().unwrap_or_default();
@@ -95,12 +97,12 @@ fn symptom(figures: &Figures, terms: &Terms) -> Option<(Limit, String)> {
     None
 }
 
-/// A share in percent, rounded down: one below a limit must not look like the limit.
+/// Share in percent, rounded down, so that a share below a limit is not shown as the limit.
 fn percent_below(share: f64) -> String {
     format!("{:.1} %", (share * 1000.0).floor() / 10.0)
 }
 
-/// The limit behind a symptom, and what tells.
+/// Limit that caused a symptom, and the evidence.
 fn cause(figures: &Figures, terms: &Terms, symptom: Limit) -> (Limit, String) {
     let available = terms.processors as f64;
     if matches!(symptom, Limit::Admission | Limit::SetUp)
@@ -154,13 +156,14 @@ fn cause(figures: &Figures, terms: &Terms, symptom: Limit) -> (Limit, String) {
     (symptom, String::new())
 }
 
-/// Returns whether a process that has so many files open has none left for sessions.
+/// Returns whether a process with this many open files has no descriptors left for sessions.
 fn has_no_descriptors(open: u64, limit: u64) -> bool {
     let reserve = if limit > LEFT * RESERVE { RESERVE } else { 0 };
     limit.saturating_sub(open) <= reserve.max(limit / LEFT)
 }
 
-/// Lateness of the load client's own that exceeds what bursts may have. Over TCP they arrive when they are read.
+/// Lateness of the load client that exceeds the allowance of bursts. Over TCP, packets arrive when they are
+/// read.
 fn client_delay(figures: &Figures, terms: &Terms) -> Option<f64> {
     let p99_allowed = terms.burst.as_secs_f64() * 1000.0 + P99_BEYOND_MS;
     match figures.lateness_p99_ms {
@@ -236,7 +239,7 @@ mod tests {
         assert_eq!(limit(Figures { client_processors: 0.95, ..late.clone() }), Some(Limit::Client));
         let busy = Figures { user_s: 3.0, system_s: 5.0, ..client };
         assert_eq!(limit(busy), Some(Limit::Processor), "a saturated server is the limit all the same");
-        // What the client lacks matters only if something was not timely.
+        // Limits of the load client matter only if sessions were not timely.
         assert_eq!(limit(Figures { client_late_p99_ms: Some(21.0), ..timely() }), None);
         assert_eq!(limit(Figures { others: Some(0.2), ..late }), Some(Limit::OtherPrograms));
     }

@@ -1,5 +1,5 @@
-//! Agreement of two results on relative figures: machines and kernels differ in seconds, good measurements
-//! not in ratios.
+//! Agreement of two results on relative figures: absolute times differ between machines and kernels, ratios
+//! of good measurements do not.
 
 use std::collections::HashMap;
 
@@ -10,30 +10,30 @@ use crate::quantities::{COPIED_SEND, LENT_SEND, Name};
 use crate::result::{Assessment, PathVariant};
 use crate::statistics::Summary;
 
-/// Relative figures agree if the larger is no more than this above the smaller.
+/// Relative figures agree if the larger exceeds the smaller by no more than this share.
 pub const AGREEMENT: f64 = 0.10;
 
-/// A relative figure in both results.
+/// Relative figure of both results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Agreement {
     /// Name of the figure.
     #[serde(flatten)]
     pub name: Name,
-    /// Base of the ratio, with the same transport, MTU and size.
+    /// Path or send that the figure is relative to, with the same transport, MTU and size.
     pub relative_to: String,
     /// First result.
     pub first: f64,
     /// Second result.
     pub second: f64,
-    /// Excess of the larger over the smaller.
+    /// Excess of the larger over the smaller, as a share.
     pub apart: f64,
-    /// True if that is no more than [`AGREEMENT`].
+    /// True if the excess is no more than [`AGREEMENT`].
     pub agree: bool,
-    /// True if a figure that it is made of is noisy in one of the results.
+    /// True if a figure of the ratio is noisy in one of the results.
     pub noisy: bool,
 }
 
-/// A relative figure of one result.
+/// Relative figure of one result.
 struct Relative {
     name: Name,
     to: String,
@@ -41,7 +41,7 @@ struct Relative {
     noisy: bool,
 }
 
-/// All relative figures that both results have.
+/// Relative figures that both results have.
 pub(super) fn agreements(first: &Assessment, second: &Assessment) -> Vec<Agreement> {
     let of_second = relatives(second);
     let others: HashMap<(&Name, &str), &Relative> =
@@ -62,7 +62,7 @@ pub(super) fn agreements(first: &Assessment, second: &Assessment) -> Vec<Agreeme
     relatives(first).iter().filter_map(agreement).collect()
 }
 
-/// Paths relative to the plain one of their experiment, and lending relative to copying.
+/// Paths relative to the plain path of their experiment, and lending relative to copying.
 fn relatives(assessment: &Assessment) -> Vec<Relative> {
     let mut relatives = Vec::new();
     for group in path_costs::groups(assessment) {

@@ -1,4 +1,4 @@
-//! A comparison as tables.
+//! Tables of a comparison.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::{AGREEMENT, Agreement, Compared, Comparison, Verdict};
 use crate::quantities::Name;
 
 impl Comparison {
-    /// Number of relative figures that agree.
+    /// Number of relative figures that agree, in words.
     pub fn statement(&self) -> String {
         let limit = number::percent(AGREEMENT);
         let (all, agree) =
@@ -23,8 +23,8 @@ impl Comparison {
         }
     }
 
-    /// Tables of differences, of every figure, of figures that only one has, and of relative figures that do
-    /// not agree. The results are called A and B in them.
+    /// Tables of differences, of all figures, of figures that only one result has, and of relative figures
+    /// that do not agree. The results are called A and B.
     pub fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.differences()];
         tables.extend(self.figures.chunk_by(are_neighbours).map(figures));
@@ -63,13 +63,13 @@ impl Comparison {
     }
 }
 
-/// Returns whether figures belong into one table: of one experiment, transport and MTU.
+/// Returns whether two figures belong to the same table: of the same experiment, transport and MTU.
 fn are_neighbours(one: &Compared, other: &Compared) -> bool {
     let place = |name: &Name| (name.transport, name.mtu);
     one.name.topic == other.name.topic && place(&one.name) == place(&other.name)
 }
 
-/// Figures by name, then by size, as in the papers.
+/// Table of figures by name, then by size, as in the papers.
 fn figures(figures: &[Compared]) -> Table {
     let mut table = Table::new(figures[0].name.place(), &["", "size", "#A", "#B", "#improvement"]);
     let mut first_places: HashMap<&str, usize> = HashMap::new();
@@ -104,7 +104,7 @@ fn improvement(figure: &Compared) -> Cell {
         Verdict::Better => Cell::new(change, Kind::Good),
         Verdict::Worse => Cell::new(change, Kind::Bad),
         Verdict::TooFewRuns => Cell::plain(format!("{change} ?")),
-        // Shares: points of a hundred.
+        // Shares: percentage points.
         Verdict::Other => Cell::plain(number::change(figure.second - figure.first).replace('%', "points")),
     }
 }

@@ -1,16 +1,16 @@
-//! Lines of the papers' tables 3 and 4: kernel calls and copies of each path, in packets.
+//! Lines of the papers' tables 3 and 4: kernel calls and copies of each path, per packet.
 
 use wirepath_datapath::{BlockPath, DataPath};
 
 use crate::result::{Counted, PathKind, Transport};
 
-/// A line of a table. The tables' switches between user and kernel are two a call.
+/// Line of a table. The tables count two switches between user space and kernel per call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     pub(super) table: PaperTable,
     pub(super) path: PathKind,
     pub(super) transport: Transport,
-    /// Calls, without the one `mmap` of a file; nothing where the papers give no figure.
+    /// Calls, without the single `mmap` of a file; `None` if the papers give no figure.
     pub(super) calls: Option<Amount>,
     /// Copy operations.
     pub(super) copies: Option<Amount>,
@@ -23,14 +23,14 @@ pub(super) enum PaperTable {
     Download,
     /// Table 4: streaming, with RTP headers.
     Streaming,
-    /// Slides 33 and 34 of the conference talk, after the tables.
+    /// Slides 33 and 34 of the conference talk, newer than the tables.
     Slides,
 }
 
-/// A number of calls or copies for n packets.
+/// Number of calls or copies for n packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
-    /// However many packets there are.
+    /// Constant, for any number of packets.
     InAll(u32),
     /// Multiple of n.
     Each(u32),
@@ -38,7 +38,7 @@ pub(super) enum Amount {
 
 use Amount::{Each, InAll};
 
-/// The papers' paths, in their order.
+/// Paths of the papers, in the papers' order.
 pub(super) const LINES: [Line; 18] = [
     download(BlockPath::ReadWrite, Transport::Udp, Each(2), Each(2)),
     download(BlockPath::MmapSend, Transport::Udp, Each(1), Each(1)),
@@ -77,7 +77,7 @@ const fn streaming(path: DataPath, calls: Amount, copies: Amount) -> Line {
 }
 
 impl Amount {
-    /// Number for so many packets.
+    /// Number for `packets` packets.
     pub(super) fn of(self, packets: u64) -> u64 {
         match self {
             InAll(number) => number.into(),
@@ -95,7 +95,7 @@ impl Amount {
     }
 }
 
-/// The line that was counted.
+/// Line for the counted path and transport.
 pub(super) fn line_of(counted: &Counted) -> Option<&'static Line> {
     LINES.iter().find(|line| line.path == counted.path && line.transport == counted.transport)
 }

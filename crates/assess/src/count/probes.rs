@@ -1,8 +1,7 @@
-//! Copies by the kernel for this thread: how often each function that copies was called, and for how many
-//! bytes.
+//! Copies by the kernel for this thread: number of calls and bytes of each copy function.
 //!
-//! Probes on these functions take a kernel module, `kernel/copies`: the kernel's own probe events refuse
-//! them. Its source describes its output.
+//! Probes on these functions need a kernel module, `kernel/copies`: the kernel's own probe events refuse
+//! these functions. The module's source describes its output.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -13,21 +12,21 @@ use crate::result::Copies;
 
 const DEVICE: &str = "/dev/wirepath_copies";
 
-/// Function that also copies requests and structures: of its copies only those of a header's length are
-/// headers.
+/// Function that also copies requests and structures; only its copies of the length of a header are counted,
+/// as headers.
 const OF_STRUCTURES: &str = "_copy_from_user";
 
-/// Functions without which copies would be missed.
+/// Functions that must be probed, or copies would be missed.
 const NEEDED: [&str; 3] = ["_copy_from_iter", "_copy_to_iter", OF_STRUCTURES];
 
-/// Length of the headers that are sent; no structure that a call on the way has is as long.
+/// Length of the sent headers; no structure that the calls copy has this length.
 const HEADER: usize = wirepath_datapath::rtp::HEADER_LENGTH;
 
-/// Probes, for the calling thread.
+/// Probes for the calling thread.
 pub(super) struct Probes(File);
 
 impl Probes {
-    /// Probes that were seen to count.
+    /// Opens the probes, and checks that they count.
     pub(super) fn new() -> Result<Probes, Error> {
         let device = OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|error| {
             Error::Unable(format!(
@@ -40,7 +39,7 @@ impl Probes {
         Ok(probes)
     }
 
-    /// Returns the result of `act` and the copies made meanwhile, by function.
+    /// Returns the result of `act` and the copies made during it, by function.
     pub(super) fn during<T>(
         &self,
         act: impl FnOnce() -> Result<T, Error>,
@@ -61,7 +60,8 @@ impl Probes {
         text.lines().map(|line| counted(line).map_err(Error::Unable)).collect()
     }
 
-    /// A pipe copies once in and once out; what a compiler made inline would not be seen.
+    /// Checks that the probes count the two copies of a pipe, in and out; inlined copy functions would not be
+    /// seen.
     fn check(&self) -> Result<(), Error> {
         const BYTES: usize = 100;
         let (mut reader, mut writer) = std::io::pipe().doing("making a pipe")?;
@@ -83,7 +83,7 @@ impl Probes {
     }
 }
 
-/// Reads a line: function, calls, bytes, calls of a header's length, missed calls.
+/// Parses a line: function, calls, bytes, calls of a header's length, missed calls.
 fn counted(line: &str) -> Result<Copies, String> {
     let fields: Vec<&str> = line.split(' ').collect();
     let [function, numbers @ ..] = &fields[..] else { return Err("an empty line of copies".to_owned()) };

@@ -8,9 +8,9 @@ use crate::result::{Counted, PathKind};
 /// Reasons for a difference from the papers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reasons {
-    /// Reasons; none where nothing differs.
+    /// Reasons; empty if nothing differs.
     pub reasons: Vec<&'static str>,
-    /// True if they account for all of the difference, to the last call and copy.
+    /// True if the reasons account for the whole difference, to the last call and copy.
     pub are_all: bool,
 }
 
@@ -21,11 +21,11 @@ const PAGES: &str = "a read copies page by page: a packet that crosses a page is
 const JOINED: &str = "one copy takes header and payload, which the papers count as two";
 const REFERENCES: &str = "this kernel copies pages that are sent by reference over UDP";
 
-/// Functions that copy into packets.
+/// Kernel functions that copy into packets.
 const INTO_PACKETS: [&str; 4] =
     ["_copy_from_iter", "_copy_from_iter_nocache", "csum_and_copy_from_iter", "csum_and_copy_from_iter_full"];
 
-/// Compares what was counted with the papers' line of it.
+/// Compares counts with the papers' line for them.
 pub fn reasons(counted: &Counted) -> Reasons {
     let Some(line) = line_of(counted) else { return Reasons { reasons: Vec::new(), are_all: false } };
     let mut reasons = Reasons { reasons: Vec::new(), are_all: true };
@@ -41,7 +41,7 @@ pub fn reasons(counted: &Counted) -> Reasons {
 }
 
 impl Reasons {
-    /// Adds the differences that there are, and sees whether they are all.
+    /// Adds the differences that are not zero, and checks that they account for the whole difference.
     fn add(&mut self, papers: Amount, packets: u64, counted: u64, differences: &[(&'static str, i64)]) {
         let there: Vec<_> = differences.iter().filter(|(_, difference)| *difference != 0).collect();
         let sum: i64 = there.iter().map(|(_, difference)| difference).sum();
@@ -50,18 +50,18 @@ impl Reasons {
     }
 }
 
-/// Possible differences of calls from the papers', and their reasons.
+/// Possible differences of call counts from the papers', and their reasons.
 fn calls(papers: Amount, counted: &Counted) -> Vec<(&'static str, i64)> {
     let packets = counted.packets as i64;
     match papers {
-        // A cork, a header, a payload, an uncork.
+        // Cork, header, payload, uncork.
         Amount::Each(4) => vec![(CORK, -2 * packets)],
         Amount::InAll(1) => vec![(FULL, (counted.calls as i64 - 1).max(0))],
         _ => Vec::new(),
     }
 }
 
-/// Possible differences of copies, and their reasons.
+/// Possible differences of copy counts, and their reasons.
 fn copies(path: PathKind, counted: &Counted) -> Vec<(&'static str, i64)> {
     let packets = counted.packets as i64;
     let by = |function| counted.copies_by(function) as i64;
@@ -73,7 +73,7 @@ fn copies(path: PathKind, counted: &Counted) -> Vec<(&'static str, i64)> {
     let joins = matches!(path, PathKind::Stream(DataPath::ReadWritev | DataPath::MmapWritev));
     let refers = path.needs_module()
         || matches!(path, PathKind::Block(BlockPath::Sendfile) | PathKind::Stream(DataPath::RtpSendfile));
-    // Those whose header is sent by itself, which is a copy that the papers count too.
+    // Paths that send the header by itself: a copy that the papers count too.
     let headers = if matches!(path, PathKind::Stream(DataPath::RtpSendfile | DataPath::MmapSendMsend)) {
         packets
     } else {
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(of("read_writev", 200, &pieces), (vec![PAGES, JOINED], true));
         let copied = [("_copy_from_user", 100), ("_copy_from_iter", 100)];
         assert_eq!(of("rtpsendfile", 100, &copied), (vec![REFERENCES], true));
-        // Linux 6.1, which sums some of them meanwhile.
+        // Linux 6.1 computes checksums during some of the copies.
         let copied = [("_copy_from_iter", 66), ("csum_and_copy_from_iter", 68)];
         assert_eq!(of("sendfile", 100, &copied), (vec![REFERENCES], true));
         assert_eq!(of("kmsend", 3, &[]), (vec![FULL], true));

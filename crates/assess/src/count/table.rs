@@ -1,4 +1,4 @@
-//! Counts beside those of the papers.
+//! Tables of counts beside the counts of the papers.
 
 use super::lines::{Amount, PaperTable, line_of};
 use super::reasons::reasons;
@@ -6,7 +6,7 @@ use wirepath_report::{Cell, Kind, Table, number};
 
 use crate::result::Counted;
 
-/// Tables 3 and 4 of the papers with what was counted in them, in that order; none where nothing was counted.
+/// Tables 3 and 4 of the papers with the counts, in that order; a table without counts is left out.
 pub fn tables(counts: &[Counted]) -> Vec<Table> {
     let heads =
         ["path", "over", "#calls", "#papers", "#copies", "#papers", "#bytes copied", "why they differ"];
@@ -43,7 +43,7 @@ pub fn tables(counts: &[Counted]) -> Vec<Table> {
     [download, streaming].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// Note on the packets that were sent.
+/// Note on the number and size of packets sent.
 fn sent(counts: &[Counted]) -> Option<String> {
     let one = counts.iter().find(|counted| counted.size.is_some())?;
     Some(format!(
@@ -53,9 +53,9 @@ fn sent(counts: &[Counted]) -> Option<String> {
     ))
 }
 
-/// `2n`, `1`, or `1.36n` where it is no whole number of times.
+/// Formats a count as `2n`, `1`, or `1.36n` if it is not a multiple of the packets.
 fn in_packets(count: u64, packets: u64) -> String {
-    /// Counts that are so much less than the packets are shown as they are.
+    /// Counts below packets / `FEW` are shown as plain numbers.
     const FEW: u64 = 64;
     match (count, packets) {
         (0, _) | (_, 0 | 1) => count.to_string(),

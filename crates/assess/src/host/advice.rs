@@ -1,4 +1,4 @@
-//! Advice from the facts found, so that it is tested without such a machine.
+//! Advice as a function of recorded facts, so that tests need no such machine.
 
 use wirepath_datapath::release;
 
@@ -28,13 +28,13 @@ const RULES: &[Rule] = &[
     no_tracepoints,
 ];
 
-/// All that the rules say.
+/// Advice of all rules.
 pub(super) fn advice(host: &Host) -> Vec<Advice> {
     let facts = Facts { host };
     RULES.iter().flat_map(|rule| rule(&facts)).collect()
 }
 
-/// The machine, asked by name.
+/// Facts about the machine, by name.
 struct Facts<'a> {
     host: &'a Host,
 }
@@ -45,7 +45,7 @@ impl<'a> Facts<'a> {
         Some(&found.value)
     }
 
-    /// A limit that is a number; the soft one of a resource. What is unlimited is none.
+    /// Numeric value of a limit; the soft limit of a resource. `None` for an unlimited value.
     fn number(&self, name: &str) -> Option<i64> {
         self.limit(name)?.split_whitespace().next()?.parse().ok()
     }
@@ -153,7 +153,8 @@ fn few_fragments(facts: &Facts<'_>) -> Vec<Advice> {
 }
 
 fn small_send_buffers(facts: &Facts<'_>) -> Vec<Advice> {
-    // The kernel charges a socket for pages and its own structures: about twice what a train of 64 KiB holds.
+    // The kernel charges a socket for pages and its own structures: about twice the payload of a 64 KiB
+    // train.
     const ENOUGH: i64 = 128 * 1024;
     let small = facts.number("net.core.wmem_default").filter(|bytes| *bytes < ENOUGH);
     one(small.map(|bytes| Advice {
@@ -281,7 +282,7 @@ fn is_on(device: &Device, name: &str) -> bool {
     device.features.iter().any(|feature| feature.name == name && feature.on)
 }
 
-/// The command that switches features on, if the device can switch one of them; else what is left.
+/// Command that switches features on, if the device can switch one of them; else `otherwise`.
 fn switch(device: &Device, names: &[&str], change: &str, otherwise: &str) -> String {
     let can = |name: &&str| device.features.iter().any(|feature| feature.name == *name && feature.changeable);
     match names.iter().any(can) {

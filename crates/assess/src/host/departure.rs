@@ -1,5 +1,5 @@
-//! Departure times (`SO_TXTIME`): whether a queueing discipline of this kernel keeps them, tried on the loopback device of a
-//! network namespace that is made for it.
+//! Departure times (`SO_TXTIME`): tests whether a queueing discipline of this kernel honours them, on the
+//! loopback device of a temporary network namespace.
 
 use std::io;
 use std::net::UdpSocket;
@@ -13,21 +13,21 @@ use wirepath_sys::device::{self, DeviceName};
 use wirepath_sys::namespace::leave_network;
 use wirepath_sys::socket::set_segment;
 
-/// A discipline that may keep times.
+/// Queueing discipline that may honour departure times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
     /// `fq`.
     Fq,
-    /// `etf`, which lets packets go a fixed time before theirs, and drops them after it.
+    /// `etf`, which releases packets a fixed time before their departure time, and drops late packets.
     Etf,
-    /// `pfifo`, which keeps none.
+    /// `pfifo`, which ignores departure times.
     Pfifo,
 }
 
-/// Reason why departure times are of no use.
+/// Reason why departure times cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DepartureError {
-    /// It could not be tried.
+    /// The test failed to run.
     #[error("{0}")]
     Untried(String),
     /// Packets left before their time.
@@ -48,27 +48,28 @@ impl From<io::Error> for DepartureError {
     }
 }
 
-/// Time before its own at which `etf` lets a packet go: with so much, none is dropped on a busy machine.
+/// Lead of `etf`: time before its departure time at which a packet is released. With this lead, no packet is
+/// dropped on a busy machine.
 const ETF_AHEAD: Duration = Duration::from_millis(100);
 
-/// Time from sending to the first departure, longer than a busy machine keeps a thread from sending; and between
-/// departures.
+/// Time from sending to the first departure, longer than a thread waits for a busy processor; and time
+/// between departures.
 const FIRST: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
 
-/// Trains, packets of each, and bytes of these.
+/// Trains, packets per train, and bytes per packet.
 const TRAINS: u32 = 3;
 const PACKETS: u32 = 3;
 const PACKET: u16 = 200;
 
-/// Time by which two clocks that are read one after the other may differ.
+/// Largest difference of two clocks that are read one after the other.
 const CLOCKS: Duration = Duration::from_millis(5);
 
-/// Time after the last departure for which packets are waited for.
+/// Timeout for packets after the last departure.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Discipline {
-    /// Words of `tc`.
+    /// Arguments of `tc`.
     fn words(self) -> String {
         match self {
             Discipline::Fq => "fq".to_owned(),
@@ -77,7 +78,7 @@ impl Discipline {
         }
     }
 
-    /// Time before its own at which a packet may leave.
+    /// Time before its departure time at which a packet may leave.
     fn ahead(self) -> Duration {
         if self == Discipline::Etf { ETF_AHEAD } else { Duration::ZERO }
     }
@@ -87,11 +88,11 @@ impl Discipline {
     }
 }
 
-/// Sends trains, each with a time of departure, through a discipline; answers by how much the latest of their packets
-/// left too late. Takes root, and a second.
+/// Sends trains with departure times through a queueing discipline, and returns the largest lateness of their
+/// packets. Needs root, and takes about a second.
 ///
 /// # Errors
-/// As [`DepartureError`] says.
+/// See [`DepartureError`].
 pub fn try_departure_times(discipline: Discipline) -> Result<Duration, DepartureError> {
     let tried = std::thread::spawn(move || {
         leave_network()?;
@@ -103,7 +104,7 @@ pub fn try_departure_times(discipline: Discipline) -> Result<Duration, Departure
     tried.join().unwrap_or_else(|_| Err(DepartureError::Untried("the trial panicked".to_owned())))
 }
 
-/// Sends trains over the loopback device, and judges when their packets arrive.
+/// Sends trains over the loopback device, and checks the arrival times of their packets.
 fn exchange(discipline: Discipline, receiver: &UdpSocket) -> Result<Duration, DepartureError> {
     arrivals::enable_timestamps(receiver.as_fd())?;
     receiver.set_read_timeout(Some(PATIENCE))?;
@@ -136,9 +137,9 @@ fn since_1970() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
-/// Runs `tc` in the namespace of the calling thread, to its good end.
+/// Runs `tc` in the network namespace of the calling thread; fails if `tc` fails.
 fn tc(arguments: &str) -> Result<(), DepartureError> {
-    // Some users' PATH does without the folders where administrators' programs are.
+    // The PATH of some users lacks the directories of administration tools.
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let mut command = Command::new("tc");
     let output = command.env("PATH", path).args(arguments.split_whitespace()).stdin(Stdio::null()).output();

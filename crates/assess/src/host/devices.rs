@@ -8,7 +8,7 @@ use wirepath_sys::device::{self, DeviceName};
 use super::read;
 use crate::result::{Device, Feature, Rings};
 
-/// Features that data paths need or feel: the kernel's names, and those that `ethtool -k` shows where they
+/// Features that affect data paths: the kernel's names, and the names shown by `ethtool -k`, where they
 /// differ.
 const FEATURES: &[(&str, &str)] = &[
     ("tx-checksum-ipv4", "tx-checksum-ipv4"), // these three: payload by reference is never read
@@ -23,7 +23,7 @@ const FEATURES: &[(&str, &str)] = &[
     ("rx-udp-gro-forwarding", "rx-udp-gro-forwarding"),
 ];
 
-/// All devices of this network namespace; none if the kernel does not let us ask.
+/// All devices of this network namespace; none if the kernel does not permit the query.
 pub(super) fn all() -> Vec<Device> {
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0").or_else(|_| UdpSocket::bind("[::1]:0")) else {
         return Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn all() -> Vec<Device> {
     names.iter().filter_map(|name| examine(socket.as_fd(), name)).collect()
 }
 
-/// Facts of one device; nothing if it vanished meanwhile.
+/// Facts about one device; `None` if it vanished during the query.
 fn examine(socket: BorrowedFd<'_>, name: &DeviceName) -> Option<Device> {
     let rings = device::rings(socket, name).ok().map(|rings| Rings {
         transmit: rings.transmit,

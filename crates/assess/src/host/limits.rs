@@ -38,7 +38,7 @@ const CAPABILITIES: &[(&str, CapabilitySet)] = &[
     ("CAP_IPC_LOCK", CapabilitySet::IPC_LOCK),
 ];
 
-/// Settings that can be found out, by name.
+/// Settings that can be read, by name.
 pub(super) fn all() -> Vec<Setting> {
     let mut settings: Vec<Setting> = SYSCTLS.iter().filter_map(|name| sysctl(name)).collect();
     for (name, resource) in [("RLIMIT_MEMLOCK", Resource::Memlock), ("RLIMIT_NOFILE", Resource::Nofile)] {
@@ -67,7 +67,7 @@ fn sysctl(name: &str) -> Option<Setting> {
     Some(setting(name, read::line(format!("/proc/sys/{}", name.replace('.', "/")))?))
 }
 
-/// Free huge pages of each size that there is.
+/// Free huge pages of each available size.
 fn huge_pages() -> Vec<Setting> {
     let Ok(sizes) = std::fs::read_dir("/sys/kernel/mm/hugepages") else { return Vec::new() };
     let mut found: Vec<(u64, u64)> = sizes
@@ -99,7 +99,7 @@ fn disciplines() -> Vec<Setting> {
     found.collect()
 }
 
-/// Disciplines that have trains leave at the times that were sent along, as tried at the same time.
+/// Queueing disciplines that honour departure times, all tested at the same time.
 fn departures() -> Vec<Setting> {
     let disciplines = [("fq", Discipline::Fq), ("etf", Discipline::Etf)];
     let trials = disciplines.map(|(name, discipline)| {
@@ -114,7 +114,7 @@ fn departures() -> Vec<Setting> {
     settings.collect()
 }
 
-/// Size in the unit that fits.
+/// Size in the largest unit that divides it.
 fn size(kib: u64) -> String {
     match kib {
         kib if kib > 0 && kib.is_multiple_of(1 << 20) => format!("{} GiB", kib >> 20),
@@ -123,8 +123,8 @@ fn size(kib: u64) -> String {
     }
 }
 
-/// Returns whether kernel calls can be counted, tried as experiments do: on a thread that may mount what it
-/// lacks for itself alone.
+/// Returns whether kernel calls can be counted. The test runs as in experiments: on a thread that may mount
+/// tracefs for itself.
 fn counting() -> String {
     let tried = std::thread::spawn(|| Calls::new().map(drop)).join();
     match tried {
@@ -134,22 +134,22 @@ fn counting() -> String {
     }
 }
 
-/// Returns whether the kernel reads without leaving pages in the page cache, on this program's file system.
+/// Returns whether the kernel can read this program's file system without leaving pages in the page cache.
 fn uncached() -> String {
     let tried = std::fs::File::open("/proc/self/exe").and_then(|file| uncached_reads(&file));
     tried.map_or_else(|error| format!("no: {}", read::printable(&error.to_string())), |()| "yes".to_owned())
 }
 
-/// Option by which the kernel charges no process for soft interrupts.
+/// Kernel option by which no process is charged for soft interrupts.
 const IRQ_TIME: &str = "CONFIG_IRQ_TIME_ACCOUNTING";
 
-/// An option that the kernel was built with, where that can be found out.
+/// Value of a kernel build option, if it can be read.
 fn kernel_option(name: &str) -> String {
     let in_words = |config: &str| option_in(config, name).to_owned();
     kernel_config().map_or("unknown".to_owned(), |config| in_words(&config))
 }
 
-/// Configuration of the kernel: its own (CONFIG_IKCONFIG_PROC), else the one that distributions install.
+/// Configuration of the kernel: its own (CONFIG_IKCONFIG_PROC), else the file that distributions install.
 fn kernel_config() -> Option<String> {
     let release = machine::kernel();
     let packed = Command::new("gzip").args(["-dc", "/proc/config.gz"]).stdin(Stdio::null()).output();

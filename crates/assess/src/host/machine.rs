@@ -7,23 +7,23 @@ pub fn kernel() -> String {
     read::printable(&rustix::system::uname().release().to_string_lossy())
 }
 
-/// The processor's name, as /proc/cpuinfo has it.
+/// Processor name from /proc/cpuinfo.
 pub fn processor() -> String {
     let cpuinfo = read::text("/proc/cpuinfo").unwrap_or_default();
-    // Arm kernels name no model, and some have none of the fields.
+    // Arm kernels have no model name, and some have none of the fields.
     let name = ["model name", "Model", "Processor", "CPU part"].iter().find_map(|key| field(&cpuinfo, key));
     name.unwrap_or_else(|| format!("unknown ({})", std::env::consts::ARCH))
 }
 
-/// Returns whether the machine is a guest: a flag of the processor that x86 hypervisors set, or what the
-/// firmware's tables say.
+/// Returns whether the machine is a guest: by the processor flag that x86 hypervisors set, or by the firmware
+/// tables.
 pub(super) fn is_virtual() -> bool {
     let flagged = field(&read::text("/proc/cpuinfo").unwrap_or_default(), "flags")
         .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"));
     flagged || read::line("/sys/hypervisor/type").is_some()
 }
 
-/// Processors that this process may use.
+/// Number of processors that this process may use.
 pub fn processors() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
@@ -39,7 +39,7 @@ pub fn load() -> String {
     read::line("/proc/loadavg").unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// The first value of a key, in lines of `key : value`.
+/// First non-empty value of a key, in lines of `key : value`.
 fn field(text: &str, key: &str) -> Option<String> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = pairs.find(|(name, value)| name.trim() == key && !value.trim().is_empty())?;

@@ -1,4 +1,4 @@
-//! Trials of data paths over the loopback device: no list of requirements is as right as that.
+//! Trials of data paths over the loopback device, which are more reliable than a list of requirements.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,14 +15,14 @@ use wirepath_datapath::{
 use super::read;
 use crate::result::{Experiment, PathKind, PathState, Transport};
 
-/// Bytes of a block that is sent to try a path, and of a datagram of it.
+/// Bytes of the test block, and of each of its datagrams.
 const BLOCK: usize = 3 * DATAGRAM;
 const DATAGRAM: usize = 188;
 
 /// Read timeout of a receiver.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// All paths, those for streaming first, on a kernel of this release.
+/// States of all paths on a kernel of this release, paths for streaming first.
 pub(super) fn all(kernel: &str) -> Vec<PathState> {
     let release = release(kernel);
     let streams = DataPath::ALL.map(|path| {
@@ -32,7 +32,7 @@ pub(super) fn all(kernel: &str) -> Vec<PathState> {
         state(Experiment::Stream, path.into(), Transport::Udp, tried, release)
     });
     let downloads = BlockPath::ALL.into_iter().flat_map(|path| {
-        // The module sends blocks over UDP only.
+        // The kernel module sends blocks over UDP only.
         let over_tcp = (!path.needs_module()).then(|| (Transport::Tcp, try_tcp(path)));
         let tries = [(Transport::Udp, try_udp(path))].into_iter().chain(over_tcp);
         tries.map(move |(transport, tried)| {
@@ -53,7 +53,7 @@ fn state(
     let runs = tried.is_ok();
     let lack = match tried {
         Err(error) => Some(lack(&error)),
-        // The zero-copy half of sendfile to UDP came in 6.5; 6.1.72 got the other half.
+        // The zero-copy half of sendfile to UDP came in 6.5; 6.1.72 has only the other half.
         Ok(()) => (transport == Transport::Udp && (path.sends_by_reference() || path.needs_module()))
             .then(|| release.filter(|release| *release < (6, 5)))
             .flatten()
@@ -66,7 +66,7 @@ fn state(
     PathState { experiment, path, transport, runs, missing, remedy }
 }
 
-/// Requirement that an error says is missing, and its remedy.
+/// Missing requirement indicated by an error, and its remedy.
 fn lack(error: &io::Error) -> (String, String) {
     if let Some(module) = error.get_ref().and_then(|inner| inner.downcast_ref::<OpenError>()) {
         let remedy = match module {
@@ -111,7 +111,7 @@ fn errno_of(error: &SendError) -> Option<Errno> {
     }
 }
 
-/// Sends a block over UDP, in datagrams, and compares what arrives.
+/// Sends a block over UDP in datagrams, and compares the received data.
 fn try_udp(path: BlockPath) -> io::Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     receiver.set_read_timeout(Some(PATIENCE))?;
@@ -119,7 +119,7 @@ fn try_udp(path: BlockPath) -> io::Result<()> {
     sender.connect(receiver.local_addr()?)?;
     let sink = BlockSink::udp(sender, DATAGRAM as u16, path)?;
     let (medium, block) = medium()?;
-    // A path that does not segment sends a datagram a call.
+    // A path that does not segment sends one datagram per call.
     let extent = if path.segments() { BLOCK } else { DATAGRAM };
     for offset in (0..BLOCK).step_by(extent) {
         send(path, &sink, &medium, Extent { offset: offset as u64, length: extent })?;
@@ -132,7 +132,7 @@ fn try_udp(path: BlockPath) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends a block over TCP and compares what arrives.
+/// Sends a block over TCP, and compares the received data.
 fn try_tcp(path: BlockPath) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let sender = TcpStream::connect(listener.local_addr()?)?;
@@ -146,7 +146,7 @@ fn try_tcp(path: BlockPath) -> io::Result<()> {
     compare(&buffer, &block)
 }
 
-/// A file in memory, and what is in it.
+/// File in memory, and its content.
 fn medium() -> io::Result<(MappedFile, Vec<u8>)> {
     let block: Vec<u8> = (0..BLOCK).map(|at| (at * 7 / 3) as u8).collect();
     let file = File::from(memfd_create("wirepath-trial", MemfdFlags::CLOEXEC)?);

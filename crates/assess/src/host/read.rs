@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Most bytes that are read: the longest file that is needed is the first processor's part of /proc/cpuinfo.
+/// Maximum number of bytes read: the longest text needed is the first processor's part of /proc/cpuinfo.
 const LIMIT: u64 = 64 * 1024;
 
-/// Content of the file, trimmed; nothing if it cannot be read or is empty.
+/// Content of a file, trimmed; `None` if the file cannot be read or is empty.
 pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(LIMIT).read_to_end(&mut bytes).ok()?;
@@ -15,17 +15,17 @@ pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// The file's first line, with what could command a terminal replaced.
+/// First line of a file, with control characters replaced.
 pub(crate) fn line(path: impl AsRef<Path>) -> Option<String> {
     Some(printable(text(path)?.lines().next()?))
 }
 
-/// The file's first line as a number.
+/// First line of a file as a number.
 pub(crate) fn number(path: impl AsRef<Path>) -> Option<u64> {
     line(path)?.trim().parse().ok()
 }
 
-/// A text with what could command a terminal replaced by blanks.
+/// Text with control characters, which could command a terminal, replaced by blanks.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })
@@ -52,6 +52,6 @@ mod tests {
         assert_eq!(read(b"\xff\x1b[2J\n"), (Some("\u{fffd} [2J".to_owned()), None));
         assert_eq!(read(b"99999999999999999999999"), (Some("99999999999999999999999".to_owned()), None));
         assert_eq!((line(folder.path()), line("/proc/no/such/file")), (None, None));
-        assert_eq!(text("/dev/zero").map(|text| text.len() as u64), Some(LIMIT)); // endless, and yet it ends
+        assert_eq!(text("/dev/zero").map(|text| text.len() as u64), Some(LIMIT)); // endless, but limited
     }
 }

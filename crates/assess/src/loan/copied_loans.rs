@@ -1,23 +1,23 @@
-//! Loans that became copies, which say nothing of lending.
+//! Loans that became copies, whose runs are invalid for lending.
 
 use super::sends::Sends;
 use crate::findings::Findings;
 use crate::result::{Loans, Transport};
 
-/// A run that has such.
+/// Run with loans that became copies.
 pub(super) struct CopiedLoans {
     pub(super) sends: Sends,
     pub(super) loans: Loans,
 }
 
-/// Returns whether the kernel copied all that was lent over this transport in these runs.
+/// Returns whether the kernel copied all loans over this transport in these runs.
 pub(super) fn kernel_copies(copied: &[CopiedLoans], transport: Transport) -> bool {
     let of = copied.iter().filter(|copied| copied.sends.transport == transport);
     let counts: Loans = of.map(|copied| copied.loans).sum();
     counts.loans > 0 && counts.copied_by_kernel == counts.loans
 }
 
-/// Records the sizes whose loans became copies, a line for each transport.
+/// Records the sizes whose loans became copies, one entry per transport.
 pub(super) fn explain(copied: &[CopiedLoans], mtu: u32, found: &mut Findings<'_>) {
     for transport in [Transport::Udp, Transport::Tcp] {
         let of: Vec<&CopiedLoans> =

@@ -1,4 +1,4 @@
-//! Hands the thresholds to programs that lend: into the calibration file.
+//! Storing of thresholds in the calibration file, for programs that lend.
 
 use wirepath_datapath::calibration::{Calibrations, Host, LoanThreshold, now_unix_s};
 
@@ -10,17 +10,18 @@ use crate::result::{Loan, Threshold};
 /// Number of thresholds written and not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredThresholds {
-    /// Written to the file.
+    /// Thresholds written to the file.
     pub kept: usize,
-    /// Not written: those of a full measurement are there, and these are of the quick form.
+    /// Thresholds of the quick form that were not written, because the file has those of a full measurement.
     pub quick: usize,
 }
 
 /// Adds the thresholds of `loan` to the calibration file, for the devices that the sink stands for. Other
-/// sinks, and connections but to another host, stand for no device: nothing is kept.
+/// sinks, and TCP connections except to another host, stand for no device: their thresholds are not stored.
 ///
 /// # Errors
-/// [`Error::System`] if the file cannot be read or written, or is something else: then it is left as it is.
+/// [`Error::System`] if the file cannot be read or written, or is not a calibration file; the file is left
+/// unchanged.
 pub fn keep(loan: &Loan, options: &Options) -> Result<StoredThresholds, Error> {
     let found: Vec<LoanThreshold> = loan
         .thresholds

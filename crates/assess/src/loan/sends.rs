@@ -9,41 +9,42 @@ use crate::subject::{PathKind, Transport};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendKind {
-    /// `send` copies it.
+    /// `send` copies the payload.
     Copied,
-    /// `send` with MSG_ZEROCOPY lends its pages.
+    /// `send` with MSG_ZEROCOPY lends the pages.
     Lent,
 }
 
-/// Sends of one size over one transport, one way.
+/// Sends of one kind and size over one transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sends {
     pub(super) kind: SendKind,
     pub(super) transport: Transport,
     /// Bytes of a send.
     pub(super) size: u32,
-    /// True if each begins where a page does; else one byte before, so that it has a part of one page more.
+    /// True if each send begins at a page boundary; else one byte before, so that it covers part of one more
+    /// page.
     pub(super) aligned: bool,
     /// Bytes of a UDP datagram that fills the MTU.
     pub(super) segment: u16,
 }
 
 impl Sends {
-    /// The size of datagrams that fill this MTU.
+    /// Payload of datagrams that fill this MTU.
     pub(super) fn segment(mtu: u32) -> u16 {
         (mtu - UDP_OVER_IPV4).min(MOST_OF_DATAGRAM) as u16
     }
 
-    /// The socket's side of it. Both ways have UDP_SEGMENT set, so that the same datagrams leave; `loan` that
-    /// is forced off is `mmap_send` on such a socket.
+    /// Case of the socket. Both kinds have UDP_SEGMENT set, so that the same datagrams leave; `loan` that is
+    /// forced off is `mmap_send` on such a socket.
     pub(super) fn case(&self) -> Case {
         let path = if self.kind == SendKind::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
         let case = Case::new(PathKind::Block(path), self.transport, Some(self.segment));
         Case { loans: LoanPolicy::NEVER, ..case }
     }
 
-    /// Sends of at least so many bytes in all of a file of this length, which holds one: each begins at a
-    /// page of its own, or just before, and they go round and round.
+    /// Sends of at least `volume` bytes in total from a file of this length, which has room for at least one.
+    /// Each send begins at its own page, or just before it; at the end of the file sends start over.
     pub(super) fn stretches(&self, file: u64, volume: u64) -> impl Iterator<Item = PacketRange> {
         let (page, bytes) = (rustix::param::page_size() as u64, u64::from(self.size));
         let behind = if self.aligned { 0 } else { page - 1 };
@@ -112,7 +113,7 @@ mod tests {
             }
             assert!(starts.iter().all(|start| start + u64::from(size) <= file), "{size} {aligned}");
         }
-        // Where it only just fits, all begin at one place.
+        // In a file with room for only one send, all sends begin at the same offset.
         let only = sends(Transport::Udp, 5000, 1500, false);
         assert!(only.stretches(only.room(), 20_000).all(|send| send.start + send.bytes <= only.room()));
     }

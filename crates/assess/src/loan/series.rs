@@ -1,4 +1,4 @@
-//! All sizes over UDP and TCP, from the beginning of a page and from just before one, on one test bed.
+//! All sizes over UDP and TCP, from a page boundary and from just before one, on one test bed.
 
 use std::time::Duration;
 
@@ -18,26 +18,26 @@ use crate::test_files::Media;
 use crate::verify::verify_stretches;
 use wirepath_datapath::SendContext;
 
-/// Bytes of a send: halves and multiples of pages. The largest over UDP is what a datagram holds.
+/// Bytes of a send: fractions and multiples of pages. The largest over UDP is the payload of a datagram.
 const OVER_UDP: [u32; 13] =
     [64, 256, 512, 1024, 2048, 4096, 8192, 12_288, 16_384, 32_768, 49_152, 61_440, MOST_OF_DATAGRAM];
 const OVER_TCP: [u32; 11] = [64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 262_144, LARGEST];
 
-/// The largest send.
+/// Largest send.
 pub(super) const LARGEST: u32 = 1 << 20;
 
-/// Least size measured from one byte before a page, too: smaller sends are never worth a loan.
+/// Smallest size that is also measured from one byte before a page: smaller sends are never worth a loan.
 const LEAST_UNALIGNED: u32 = 1024;
 
-/// A run has no more sends: small ones would take minutes for the volume, and say no more.
+/// Limit of sends in a run: small sends would take minutes for the volume, without better figures.
 const MOST_SENDS: u64 = 1 << 20;
 const QUICK_MOST_SENDS: u64 = 1 << 16;
 
-/// Payload that is compared, at least, and sends, at least.
+/// Minimum payload to compare, and minimum number of sends to compare.
 const VERIFIED: u64 = 128 << 10;
 const SENDS_VERIFIED: u64 = 4;
 
-/// Share of the time that goes into what comes before the runs, about.
+/// Approximate share of the time used before the timed runs.
 const BEFORE: f64 = 0.3;
 
 /// Series of one MTU.
@@ -51,7 +51,7 @@ struct Series<'a> {
 struct Timed {
     sends: Sends,
     mtu: u32,
-    /// Duration of a run, as far as is known.
+    /// Duration of a run, as far as known.
     estimate: Duration,
     /// Processor seconds of the copy alone, run by run.
     copy_s: Vec<f64>,
@@ -59,7 +59,7 @@ struct Timed {
 }
 
 /// Verifies, warms up and times all sizes, and adds points, runs and thresholds to the result. Findings
-/// before an error stay.
+/// before an error are kept.
 pub(super) fn measure(
     options: &Options,
     test_bed: &TestBed,
@@ -84,7 +84,7 @@ pub(super) fn measure(
 }
 
 impl Series<'_> {
-    /// Maps every page once: a page that a loan is the first to touch costs a page fault.
+    /// Maps every page once: the first touch of a page costs a page fault, which must not count for a loan.
     fn touch(&mut self) -> Result<(), Error> {
         let size = (rustix::param::page_size() as u32).min(MOST_OF_DATAGRAM);
         let segment = Sends::segment(self.runs.test_bed.mtu);
@@ -92,7 +92,7 @@ impl Series<'_> {
         self.run(&pages, self.runs.media.length()).map(drop)
     }
 
-    /// Candidates: of each size sends that copy and, where they work, sends that lend.
+    /// Candidates: for each size sends that copy and, if lending works, sends that lend.
     fn admit_all(&mut self, found: &mut Findings<'_>) -> Result<Vec<Timed>, Error> {
         let mtu = self.runs.test_bed.mtu;
         let file = self.runs.media.length();
@@ -113,7 +113,7 @@ impl Series<'_> {
         Ok(admitted.into_iter().flatten().flatten().collect())
     }
 
-    /// Verifies, and sends some without counting; nothing if the kernel copied loans.
+    /// Verifies the sends, and warms up; `None` if the kernel copied loans.
     fn admit(&mut self, sends: Sends) -> Result<Option<Timed>, Error> {
         let (volume, file) = (self.volume(&sends), self.runs.media.length());
         let sample = sends.stretches(file, VERIFIED.max(SENDS_VERIFIED * u64::from(sends.size)));
@@ -135,7 +135,7 @@ impl Series<'_> {
         Ok(true)
     }
 
-    /// Runs about so many bytes. The time includes taking loans back.
+    /// Runs sends of about `volume` bytes. The time includes reclaiming loans.
     fn run(&mut self, sends: &Sends, volume: u64) -> Result<Run, Error> {
         let stretches = sends.stretches(self.runs.media.length(), volume);
         let (run, sent) = self.runs.time(&sends.case(), |_| stretches)?;
@@ -171,7 +171,7 @@ impl Candidate for Timed {
 }
 
 impl Timed {
-    /// Processor seconds of a send, run by run.
+    /// Processor seconds per send, run by run.
     fn seconds(&self) -> Vec<f64> {
         let of_run =
             |run: &Run| (run.user_s + run.system_s) / (run.bytes / u64::from(self.sends.size)) as f64;
@@ -220,14 +220,15 @@ impl Timed {
     }
 }
 
-/// Adds points, their runs, and thresholds to the result. The reason for a missing threshold is left out.
+/// Adds points, their runs and thresholds to the result. The reason for a missing threshold is recorded in
+/// `left_out`.
 fn keep(candidates: &[Timed], copied_loans: &[CopiedLoans], mtu: u32, found: &mut Findings<'_>) {
     let is_whole = candidates.iter().all(|timed| !timed.runs.is_empty());
     let mut points = Vec::new();
     let mut measured = candidates.iter().filter(|timed| !timed.runs.is_empty()).peekable();
     while let Some(copied) = measured.next() {
         if copied.sends.kind == SendKind::Lent {
-            continue; // its partner failed
+            continue; // the other send of the pair failed
         }
         let partner = Sends { kind: SendKind::Lent, ..copied.sends };
         let lent = measured.next_if(|timed| timed.sends == partner);
@@ -247,7 +248,7 @@ fn keep(candidates: &[Timed], copied_loans: &[CopiedLoans], mtu: u32, found: &mu
     loan.thresholds.extend(thresholds);
 }
 
-/// The threshold of one transport, if the points say where it is; what they do not say goes to `found`.
+/// Threshold of one transport, if the points determine it; otherwise the reason goes to `found`.
 fn find_threshold(
     points: &[LoanPoint],
     transport: Transport,
@@ -270,7 +271,7 @@ fn find_threshold(
     threshold::threshold(points, transport, mtu, copies).map_err(|why| found.leave_out(&what, &why)).ok()
 }
 
-/// Every size, as sends that copy.
+/// Sends that copy, of every size.
 fn all_sends(mtu: u32) -> Vec<Sends> {
     let sizes = (OVER_UDP.iter().map(|size| (Transport::Udp, *size)))
         .chain(OVER_TCP.iter().map(|size| (Transport::Tcp, *size)));

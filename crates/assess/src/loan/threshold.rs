@@ -1,24 +1,25 @@
-//! Threshold of lending, as far as the runs say.
+//! Threshold of lending, if the runs determine it.
 
 use crate::result::{LoanPoint, Threshold, Transport};
 use crate::statistics::{FEWEST_RUNS, NOISY_SPREAD, Summary};
 
-/// Lending must be cheaper by this share. It is what figures that are not called noisy may still be off by.
+/// Lending must be cheaper by this share, which is the error that figures may have without being called
+/// noisy.
 const MARGIN: f64 = NOISY_SPREAD;
 
-/// Verdict of the sizes of one alignment.
+/// Verdict on the sizes of one alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// Cheaper from this size on.
     From(u64),
-    /// The largest is not.
+    /// Not cheaper at the largest size.
     Never,
-    /// Too little is known.
+    /// Too little data.
     Unknown,
 }
 
-/// The threshold of one transport and MTU, or why there is none. `kernel_copies` if it was seen to copy
-/// whatever was lent.
+/// Threshold of one transport and MTU, or the reason for its absence. `kernel_copies` is true if the kernel
+/// copied all loans.
 pub(super) fn threshold(
     points: &[LoanPoint],
     transport: Transport,
@@ -49,7 +50,7 @@ pub(super) fn threshold(
     })
 }
 
-/// Sizes whose runs differ too much to be considered, from the smallest on.
+/// Sizes that are ignored because their runs are noisy, ascending.
 pub(super) fn ignored(points: &[LoanPoint], transport: Transport, mtu: u32) -> Vec<u64> {
     let of = |point: &&LoanPoint| (point.transport, point.mtu) == (transport, mtu);
     let is_ignored = |point: &&LoanPoint| !point.lent_send_s.is_empty() && share(point).is_none();
@@ -59,8 +60,9 @@ pub(super) fn ignored(points: &[LoanPoint], transport: Transport, mtu: u32) -> V
     sizes
 }
 
-/// The least size from which on all are cheaper. Noisy ones are ignored, and so are those above the largest
-/// that was lent, since nothing is known of them. One below that could not be lent counts as dear.
+/// Smallest size from which on all sizes are cheaper. Noisy sizes are ignored, and so are sizes above the
+/// largest that was lent, since nothing is known about them. A smaller size that could not be lent counts as
+/// more expensive.
 fn verdict(mut points: Vec<&LoanPoint>) -> Verdict {
     points.sort_unstable_by_key(|point| std::cmp::Reverse(point.size));
     let mut lent = points.into_iter().skip_while(|point| point.lent_send_s.is_empty()).peekable();
@@ -80,7 +82,7 @@ fn verdict(mut points: Vec<&LoanPoint>) -> Verdict {
     }
 }
 
-/// Processor time of sends that lend as a share of that of sends that copy, where both can be relied on.
+/// Processor time of sends that lend as a share of sends that copy; `None` if one of the two is unreliable.
 fn share(point: &LoanPoint) -> Option<f64> {
     let reliable = |runs: &[f64]| {
         let summary = Summary::of(runs.iter().copied())?;
@@ -94,7 +96,7 @@ fn share(point: &LoanPoint) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Sends that copy take 2; these take so long when they lend, the largest last.
+    /// Points whose copying sends take 2; `lent` has the times of lending sends, the largest size last.
     fn points(lent: &[&[f64]]) -> Vec<LoanPoint> {
         let sizes = [512, 4096, 8192, 16_384];
         let point = |(size, lent): (u64, &&[f64])| LoanPoint {

@@ -1,19 +1,19 @@
-//! Memory that is much larger than the processor's caches, and a place in it that moves on.
+//! Memory much larger than the processor's caches, with a position that advances.
 
 use crate::host::read;
 
-/// Bytes of a cache line and of a page, on all processors that are served.
+/// Bytes of a cache line and of a page, on all supported processors.
 const LINE: usize = 64;
 const PAGE: usize = 4096;
 
-/// An arena has so many times what the last cache has: what was copied first is long gone when its turn comes
-/// again.
+/// Size of an arena as a multiple of the last-level cache: a copied block has long been evicted when its turn
+/// comes again.
 const TIMES_CACHE: usize = 4;
 
-/// The last cache, where the kernel does not say.
+/// Size of the last-level cache if the kernel does not report it.
 const USUAL_CACHE: usize = 32 << 20;
 
-/// Memory, and the place where the next block is.
+/// Memory, and the offset of the next block.
 pub(super) struct Arena {
     memory: Vec<u8>,
     /// Offset of the first page.
@@ -21,10 +21,10 @@ pub(super) struct Arena {
     place: usize,
 }
 
-/// Two arenas in which blocks of `largest` fit [`TIMES_CACHE`] times; smaller ones where memory is short, and
-/// nothing where not even pages fit.
+/// Two arenas in which blocks of `largest` bytes fit [`TIMES_CACHE`] times. The arenas are smaller if memory
+/// is short; `None` if not even pages fit.
 pub(super) fn pair(largest: usize) -> Option<(Arena, Arena)> {
-    // A quarter of what is free for each: measuring must not push others out.
+    // A quarter of the available memory for each: measuring must not evict the pages of other programs.
     let most = available_memory().map_or(usize::MAX, |bytes| bytes / 4);
     let wanted = TIMES_CACHE * last_cache().max(largest + PAGE);
     let size = wanted.min(most) / PAGE * PAGE;
@@ -32,7 +32,7 @@ pub(super) fn pair(largest: usize) -> Option<(Arena, Arena)> {
 }
 
 impl Arena {
-    /// Arena of so many bytes, whole pages, each written to: a page that was never written is not mapped, and
+    /// Arena of `size` bytes, in whole pages, all written: a page that was never written is not mapped, and
     /// reading it costs nothing.
     pub(super) fn new(size: usize, fill: u8) -> Arena {
         let memory = vec![fill; size + PAGE];
@@ -40,35 +40,36 @@ impl Arena {
         Arena { memory, start, place: 0 }
     }
 
-    /// The largest power of two that a block may have.
+    /// Largest block, a power of two.
     pub(super) fn largest_block(&self) -> usize {
         let most = self.length() / TIMES_CACHE - PAGE;
         1 << most.ilog2()
     }
 
-    /// The block at the beginning, so many bytes behind the first page's boundary.
+    /// Block at the beginning, `behind` bytes after the first page boundary.
     pub(super) fn first(&self, behind: usize, size: usize) -> &[u8] {
         &self.memory[self.start + behind..][..size]
     }
 
-    /// As [`Arena::first`], to write to.
+    /// Mutable variant of [`Arena::first`].
     pub(super) fn first_mut(&mut self, behind: usize, size: usize) -> &mut [u8] {
         &mut self.memory[self.start + behind..][..size]
     }
 
-    /// The next block, so many bytes behind a boundary: of a cache line, or from a page on of a page.
+    /// Next block, `behind` bytes after a boundary: of a cache line, or for sizes of a page and more, of a
+    /// page.
     pub(super) fn next(&mut self, behind: usize, size: usize) -> &[u8] {
         let start = self.advance(behind, size);
         &self.memory[start..][..size]
     }
 
-    /// As [`Arena::next`], to write to.
+    /// Mutable variant of [`Arena::next`].
     pub(super) fn next_mut(&mut self, behind: usize, size: usize) -> &mut [u8] {
         let start = self.advance(behind, size);
         &mut self.memory[start..][..size]
     }
 
-    /// Moves on, and answers where the block that was passed over begins.
+    /// Advances the position, and returns the offset of the block that was passed.
     fn advance(&mut self, behind: usize, size: usize) -> usize {
         let boundary = if size < PAGE { LINE } else { PAGE };
         let begin = self.place.next_multiple_of(boundary);
@@ -77,21 +78,21 @@ impl Arena {
         self.start + begin + behind
     }
 
-    /// Bytes from the first page's boundary on.
+    /// Bytes from the first page boundary on.
     fn length(&self) -> usize {
         self.memory.len() - PAGE
     }
 }
 
-/// Size of the largest cache that the first processor has.
+/// Size of the largest cache of the first processor.
 fn last_cache() -> usize {
     let caches = (0..8)
         .filter_map(|index| read::line(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")));
-    // A machine may say anything; what is beyond a GiB is believed by nobody.
+    // The kernel may report any value; values above 1 GiB are not plausible.
     caches.filter_map(|size| bytes(&size)).max().unwrap_or(USUAL_CACHE).min(1 << 30)
 }
 
-/// A size as the kernel writes it, for example `32768K`.
+/// Parses a size as the kernel formats it, for example `32768K`.
 fn bytes(text: &str) -> Option<usize> {
     let (number, unit) = match text.strip_suffix('K') {
         Some(number) => (number, 1 << 10),
@@ -100,7 +101,7 @@ fn bytes(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// Memory that may be taken without pushing others out.
+/// Memory that can be used without evicting pages of other programs.
 fn available_memory() -> Option<usize> {
     let meminfo = read::text("/proc/meminfo")?;
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -34,8 +34,8 @@ fn every_point_has_its_runs_and_no_copy_is_optimised_away() {
     assert!(costs.kernel_entry_ns.iter().all(|ns| *ns > 5.0), "{:?}", costs.kernel_entry_ns);
     assert_eq!(costs.copies.len(), 4 * 18); // 8 bytes to 1 MiB
     assert!(costs.copies.iter().all(|copy| copy.ns.len() == 3 && copy.ns.iter().all(|ns| *ns > 0.0)));
-    // No memory moves a TB/s: a copy that was optimised away does. Nothing is asked in the other direction,
-    // because a machine that others use may take any time.
+    // No memory moves a TB/s; a copy that was optimised away does. There is no upper limit, because on a
+    // machine in use by others a copy may take any time.
     let largest = costs.copies.iter().filter(|copy| copy.size == 1 << 20);
     let times_ns: Vec<f64> = largest.flat_map(|copy| copy.ns.iter().copied()).collect();
     assert_eq!(times_ns.len(), 4 * 3);
@@ -44,7 +44,7 @@ fn every_point_has_its_runs_and_no_copy_is_optimised_away() {
 
 #[test]
 fn stopping_keeps_what_was_measured() {
-    /// Asks to stop at the tenth look.
+    /// Requests a stop at the tenth query.
     struct Impatient(std::cell::Cell<u32>);
     impl Progress for Impatient {
         fn at(&mut self, _: f64, _: &str) {}

@@ -1,28 +1,27 @@
-//! Classes of kernel functions: copying, entering and leaving the kernel, the network stack.
+//! Classes of kernel functions: copying, kernel entry and exit, network stack.
 //!
-//! One table, so that a share can be disputed line by line. A name that ends with `*` is the beginning of
-//! names; suffixes of the compiler (`.constprop.0`, `.isra.0`, `.cold`) are ignored. The first line that fits
-//! decides. Functions of no line (the page cache, the file system, memory, locks, the scheduler) belong to
-//! none of the three.
+//! A single table, so that each line can be reviewed. A name that ends with `*` is a prefix; compiler
+//! suffixes (`.constprop.0`, `.isra.0`, `.cold`) are ignored. The first matching line decides. Functions
+//! without a line (page cache, file system, memory, locks, scheduler) belong to none of the three classes.
 
 use Class::{Copying, Entering, Network};
 
 /// Class of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Class {
-    /// Copies payload.
+    /// Copies of payload.
     Copying,
-    /// Is the way into the kernel or out of it.
+    /// Kernel entry and exit.
     Entering,
-    /// Is the network stack, or a network device's driver.
+    /// Network stack, or driver of a network device.
     Network,
-    /// Is not in the kernel.
+    /// User space.
     User,
-    /// Is anything else.
+    /// Everything else.
     Other,
 }
 
-/// Class, names, and why they are there.
+/// Class, names, and reason.
 type Rule = (Class, &'static str, &'static str);
 
 const RULES: &[Rule] = &[
@@ -128,7 +127,7 @@ pub(super) fn of_kernel(name: &str) -> Class {
     rule.map_or(Class::Other, |(class, ..)| *class)
 }
 
-/// Returns whether a name matches the pattern; `*` stands for any letters, at its end or once within.
+/// Returns whether a name matches a pattern; `*` stands for any characters, at the end or once within.
 fn fits(name: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
     let start = parts.next().unwrap_or_default();

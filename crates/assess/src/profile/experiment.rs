@@ -16,22 +16,22 @@ use crate::rounds::Runs;
 use crate::test_bed::TestBed;
 use crate::test_files::Media;
 
-/// Processor time that a path uses while it is sampled: 10,000 samples, or 2,000 in the quick form.
+/// Processor time of each path that is sampled: 10,000 samples, or 2,000 in the quick form.
 const PROCESSOR_TIME: Duration = Duration::from_millis(2500);
 const QUICK_PROCESSOR_TIME: Duration = Duration::from_millis(500);
 
-/// About how long a run is, of which there are as many as fit.
+/// Approximate duration of a run; runs are repeated until the processor time is used.
 const RUN: Duration = Duration::from_millis(250);
 
-/// Payload of the run from which the length of the others is reckoned.
+/// Payload of the first run, from which the length of the others is computed.
 const FIRST_RUN: u64 = 8 << 20;
 
-/// A share of fewer samples is no figure: one of a tenth has a standard deviation of a tenth of itself or
-/// more.
+/// Minimum number of samples for a figure: with fewer, a share of one tenth has a standard deviation of a
+/// tenth of itself or more.
 const FEWEST_SAMPLES: u64 = 1000;
 
-/// Takes the profiles and adds them to `result`, also those taken before an error. Where the kernel may not
-/// be sampled they are left out, with the remedy.
+/// Takes the profiles and adds them to `result`, also before an error. Without permission to sample the
+/// kernel they are left out, with the remedy.
 ///
 /// # Errors
 /// Errors that end the assessment; [`Error::Stopped`] on a request to stop.

@@ -1,42 +1,44 @@
-//! Samples behind a system call's instruction.
+//! Samples directly after a system call instruction.
 //!
-//! The way out of the kernel has interrupts off, and ends with the instruction that puts them on again and
-//! goes to user space. A timer that expired meanwhile fires there: the sample has the first instruction after
-//! the call, in user space, though the time was spent leaving the kernel. A quarter of the samples of a loop
-//! of `getpid` have it. They are charged to the kernel's exit; the one instruction itself takes no time.
+//! The exit path of the kernel runs with interrupts off, and ends with the instruction that enables
+//! interrupts and returns to user space. A timer that expired on this path fires there: the sample has the
+//! first instruction after the call, in user space, though the time was spent leaving the kernel. A quarter
+//! of the samples of a `getpid` loop are of this kind. They are charged to the kernel exit; the single
+//! instruction itself takes no time.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Function name of such samples.
+/// Function name of these samples.
 pub(super) const NAME: &str = "[return to user space]";
 
-/// The instruction that enters the kernel.
+/// System call instruction.
 #[cfg(target_arch = "x86_64")]
 const SYSTEM_CALL: &[u8] = &[0x0f, 0x05]; // syscall
 #[cfg(target_arch = "aarch64")]
 const SYSTEM_CALL: &[u8] = &[0x01, 0x00, 0x00, 0xd4]; // svc #0
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const SYSTEM_CALL: &[u8] = &[]; // not known: no sample is taken for one
+const SYSTEM_CALL: &[u8] = &[]; // unknown: no sample is taken for a kernel exit
 
-/// Our own instructions.
+/// Reader of this process's instructions.
 pub(super) struct KernelExits {
     memory: File,
 }
 
 impl KernelExits {
-    /// Opens our memory.
+    /// Opens the memory of this process.
     pub(super) fn open() -> io::Result<KernelExits> {
         Ok(KernelExits { memory: File::open("/proc/self/mem")? })
     }
 
-    /// Returns whether the instruction before this address enters the kernel.
+    /// Returns whether the instruction before this address is a system call.
     pub(super) fn is_one(&self, address: u64) -> bool {
         let mut before = [0; 4];
         let before = &mut before[..SYSTEM_CALL.len()];
         let Some(at) = address.checked_sub(SYSTEM_CALL.len() as u64) else { return false };
-        // What cannot be read (the kernel's page of time functions, or nothing at all) is no exit.
+        // Memory that cannot be read (the kernel's page of time functions, or an unmapped address) is no
+        // kernel exit.
         !SYSTEM_CALL.is_empty() && self.memory.read_exact_at(before, at).is_ok() && before == SYSTEM_CALL
     }
 }

@@ -1,4 +1,4 @@
-//! The kernel's functions by address.
+//! Kernel functions by address.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,7 +9,7 @@ use crate::host::read;
 /// Name of an address outside of all functions.
 const UNKNOWN: &str = "[unknown]";
 
-/// Most bytes of /proc/kallsyms that are read; a kernel with all its modules has some 20 MiB.
+/// Maximum number of bytes read from /proc/kallsyms; a kernel with all its modules has some 20 MiB.
 const LIMIT: u64 = 256 << 20;
 
 /// Address and name of each kernel function, in order.
@@ -30,15 +30,15 @@ impl KernelSymbols {
         }
     }
 
-    /// The function that this address is in.
+    /// Function that contains this address.
     pub(super) fn name(&self, address: u64) -> &str {
         let after = self.0.partition_point(|(begin, _)| *begin <= address);
         after.checked_sub(1).map_or(UNKNOWN, |index| &self.0[index].1)
     }
 }
 
-/// Reads lines of `address type name [module]`; what is none is passed over. Of several names for a place the
-/// one with the fewest underscores in front is kept: `memcpy` and not `__memcpy`.
+/// Parses lines of `address type name [module]`; other lines are skipped. If an address has several names,
+/// the name with the fewest leading underscores is kept: `memcpy` and not `__memcpy`.
 fn parse(text: impl BufRead) -> io::Result<KernelSymbols> {
     let mut symbols = Vec::new();
     for line in text.split(b'\n') {
@@ -54,7 +54,7 @@ fn parse(text: impl BufRead) -> io::Result<KernelSymbols> {
     Ok(KernelSymbols(symbols))
 }
 
-/// The function in a line, if one is there.
+/// Function in a line, if there is one.
 fn function(line: &str) -> Option<(u64, Box<str>)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;

@@ -1,4 +1,4 @@
-//! Samples of where a thread stands, taken by the kernel.
+//! Samples of a thread's instruction pointer, taken by the kernel.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,18 +13,18 @@ use rustix::time::{ClockId, clock_gettime};
 use super::ProfileError;
 use crate::host::read;
 
-/// Processor time between samples in nanoseconds: about 4,000 a second, and prime, so as not to keep step
-/// with the kernel's own timers.
+/// Processor time between samples in nanoseconds: about 4,000 samples per second. The number is prime, so
+/// that sampling does not run in step with the kernel's own timers.
 const PERIOD_NS: u64 = 249_989;
 
-/// Bytes of the ring that the kernel writes to: 8,192 samples, two seconds of them. It is emptied after each
-/// step.
+/// Bytes of the ring that the kernel writes samples to: 8,192 samples, two seconds. The ring is emptied after
+/// each step.
 const RING: usize = 1 << 17;
 
-/// Limit of the run, as a multiple of the processor time that is wanted.
+/// Limit of the elapsed time, as a multiple of the requested processor time.
 const PATIENCE: u32 = 10;
 
-/// Processor mode, in the `misc` word of each record (`linux/perf_event.h`).
+/// Processor mode: mask and value for user mode in the `misc` word of each record (`linux/perf_event.h`).
 const MODE: u16 = 7;
 const USER: u16 = 2;
 
@@ -37,33 +37,33 @@ pub(super) enum Place {
     User(u64),
 }
 
-/// Samples taken.
+/// Collected samples.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     /// Number of samples at each location.
     pub(super) places: HashMap<Place, u64>,
-    /// Samples for which there was no room.
+    /// Samples lost because the ring was full.
     pub(super) lost: u64,
 }
 
 /// Sampler of parts of a step.
 pub struct Sampled<'a> {
     sampler: &'a mut Sampler,
-    /// Processor time that was sampled.
+    /// Processor time sampled.
     used: Duration,
 }
 
-/// Samples one thread.
+/// Sampling of one thread.
 pub(super) struct Sampling {
     sampler: Sampler,
-    /// Lost until now: the kernel counts from the beginning.
+    /// Lost samples so far: the kernel counts from the beginning.
     lost: u64,
-    /// Losses by records of the ring, for kernels that do not count them (before 6.0).
+    /// Lost samples by the ring's own records, for kernels that do not count them (before 6.0).
     told_lost: u64,
 }
 
 impl Sampled<'_> {
-    /// Samples while it acts.
+    /// Samples while `act` runs.
     ///
     /// # Errors
     /// Errors of `act`, and [`ProfileError::Sampling`].
@@ -78,9 +78,9 @@ impl Sampled<'_> {
 }
 
 impl Sampling {
-    /// Sampling of the calling thread, on any processor, not started.
+    /// Prepares sampling of the calling thread, on any processor; sampling is not started.
     pub(super) fn of_this_thread() -> Result<Sampling, ProfileError> {
-        // A kernel before 6.0 does not know this word, and says that the request is invalid.
+        // Kernels before 6.0 do not know this flag, and fail with EINVAL.
         let counter = build(ReadFormat::LOST).or_else(|error| match Errno::from_io_error(&error) {
             Some(Errno::INVAL) => build(ReadFormat::empty()),
             _ => Err(error),
@@ -89,8 +89,8 @@ impl Sampling {
         Ok(Sampling { sampler, lost: 0, told_lost: 0 })
     }
 
-    /// Calls `step` again and again until so much processor time was sampled, or [`PATIENCE`] times as long
-    /// has passed: others may use the processor, and work may wait.
+    /// Calls `step` repeatedly until `processor_time` was sampled, or [`PATIENCE`] times that time has
+    /// passed: other programs may use the processor, and work may wait.
     pub(super) fn run<E: From<ProfileError>>(
         &mut self,
         processor_time: Duration,
@@ -109,7 +109,7 @@ impl Sampling {
         outcome.map(|()| samples)
     }
 
-    /// Takes what is in the ring.
+    /// Takes the records out of the ring.
     fn empty(&mut self, places: &mut HashMap<Place, u64>) -> io::Result<()> {
         while let Some(record) = self.sampler.next_record() {
             let user = record.misc() & MODE == USER;
@@ -121,20 +121,20 @@ impl Sampling {
                     *places.entry(place).or_default() += 1;
                 }
                 Record::Lost(lost) => self.told_lost += lost.lost,
-                _ => {} // a note that sampling was too fast for the kernel, or was not any more
+                _ => {} // a record that the kernel throttled sampling, or resumed it
             }
         }
         Ok(())
     }
 
-    /// Samples lost since the last time.
+    /// Samples lost since the last call.
     fn newly_lost(&mut self) -> io::Result<u64> {
         let all = self.sampler.read_full()?.lost().unwrap_or(self.told_lost);
         Ok(all - std::mem::replace(&mut self.lost, all))
     }
 }
 
-/// Processor time that this thread has used.
+/// Processor time used by this thread.
 fn used() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

@@ -1,23 +1,23 @@
-//! Names for addresses in user space: of the program or library, not of its functions. That suffices for what
-//! paths are: loops around calls.
+//! Names for addresses in user space: of the program or library, without functions. That suffices, since
+//! paths are loops around calls.
 
 use std::io;
 
 use crate::host::read;
 
-/// Name of an address in no mapped file.
+/// Name of an address outside mapped files.
 const UNKNOWN: &str = "[user]";
 
-/// Ranges of addresses and the file mapped there, in order.
+/// Address ranges and the file mapped at each, in order.
 pub(super) struct UserSymbols(Vec<(u64, u64, Box<str>)>);
 
 impl UserSymbols {
-    /// Reads our own mappings.
+    /// Reads the mappings of this process.
     pub(super) fn read() -> io::Result<UserSymbols> {
         Ok(UserSymbols(std::fs::read_to_string("/proc/self/maps")?.lines().filter_map(range).collect()))
     }
 
-    /// The program or library that this address is in.
+    /// Program or library that contains this address.
     pub(super) fn name(&self, address: u64) -> &str {
         let after = self.0.partition_point(|(begin, ..)| *begin <= address);
         let found = after.checked_sub(1).map(|index| &self.0[index]).filter(|(_, end, _)| address < *end);
@@ -25,7 +25,7 @@ impl UserSymbols {
     }
 }
 
-/// The range in a line of `begin-end permissions offset device inode path`, if a path or a name is there.
+/// Parses a line of `begin-end permissions offset device inode path`; `None` without a path or name.
 fn range(line: &str) -> Option<(u64, u64, Box<str>)> {
     let (range, rest) = line.split_once(' ')?;
     let (begin, end) = range.split_once('-')?;

@@ -1,36 +1,35 @@
-//! Cases: parts of the experiment, and the methods of each.
+//! Cases: parts of the experiment, and their methods.
 
 mod handlers;
 mod sinks;
 
 use crate::result::{Method, OrderKind, Part, Program, RELAY_DATAGRAM, RelayCase};
 
-/// Clients, servers and inputs at once, as in the paper.
+/// Concurrent clients, servers and inputs, as in the paper.
 pub(crate) const LINKS: u32 = 16;
 
 /// Receivers of datagrams.
 pub(crate) const RECEIVERS: u32 = 64;
 
-/// Streams of the crowd: those that the others are compared with, and the busy and the idle ones of the crowd
-/// itself.
+/// Streams of the crowd: reference without a crowd, and the busy and idle streams of the crowd.
 pub(crate) const FEW: u32 = 10;
 pub(crate) const BUSY: u32 = 1000;
 pub(crate) const IDLE: u32 = 10_000;
 
-/// Blocks of loops that read and write, and records.
+/// Block sizes of `read` and `write` loops, and record sizes.
 const BLOCKS: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
 
-/// The block of those ways of which one size is enough.
+/// Block size of methods that are measured with a single size.
 const BLOCK: u64 = 64 << 10;
 
-/// Datagrams that arrive together: as many as 20 ms of 8 Mb/s have, which servers send in one go, or each
-/// alone.
+/// Datagrams that arrive together: 20 ms of 8 Mb/s, which servers send at once; other cases have single
+/// datagrams.
 pub(crate) const BURST: u64 = 16;
 
-/// Sizes of files that clients ask for.
+/// Sizes of requested files.
 const SIZES: [u64; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// Records whose orders are compared, as in the paper.
+/// Record size for the comparison of orders, as in the paper.
 const ORDERED: u64 = 4 << 10;
 
 /// Outputs of one input.
@@ -65,7 +64,7 @@ impl RelayCase {
 
 pub(crate) use handlers::{PEEKED_RECORD, PLAIN, handler_cases};
 
-/// Everything that is measured of a part, but handlers other than the dummy.
+/// Cases of a part, except handlers other than the dummy.
 pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
     let by = |method: Method| RelayCase::new(part, method);
     let (loops, streams) = (by(Method::ReadWrite), by(Method::Streams));

@@ -1,4 +1,4 @@
-//! Comparison of received with sent bytes: each byte, once, in order.
+//! Comparison of received with sent bytes: each byte arrives once, in order.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::source::Volume;
 use super::task::{HEADER, LEFT_OUT, MASK};
 use crate::result::{HandlerKind, OrderKind, Part, RelayCase};
 
-/// Compares what came to the sinks of a case, in order, with what was sent.
+/// Compares the data of a case's sinks, in order, with the sent data.
 ///
 /// # Errors
 /// Description of the difference.
@@ -52,7 +52,7 @@ fn block(case: &RelayCase) -> usize {
     case.block.unwrap_or(1) as usize
 }
 
-/// Bytes as they arrive.
+/// Bytes as the handler of the case delivers them.
 fn handled(case: &RelayCase, mut bytes: Vec<u8>) -> Vec<u8> {
     if case.touch || case.handler == Some(HandlerKind::Grow) {
         bytes.iter_mut().for_each(|byte| *byte ^= MASK);
@@ -65,7 +65,7 @@ fn handled(case: &RelayCase, mut bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Each sink has its own.
+/// Checks that each sink has its own data.
 fn in_order(contents: &[Vec<u8>], expected: impl Fn(usize) -> Vec<u8>) -> Result<(), String> {
     for (place, content) in contents.iter().enumerate() {
         same(content, &expected(place)).map_err(|wrong| format!("sink {place}: {wrong}"))?;
@@ -73,7 +73,7 @@ fn in_order(contents: &[Vec<u8>], expected: impl Fn(usize) -> Vec<u8>) -> Result
     Ok(())
 }
 
-/// Each stream is at one sink, whichever; the other sinks have nothing.
+/// Checks that each stream is at one sink, in any order, and that other sinks have nothing.
 fn in_any_order(contents: &[Vec<u8>], streams: &[Vec<u8>]) -> Result<(), String> {
     let mut missing: HashMap<&[u8], &Vec<u8>> = streams.iter().map(|stream| (key(stream), stream)).collect();
     for (place, content) in contents.iter().enumerate().filter(|(_, content)| !content.is_empty()) {
@@ -84,7 +84,8 @@ fn in_any_order(contents: &[Vec<u8>], streams: &[Vec<u8>]) -> Result<(), String>
     if missing.is_empty() { Ok(()) } else { Err(format!("{} streams did not arrive", missing.len())) }
 }
 
-/// Each record is at one sink, those of a sink in the order in which they were sent.
+/// Checks that each record is at one sink, and that the records of a sink are in the order in which they were
+/// sent.
 fn at_random(contents: &[Vec<u8>], all: &[u8], block: usize) -> Result<(), String> {
     let mut missing: HashMap<&[u8], usize> =
         all.chunks(block).enumerate().map(|(number, record)| (key(record), number)).collect();
@@ -116,7 +117,7 @@ fn same(came: &[u8], sent: &[u8]) -> Result<(), String> {
     differs.map_or(Ok(()), |at| Err(format!("byte {at} is {:#04x}, expected {:#04x}", came[at], sent[at])))
 }
 
-/// Blocks of all inputs, one of each in turn.
+/// Blocks of all inputs, merged in turns.
 fn merged(inputs: &[Vec<u8>], block: usize) -> Vec<u8> {
     let most = inputs.iter().map(|input| input.len().div_ceil(block)).max().unwrap_or(0);
     let rounds = (0..most).flat_map(|round| inputs.iter().map(move |input| (input, round * block)));
@@ -126,7 +127,7 @@ fn merged(inputs: &[Vec<u8>], block: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Each block whose number is `place` in turns of `places`.
+/// Blocks number `place`, `place + places` and so on.
 fn every(bytes: &[u8], block: usize, place: usize, places: usize) -> Vec<u8> {
     bytes.chunks(block).skip(place).step_by(places).flatten().copied().collect()
 }
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
     use crate::relay::cases::cases;
 
-    /// Right contents of the sinks of a part for so many bytes of each connection.
+    /// Correct contents of the sinks of a part.
     fn right(part: Part, pattern: &Pattern, links: usize) -> (RelayCase, Volume, Vec<Vec<u8>>) {
         let case = cases(part).into_iter().find(|case| case.links as usize == links).unwrap();
         let sources = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 1 } else { links };

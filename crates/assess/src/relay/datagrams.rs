@@ -1,8 +1,8 @@
-//! Datagrams to what is measured, and the receivers behind it.
+//! Source of datagrams for the measured process, and the receivers.
 //!
 //! Datagrams have no acknowledgement, so the source reads the queue of the measured socket
-//! (`/proc/PID/net/udp`) and the counts of receivers, and sends no more than there is room for: nothing may
-//! be lost, since what is lost costs less.
+//! (`/proc/PID/net/udp`) and the counts of receivers, and sends no more than there is room for: no datagram
+//! may be lost, since lost datagrams cost less.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -25,23 +25,23 @@ use crate::error::{Doing, Error};
 use crate::sockets;
 use crate::test_bed::TestBed;
 
-/// Bytes that may wait for the measured socket when more is sent, as the kernel charges them: well below what
-/// it has room for.
+/// Limit of bytes in the measured socket's queue for sending more, as charged by the kernel: well below the
+/// socket's buffer size.
 const WAITING: u64 = 48 << 10;
 
-/// Bytes of payload that may be under way to a receiver.
+/// Payload bytes that may be in flight to a receiver.
 const WINDOW: u64 = 64 << 10;
 
-/// Room for datagrams that each receiver asks for.
+/// Requested receive buffer of each receiver.
 const ROOM: usize = 1 << 20;
 
-/// Timeout behind the last datagram.
+/// Timeout after the last datagram.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// Receivers of datagrams.
 pub(crate) struct Receivers {
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Bytes that the one that has least has.
+    /// Bytes at the receiver that has received least.
     least: Arc<AtomicU64>,
     thread: JoinHandle<io::Result<Received>>,
 }
@@ -53,12 +53,12 @@ pub(crate) struct Received {
     pub(crate) counts: Vec<u64>,
     /// Received bytes, if they were kept.
     pub(crate) contents: Vec<Vec<u8>>,
-    /// When the last came.
+    /// Time of the last datagram.
     pub(crate) ended: Instant,
 }
 
 impl Receivers {
-    /// Opens receivers beside the measured processor, each of which expects so many bytes.
+    /// Opens receivers on processors other than the measured one; each receiver expects `bytes_each` bytes.
     pub(crate) fn open(
         test_bed: &TestBed,
         number: usize,
@@ -79,12 +79,12 @@ impl Receivers {
         Ok(Receivers { addresses, least, thread })
     }
 
-    /// Bytes that the one that has least has, as it changes.
+    /// Bytes at the receiver that has received least; updated continuously.
     pub(crate) fn least(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.least)
     }
 
-    /// Waits until all have what they expect, or no more comes.
+    /// Waits until all receivers have the expected bytes, or until the timeout.
     pub(crate) fn finish(self) -> Result<Received, Error> {
         sockets::join(self.thread, "a receiver")
     }
@@ -107,7 +107,7 @@ fn receive(sockets: &[UdpSocket], bytes_each: u64, keep: bool, least: &AtomicU64
     let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
     let mut polled: Vec<PollFd<'_>> = sockets.iter().map(|one| PollFd::new(one, PollFlags::IN)).collect();
     while received.counts.iter().any(|count| *count < bytes_each) {
-        // Nothing comes before the measured side has begun.
+        // No datagram arrives before the measured process has begun.
         let limit = if received.counts[0] == 0 { &patience } else { &silence };
         if poll(&mut polled, Some(limit))? == 0 {
             break;
@@ -124,7 +124,7 @@ fn receive(sockets: &[UdpSocket], bytes_each: u64, keep: bool, least: &AtomicU64
 }
 
 impl Received {
-    /// Takes what one call gives; nothing if there is nothing now.
+    /// Takes the datagrams of one call; `None` if there are none now.
     fn some(
         &mut self,
         index: usize,
@@ -132,8 +132,8 @@ impl Received {
         room: &mut [u8],
         keep: bool,
     ) -> io::Result<Option<u64>> {
-        // MSG_TRUNC answers the length of the whole datagram, or of those that the kernel gathered, whatever
-        // is kept of it.
+        // MSG_TRUNC returns the length of the whole datagram, or of all datagrams that the kernel coalesced,
+        // regardless of the buffer size.
         let room = if keep { room } else { &mut room[..1] };
         match recv(socket, &mut *room, RecvFlags::TRUNC | RecvFlags::DONTWAIT) {
             Ok((_, length)) => {
@@ -148,7 +148,7 @@ impl Received {
     }
 }
 
-/// Datagrams of a source.
+/// Datagrams that a source sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bursts {
     pub(crate) datagrams: u64,
@@ -156,8 +156,8 @@ pub(crate) struct Bursts {
     pub(crate) burst: u64,
 }
 
-/// Sends them to the process, which has this UDP port, on a thread beside the processor that is measured, as
-/// it takes them.
+/// Sends datagrams to the UDP port of the process, on a thread beside the measured processor, as fast as the
+/// process takes them.
 pub(crate) fn send(
     test_bed: &TestBed,
     pattern: &Arc<Pattern>,
@@ -190,13 +190,13 @@ pub(crate) fn send(
     })
 }
 
-/// Polls the queue of the process' socket until it is short enough: no event tells, and this processor has
-/// nothing else to do.
+/// Polls the queue of the process' socket until it is short enough: there is no event for this, and this
+/// processor has no other work.
 fn wait_for_room(process: u32, socket: SocketAddr, is_enough: impl Fn(u64) -> bool) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let table = fs::read_to_string(format!("/proc/{process}/net/udp"))?;
-        // While other sockets come and go, the table is read with gaps: what is not found is looked for
+        // While other sockets come and go, reads of the table have gaps; a missing entry is searched for
         // again.
         if let Some(Queue { waiting, dropped }) = queue(&table, socket) {
             if dropped > 0 {
@@ -219,15 +219,15 @@ fn wait_for_room(process: u32, socket: SocketAddr, is_enough: impl Fn(u64) -> bo
 /// Receive queue of a UDP socket.
 #[derive(Debug, PartialEq, Eq)]
 struct Queue {
-    /// Bytes that wait, as it charges them.
+    /// Bytes in the queue, as charged by the kernel.
     waiting: u64,
     dropped: u64,
 }
 
-/// `sl local_address rem_address st tx_queue:rx_queue …`, the number of dropped datagrams last.
+/// Parses `sl local_address rem_address st tx_queue:rx_queue …`, with the number of dropped datagrams last.
 fn queue(table: &str, socket: SocketAddr) -> Option<Queue> {
     let SocketAddr::V4(socket) = socket else { return None };
-    // Of the address the four bytes as this processor reads them for a number; of the port the number.
+    // The address is its four bytes read as a native number; the port is a number.
     let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(socket.ip().octets()), socket.port());
     table.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();

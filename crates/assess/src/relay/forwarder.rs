@@ -1,9 +1,8 @@
-//! The side that is measured: a process of its own that moves data from sources to sinks and does nothing
-//! else.
+//! Measured side: a separate process that moves data from sources to sinks and does nothing else.
 //!
-//! Its protocol is a line of JSON in ([`Task`]), the port out, connections made, “ready” out, “go” in. All
-//! before “go” is in no figure. Other programs are started through it, too, so that they end with the process
-//! that started them.
+//! Protocol: one line of JSON in ([`Task`]), the port out, connections are made, “ready” out, “go” in.
+//! Everything before “go” is excluded from the figures. Other programs are started through this process, too,
+//! so that they end with the process that started them.
 
 mod copy;
 mod datagrams;
@@ -30,27 +29,27 @@ use super::task::{Shape, Task, messages};
 use crate::sockets;
 use crate::subject::Method;
 
-/// Connections that may wait to be accepted.
+/// Backlog of the listening socket.
 const BACKLOG: i32 = 4096;
 
 /// Connections of a forwarder.
 pub(crate) struct Ends {
-    /// Data comes from them.
+    /// Connections that data comes from.
     pub(crate) inputs: Vec<TcpStream>,
-    /// Data goes to them.
+    /// Connections that data goes to.
     pub(crate) outputs: Vec<TcpStream>,
-    /// Datagrams come to it.
+    /// Socket that datagrams come to.
     pub(crate) datagrams: Option<UdpSocket>,
 }
 
-/// Work of a forwarder that is ready: moves everything, to the end.
+/// Prepared work of a forwarder: moves all data until its end.
 pub(crate) type Prepared = Box<dyn FnOnce() -> io::Result<()>>;
 
-/// Runs `wirepath assess forwarder`: becomes the program that is named, or does the task on standard input.
-/// Ends with the thread that started it, however that ends.
+/// Runs `wirepath assess forwarder`: executes the given program, or does the task on standard input. The
+/// process is killed when the thread that started it ends.
 ///
 /// # Errors
-/// If the program cannot be started, if standard input has no task, or if what it asks for fails.
+/// If the program cannot be started, standard input has no task, or the task fails.
 pub fn serve(program: Option<&mut Command>) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if let Some(program) = program {
@@ -67,7 +66,7 @@ pub fn serve(program: Option<&mut Command>) -> io::Result<()> {
     }
     prepared()?;
     write_line(messages::DONE)?;
-    // Connections stay until whoever started this has seen all it wants to see, and closes this end.
+    // Connections stay open until the parent process has read all results and closes this process's input.
     next().map_or(Ok(()), |_| Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected line after `go`")))
 }
 
@@ -113,26 +112,26 @@ impl Ends {
     }
 }
 
-/// A listener whose queue holds whatever an experiment connects at once.
+/// Listener with a backlog for all connections that an experiment makes at once.
 pub(crate) fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    // BBR, where that is the default, paces by timers, which would be what is measured; who is accepted has
-    // what this has.
+    // If BBR is the default, its pacing timers would dominate the measurement. Accepted sockets inherit this
+    // setting.
     socket.set_tcp_congestion(b"reno")?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Has this process open as many descriptors as may be had, `enough` where privileges allow more than the
-/// hard limit; answers how many that is.
+/// Raises the limit of open descriptors to the hard limit, or to `enough` if privileges allow more than the
+/// hard limit. Returns the new limit.
 pub(crate) fn allow_descriptors(enough: u64) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(enough).max(enough);
     for most in [Some(wanted), limit.maximum] {
-        // To raise the hard limit takes privileges; up to it everybody may go.
+        // Raising the hard limit needs privileges; raising the soft limit up to it does not.
         if setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).is_ok() {
             break;
         }
@@ -140,8 +139,8 @@ pub(crate) fn allow_descriptors(enough: u64) -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Descriptors of the largest crowd: a connection for each idle stream, two and a pipe for each busy one, and
-/// some.
+/// Descriptors of the largest crowd: a connection for each idle stream, two and a pipe for each busy stream,
+/// and some spare.
 pub(crate) const DESCRIPTORS: u64 = 1 << 14;
 
 fn write_line(line: &str) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! The measured side: a process, and the processor time that it used.
+//! Measured process, and its processor time.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,37 +13,38 @@ use super::task::{Task, messages};
 use crate::error::{Doing, Error};
 use crate::sockets::is_readable;
 
-/// A program that has not opened its port by then, or not ended its children, does not.
+/// Timeout for a program to open its port, and for its children to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Timeout for a line of a forwarder: a run takes seconds.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// Polling interval for programs that report nothing.
+/// Polling interval for programs without messages.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// A process that is measured. It is killed when this is dropped.
+/// Measured process; killed on drop.
 pub(crate) struct MeasuredProcess {
     name: String,
     child: Child,
-    /// Pipes of a forwarder.
+    /// Pipes to a forwarder.
     pipes: Option<(ChildStdin, BufReader<ChildStdout>)>,
     /// Listening port.
     pub(crate) port: u16,
 }
 
-/// Processor time until now.
+/// Processor time used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessorTime {
-    /// Processor time, to the nanosecond; of children that have ended, in ticks.
+    /// Total, in nanosecond resolution; for ended children, in ticks.
     total: Duration,
-    /// The kernel's division of it, in ticks.
+    /// Division by the kernel into user and system time, in ticks.
     user_ticks: u64,
     system_ticks: u64,
 }
 
 impl MeasuredProcess {
-    /// A forwarder for this task, on the processor and in the namespace of the calling thread; it listens.
+    /// Starts a forwarder for a task, on the processor and in the namespace of the calling thread, and waits
+    /// until it listens.
     pub(crate) fn forwarder(task: &Task) -> Result<MeasuredProcess, Error> {
         let mut command = forwarder_command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -59,7 +60,7 @@ impl MeasuredProcess {
         Ok(side)
     }
 
-    /// Another program with its arguments, which is to listen on `port` of TCP.
+    /// Starts another program with its arguments, which has to listen on TCP port `port`.
     pub(crate) fn program(name: &str, program: &Command, port: u16) -> Result<MeasuredProcess, Error> {
         let mut command = forwarder_command();
         command.arg("--").arg(program.get_program()).args(program.get_args());
@@ -97,33 +98,33 @@ impl MeasuredProcess {
         }
     }
 
-    /// Waits until a forwarder has moved everything.
+    /// Waits until a forwarder has moved all data.
     pub(crate) fn wait_done(&mut self) -> Result<(), Error> {
         self.await_message(messages::DONE)
     }
 
-    /// Processor time until now, with that of its process group and its children, ended ones included.
+    /// Processor time so far of the process, its process group and its children, ended children included.
     pub(crate) fn spent(&self) -> Result<ProcessorTime, Error> {
         let mut others: BTreeSet<u32> = self.children()?.into_iter().collect();
         if self.pipes.is_none() {
             others.extend(members(self.id()));
         }
         others.remove(&self.id());
-        // What ends meanwhile is in the account of its parent.
+        // The time of a process that ends meanwhile is accounted to its parent.
         let of_others = others.into_iter().filter_map(|process| ProcessorTime::of(process).ok());
         let own =
             ProcessorTime::of(self.id()).map_err(|error| self.failed(&format!("it is gone ({error})")))?;
         Ok(of_others.fold(own, ProcessorTime::plus))
     }
 
-    /// Open files of itself and of each of its children: the most that one process has.
+    /// Largest number of open files of one process, among the process and its children.
     pub(crate) fn descriptors(&self) -> Option<u64> {
         let processes = self.children().unwrap_or_default().into_iter().chain([self.id()]);
         processes.filter_map(descriptors).max()
     }
 
-    /// Waits until its children have ended: what a program that starts a process for each connection has used
-    /// is known then.
+    /// Waits until the children have ended: only then is the processor time complete of a program that starts
+    /// a process for each connection.
     pub(crate) fn wait_for_children(&self) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
         while !self.children()?.is_empty() {
@@ -135,7 +136,7 @@ impl MeasuredProcess {
         Ok(())
     }
 
-    /// A forwarder has none.
+    /// Children of the process; a forwarder has none.
     fn children(&self) -> Result<Vec<u32>, Error> {
         if self.pipes.is_some() {
             return Ok(Vec::new());
@@ -186,8 +187,8 @@ impl MeasuredProcess {
 
 impl Drop for MeasuredProcess {
     fn drop(&mut self) {
-        // It keeps nothing that a gentle end would save. It may have ended by itself, which is as good. What
-        // it started ends with its process group.
+        // The process has no state to save, and may have exited already. Its children are killed with the
+        // process group.
         let group = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process_group(group, rustix::process::Signal::KILL).ok();
         self.child.wait().ok();
@@ -195,18 +196,18 @@ impl Drop for MeasuredProcess {
 }
 
 impl ProcessorTime {
-    /// Of a process, and of its children that ended and were waited for.
+    /// Processor time of a process, and of its children that ended and were waited for.
     fn of(process: u32) -> io::Result<ProcessorTime> {
         let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
         let [user, system, child_user, child_system] = ticks(&stat).ok_or(io::ErrorKind::InvalidData)?;
         let seconds = |ticks: u64| ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
-        // One that has ended, and was not waited for, has no clock any more.
+        // An ended process that was not waited for no longer has a clock.
         let own = Usage::total_of(process).unwrap_or(Duration::from_secs_f64(seconds(user + system)));
         let total = own + Duration::from_secs_f64(seconds(child_user + child_system));
         Ok(ProcessorTime { total, user_ticks: user + child_user, system_ticks: system + child_system })
     }
 
-    /// Sum of both.
+    /// Sum of two times.
     pub(crate) fn plus(self, other: ProcessorTime) -> ProcessorTime {
         ProcessorTime {
             total: self.total + other.total,
@@ -220,13 +221,13 @@ impl ProcessorTime {
         let total = self.total.saturating_sub(earlier.total).as_secs_f64();
         let user = self.user_ticks.saturating_sub(earlier.user_ticks) as f64;
         let system = self.system_ticks.saturating_sub(earlier.system_ticks) as f64;
-        // Where nothing was divided yet, all of it is the kernel's.
+        // Without ticks yet, all time counts as system time.
         let share = if user + system > 0.0 { user / (user + system) } else { 0.0 };
         (total * share, total * (1.0 - share))
     }
 }
 
-/// Command for this program, by a name that children know it by, too. It is that of the link and not of the
+/// Command for this program, by a path that children can resolve too. The link itself is executed, not its
 /// target: the file may have been replaced since the start.
 pub(crate) fn own_program() -> Command {
     Command::new(format!("/proc/{}/exe", std::process::id()))
@@ -239,7 +240,7 @@ fn forwarder_command() -> Command {
 }
 
 fn started(command: &mut Command) -> Result<Child, Error> {
-    // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.
+    // Ctrl-C at the terminal is handled by this process: a run in progress is completed.
     let child = command.process_group(0).stderr(Stdio::inherit()).spawn();
     child.doing(&format!("starting {}", command.get_program().display()))
 }
@@ -247,14 +248,14 @@ fn started(command: &mut Command) -> Result<Child, Error> {
 /// Number of open files of a process.
 fn descriptors(process: u32) -> Option<u64> {
     let folder = format!("/proc/{process}/fd");
-    // Linux 6.2 has the number as the folder's size; before, there is none.
+    // Since Linux 6.2 the folder's size is the number of descriptors; before, the size is 0.
     match fs::metadata(&folder).ok()?.len() {
         0 => Some(fs::read_dir(&folder).ok()?.count() as u64),
         number => Some(number),
     }
 }
 
-/// Processes of a group.
+/// Processes of a process group.
 fn members(group: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -272,14 +273,14 @@ fn group_of(stat: &str) -> Option<u32> {
 
 /// User and system time of a process, and of its children that ended (proc_pid_stat(5), fields 14 to 17).
 fn ticks(stat: &str) -> Option<[u64; 4]> {
-    // The name, in parentheses, may contain anything.
+    // The name, in parentheses, may contain any characters.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut next = || fields.next()?.parse().ok();
     Some([next()?, next()?, next()?, next()?])
 }
 
-/// Returns whether a socket listens on this port, in the network namespace of the process. A process that has
-/// ended is in none.
+/// Returns whether a socket listens on this port, in the network namespace of the process. An ended process
+/// has no namespace.
 fn listens(process: u32, port: u16) -> Result<bool, Error> {
     match fs::read_to_string(format!("/proc/{process}/net/tcp")) {
         Ok(table) => Ok(has_listener(&table, port)),
@@ -288,7 +289,7 @@ fn listens(process: u32, port: u16) -> Result<bool, Error> {
     }
 }
 
-/// `sl local_address rem_address st …`: the state 0A is LISTEN.
+/// Searches a table of lines `sl local_address rem_address st …` for the port; state 0A is LISTEN.
 fn has_listener(table: &str, port: u16) -> bool {
     let local = format!(":{port:04X}");
     table.lines().any(|line| {

@@ -1,6 +1,7 @@
-//! Bytes of which every one is known: what sources send, by the place in a stream.
+//! Known bytes, determined by the position in a stream, for sources to send.
 //!
-//! Its memory is a file, so that sources send it by reference and cost the machine as little as can be.
+//! The pattern is stored in a memory file, so that sources send it by reference, at the lowest cost for the
+//! machine.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,34 +11,34 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::error::{Doing, Error};
 
-/// Period of the pattern: a prime number of pages, so that blocks, of whatever size, begin with bytes of
-/// their own.
+/// Period of the pattern: a prime number of pages, so that blocks of any size begin with distinct bytes.
 const LENGTH: usize = 1021 * 4096;
 
-/// Bytes by which a place in the pattern is recognised.
+/// Bytes that identify a position in the pattern.
 pub(crate) const KEY: usize = 16;
 
-/// Distance in the pattern between neighbours' streams: in pages, coprime to the pattern's.
+/// Distance in the pattern between streams of adjacent connections: in pages, coprime to the pattern's
+/// length.
 const APART: u64 = 64 * 4096;
 
-/// Place in the pattern where the stream of a connection begins.
+/// Position in the pattern where the stream of a connection begins.
 pub(crate) fn start_of(connection: usize) -> u64 {
     connection as u64 * APART
 }
 
-/// The bytes.
+/// Pattern bytes.
 pub(crate) struct Pattern {
     bytes: Vec<u8>,
     file: File,
 }
 
 impl Pattern {
-    /// Makes them.
+    /// Generates the pattern.
     pub(crate) fn new() -> Result<Pattern, Error> {
         let mut state = 0x5749_5245_5041_5448_u64;
         let mut bytes = Vec::with_capacity(LENGTH);
         while bytes.len() < LENGTH {
-            // xorshift64*: neither compressible nor the same anywhere.
+            // xorshift64*: not compressible, without repetition.
             state ^= state >> 12;
             state ^= state << 25;
             state ^= state >> 27;
@@ -50,7 +51,7 @@ impl Pattern {
         Ok(Pattern { bytes, file })
     }
 
-    /// Memory to send from.
+    /// Memory file to send from.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }

@@ -1,4 +1,4 @@
-//! TCP relays of others, each set up in a temporary folder as its manual says.
+//! Other TCP relays, each configured in a temporary folder according to its manual.
 
 use std::env;
 use std::fs;
@@ -25,7 +25,7 @@ impl Program {
         })
     }
 
-    /// Starts it, to relay connections that come to `listen` to `backend`; its files are in `folder`.
+    /// Starts the program as a relay of connections from `listen` to `backend`; its files are in `folder`.
     pub(crate) fn start(
         self,
         listen: IpAddr,

@@ -1,4 +1,4 @@
-//! Clients that ask for one file after the other, and the server behind a proxy.
+//! Clients that request one file after the other, and the server behind a proxy.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use crate::error::{Doing, Error};
 use crate::sockets;
 use crate::test_bed::TestBed;
 
-/// Requests of a client, one after the other.
+/// Sequential requests of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requests {
     pub(crate) number: u64,
@@ -26,12 +26,12 @@ pub(crate) struct Requests {
 /// Answers that a client received.
 pub(crate) struct Answers {
     pub(crate) bytes: u64,
-    /// The received bytes, if they were kept.
+    /// Received bytes, if they were kept.
     pub(crate) content: Vec<u8>,
     pub(crate) ended: Instant,
 }
 
-/// A client on a thread of its own. It asks when it is started.
+/// Client on its own thread. It sends requests once started.
 pub(crate) struct Client {
     connection: TcpStream,
 }
@@ -51,7 +51,7 @@ impl Client {
         })
     }
 
-    /// Asks; `keep` the answers or throw them away uncopied.
+    /// Sends requests; `keep` the answers or discard them without copying.
     pub(crate) fn start(
         mut self,
         test_bed: &TestBed,
@@ -68,7 +68,7 @@ impl Client {
             }
             answers.ended = Instant::now();
             self.connection.shutdown(Shutdown::Write)?;
-            // Nothing may follow.
+            // No data may follow.
             if self.connection.read(&mut room)? > 0 {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "more came than was asked for"));
             }
@@ -80,7 +80,7 @@ impl Client {
         let mut left = size;
         while left > 0 {
             let most = room.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            // MSG_TRUNC: bytes of a stream are thrown away by the kernel, which copies none of them (tcp(7)).
+            // MSG_TRUNC: the kernel discards bytes of a stream without copying (tcp(7)).
             let flags = if content.is_some() { RecvFlags::empty() } else { RecvFlags::TRUNC };
             let (_, read) = recv(&self.connection, &mut room[..most], flags)?;
             if read == 0 {
@@ -94,7 +94,7 @@ impl Client {
 }
 
 impl Backend {
-    /// Listens, and answers so many connections with as many bytes of the pattern each time.
+    /// Listens, and answers requests on a given number of connections with bytes of the pattern.
     pub(crate) fn start(
         test_bed: &TestBed,
         pattern: &Arc<Pattern>,
@@ -129,7 +129,7 @@ impl Backend {
     }
 }
 
-/// Answers requests until no more come.
+/// Answers requests until the end of the connection.
 fn answer(mut connection: TcpStream, pattern: &Pattern, size: u64) -> io::Result<()> {
     let mut request = [0; REQUEST];
     loop {

@@ -17,13 +17,13 @@ use crate::result::{Method, Part, RelayCase, RelayCost};
 use crate::rounds::{Candidate, in_turn};
 use crate::test_bed::TestBed;
 
-/// Most bytes moved to verify a case.
+/// Maximum number of bytes moved to verify a case.
 const VERIFIED: u64 = 2 << 20;
 
-/// Share of the time that goes into that, about.
+/// Approximate share of the time used for verification.
 const BEFORE: f64 = 0.1;
 
-/// Verifies and times these cases, and adds their costs to the result. Findings before an error stay.
+/// Verifies and times cases, and adds their costs to the result. Findings before an error are kept.
 pub(super) fn measure(
     options: &Options,
     test_bed: &TestBed,
@@ -63,7 +63,7 @@ impl Candidate for RelayCost {
     }
 }
 
-/// Moves a little, and compares what arrived.
+/// Moves a small amount of data, and compares the received data.
 fn verify(trials: &mut Trials<'_>, case: &RelayCase, volume: u64) -> Result<(), Error> {
     let outcome = trials.run(case, (VERIFIED * case.part.share()).min(volume), true)?;
     check(case, &trials.pattern, outcome.volume, &outcome.contents)

@@ -1,4 +1,4 @@
-//! Sinks: connect and receive, beside the measured processor.
+//! Sinks: connect and receive, on processors other than the measured one.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use crate::error::{Doing, Error};
 use crate::sockets;
 use crate::test_bed::TestBed;
 
-/// Bytes that are worth being woken for: a sender on the same machine pays for waking its receiver.
+/// Bytes that justify a wake-up: a sender on the same machine pays for waking its receiver.
 const WAKE: u32 = 256 << 10;
 
 /// Bytes taken by one call.
@@ -28,9 +28,9 @@ const CALL: usize = 1 << 20;
 /// Timeout for the first bytes: gigabytes with a thousand connections.
 const FIRST: Duration = Duration::from_secs(120);
 
-/// Sinks, on a thread of their own.
+/// Sinks, on their own thread.
 pub(crate) struct Sinks {
-    /// Signal that each has got its first bytes.
+    /// Signal that every sink has received its first bytes.
     first: Receiver<()>,
     thread: JoinHandle<io::Result<Arrived>>,
 }
@@ -38,28 +38,28 @@ pub(crate) struct Sinks {
 /// Bytes expected of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
-    /// First bytes, of which there is a signal when all have come.
+    /// First bytes: a signal is sent when all sinks have received them.
     pub(crate) first: u64,
-    /// Bytes in all, if connections do not end.
+    /// Total bytes, for connections that do not end.
     pub(crate) enough: Option<u64>,
 }
 
 /// Received bytes.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    /// Bytes that came to each.
+    /// Bytes received by each sink.
     pub(crate) counts: Vec<u64>,
     /// Received bytes, if they were kept.
     pub(crate) contents: Vec<Vec<u8>>,
-    /// When the last one ended.
+    /// Time when the last sink ended.
     pub(crate) ended: Instant,
-    /// Connections that are closed when this is dropped.
+    /// Connections, closed on drop.
     _connections: Vec<TcpStream>,
 }
 
 impl Sinks {
-    /// Connects so many, in order, and takes what comes until they have ended, or each has got enough; `keep`
-    /// it or throw it away uncopied.
+    /// Opens a number of connections, in order, and receives until they have ended, or each has its expected
+    /// bytes; `keep` the data or discard it without copying.
     pub(crate) fn connect(
         test_bed: &TestBed,
         to: SocketAddr,
@@ -77,14 +77,14 @@ impl Sinks {
         Ok(Sinks { first, thread })
     }
 
-    /// Waits until each has got what comes first.
+    /// Waits until each sink has received its first bytes.
     pub(crate) fn wait_first(&self) -> Result<(), Error> {
         self.first
             .recv_timeout(FIRST)
             .map_err(|_| Error::Faulty("timed out waiting for the first bytes".to_owned()))
     }
 
-    /// Waits until they have ended.
+    /// Waits until all sinks have ended.
     pub(crate) fn finish(self) -> Result<Arrived, Error> {
         sockets::join(self.thread, "a sink")
     }
@@ -125,7 +125,7 @@ fn take(
             if before < expected.first && taking.counts[index] >= expected.first {
                 without_first -= 1;
                 if without_first == 0 {
-                    told_first.send(()).ok(); // whoever wanted to know may have given up
+                    told_first.send(()).ok(); // the receiver may have given up
                 }
             }
         }
@@ -146,7 +146,7 @@ fn ready(epoll: &OwnedFd, events: &mut [MaybeUninit<Event>]) -> io::Result<Vec<u
 
 struct Taking {
     counts: Vec<u64>,
-    /// Bytes that each is woken for.
+    /// Low-water mark of each connection.
     wakes: Vec<u32>,
     contents: Vec<Vec<u8>>,
     room: Vec<u8>,
@@ -154,7 +154,7 @@ struct Taking {
 }
 
 impl Taking {
-    /// Sets the low-water mark of a connection: high, but never above what will come.
+    /// Sets the low-water mark of a connection: high, but never above the bytes still expected.
     fn wake_for(&mut self, connection: &TcpStream, index: usize, expected: Expected) -> io::Result<()> {
         let count = self.counts[index];
         let next = if count < expected.first { Some(expected.first) } else { expected.enough };
@@ -166,9 +166,9 @@ impl Taking {
         Ok(())
     }
 
-    /// Takes what one call gives; answers whether the connection has ended.
+    /// Receives by one call; returns whether the connection has ended.
     fn some(&mut self, connection: &TcpStream, index: usize) -> io::Result<bool> {
-        // MSG_TRUNC: bytes of a stream are thrown away by the kernel, which copies none of them (tcp(7)).
+        // MSG_TRUNC: the kernel discards bytes of a stream without copying (tcp(7)).
         let flags = if self.keep { RecvFlags::empty() } else { RecvFlags::TRUNC };
         match recv(connection, &mut self.room[..], flags) {
             Ok((_, 0)) => Ok(true),

@@ -1,4 +1,4 @@
-//! Sources of data: listen, and send on request, beside the measured processor.
+//! Sources of data: listen, and send on request, on processors other than the measured one.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,28 +20,28 @@ use crate::error::{Doing, Error};
 use crate::sockets;
 use crate::test_bed::TestBed;
 
-/// Timeout of everything that an experiment waits for.
+/// Timeout of all waits of an experiment.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes asked of one call of `sendfile`.
+/// Bytes requested by one call of `sendfile`.
 const CALL: usize = 256 * 1024;
 
 /// Volume of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Volume {
-    /// Connections that come.
+    /// Connections to accept.
     pub(crate) connections: usize,
-    /// Connections that get data, the first ones.
+    /// Connections that get data: the first ones.
     pub(crate) busy: usize,
-    /// Bytes that each of these gets before anything is timed.
+    /// Bytes for each of these connections before the timed part.
     pub(crate) first: u64,
-    /// Bytes that each of these gets then.
+    /// Bytes for each of these connections in the timed part.
     pub(crate) bytes_each: u64,
-    /// True if connections end behind them; else they stay open and silent.
+    /// True if the source closes connections after the data; else they stay open and idle.
     pub(crate) ends: bool,
 }
 
-/// A source of connections, on a thread of its own.
+/// Source of connections, on its own thread.
 pub(crate) struct Source {
     pub(crate) address: SocketAddr,
     accepted: Receiver<()>,
@@ -50,7 +50,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Listens, beside the processor that is measured.
+    /// Listens, on processors other than the measured one.
     pub(crate) fn start(
         test_bed: &TestBed,
         pattern: &Arc<Pattern>,
@@ -74,7 +74,7 @@ impl Source {
                 sent: vec![0; volume.busy],
                 tagged,
             };
-            // Whoever started this may have given up.
+            // The starting thread may have given up.
             if told_accepted.send(()).is_ok() {
                 for (until, ends) in volume.stages() {
                     if opened.recv().is_err() {
@@ -88,20 +88,20 @@ impl Source {
         Ok(Source { address, accepted, start, thread })
     }
 
-    /// Waits until all connections have come.
+    /// Waits until all connections are accepted.
     pub(crate) fn wait_accepted(&self) -> Result<(), Error> {
         self.accepted
             .recv_timeout(PATIENCE)
             .map_err(|_| Error::Faulty("timed out waiting for data connections".to_owned()))
     }
 
-    /// Begins to send, or goes on with what is timed.
+    /// Begins to send, or continues with the timed part.
     pub(crate) fn open(&self) {
-        // If it is gone, whoever waits for its data hears of that.
+        // If the source has ended, the receivers of its data report that.
         self.start.send(()).ok();
     }
 
-    /// Waits until everything is sent. The connections are closed when the answer is dropped.
+    /// Waits until all data is sent. The connections are closed when the returned streams are dropped.
     pub(crate) fn finish(self) -> Result<Vec<TcpStream>, Error> {
         drop(self.start);
         sockets::join(self.thread, "the source could not send")
@@ -109,7 +109,7 @@ impl Source {
 }
 
 impl Volume {
-    /// Up to where is sent when it is asked for the first time and so on, and whether connections end there.
+    /// Stages of sending: the position to send up to, and whether connections end there.
     fn stages(self) -> impl Iterator<Item = (u64, bool)> {
         let first = (self.first > 0).then_some((self.first, false));
         first.into_iter().chain([(self.first + self.bytes_each, self.ends)])
@@ -120,14 +120,14 @@ impl Volume {
 struct Sending<'a> {
     pattern: &'a Pattern,
     busy: &'a [TcpStream],
-    /// Bytes that each was sent.
+    /// Bytes sent on each connection.
     sent: Vec<u64>,
-    /// Their records have tags.
+    /// Tags of the records, if they have tags.
     tagged: Option<Tagged>,
 }
 
 impl Sending<'_> {
-    /// Sends to all, to each when it has room, until each has got so many bytes.
+    /// Sends to all connections as they become writable, until each has `until` bytes.
     fn send(&mut self, until: u64, ends: bool) -> io::Result<()> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (index, connection) in self.busy.iter().enumerate() {
@@ -156,7 +156,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Sends to one what it takes of one call.
+    /// Sends to one connection by one call.
     fn send_some(&mut self, index: usize, until: u64) -> io::Result<()> {
         let (mut offset, there) = self.pattern.piece(start_of(index) + self.sent[index]);
         let length = (until - self.sent[index]).min(there.min(CALL) as u64) as usize;

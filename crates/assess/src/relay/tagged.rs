@@ -1,11 +1,12 @@
-//! Records that begin with a tag: their place among those of all sources, so that any order can be told.
+//! Records that begin with a tag: the record's index among the records of all sources, by which any order can
+//! be checked.
 
 use super::pattern::{Pattern, start_of};
 
 /// Bytes of a tag, in network byte order.
 pub(crate) const TAG: usize = 8;
 
-/// The tag of a record.
+/// Tag of a record.
 pub(crate) fn tag_of(record: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*record.first_chunk()?))
 }
@@ -31,8 +32,8 @@ impl Tagged {
         bytes.split_off(within)
     }
 
-    /// Compares records with those that were sent: all of them once, those of a source in order, and in the order
-    /// of tags if `in_order`.
+    /// Compares received with sent records: each record once, those of one source in order, and all in the
+    /// order of tags if `in_order`.
     pub(crate) fn check(
         self,
         pattern: &Pattern,

@@ -1,4 +1,4 @@
-//! Targets of the stream service, and whether they are met.
+//! Performance targets of the stream service.
 
 mod handlers;
 
@@ -7,37 +7,37 @@ use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCase, RelayCost}
 use crate::statistics::Summary;
 use crate::verdict::Significance;
 
-/// A target and what was measured of it.
+/// Target and its measured ratio.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// The two that are compared, for people.
+    /// Compared figures, in words.
     pub what: String,
-    /// The ratio that it may have at most.
+    /// Upper limit of the ratio.
     pub limit: f64,
-    /// The ratio that was measured, by medians.
+    /// Measured ratio, of medians.
     pub ratio: f64,
-    /// True if its distance from the limit is more than the runs differ by.
+    /// Significance of the distance from the limit, relative to the spread of the runs.
     pub significance: Significance,
 }
 
 impl Goal {
-    /// Returns whether it is met, by the medians.
+    /// Returns whether the medians meet the target.
     pub fn is_met(&self) -> bool {
         self.ratio <= self.limit
     }
 }
 
-/// Limit for a rewriting handler, as a multiple of a careful loop at user level; where handlers of all kinds were
-/// measured, [`handlers`] has others.
+/// Limit for a rewriting handler, as a multiple of a careful user-level loop; where all kinds of handlers
+/// were measured, [`handlers`] has other limits.
 const HANDLER: f64 = 1.0 / 0.85;
 
-/// Limit where a loop without policies, records and counters does the same by the same calls.
+/// Limit relative to a loop without policies, records and counters that makes the same calls.
 const BARE: f64 = 1.1;
 
-/// Limit for a further sink of a mirror, as a share of one copy by `read` and `write`.
+/// Limit for each further sink of a mirror, as a share of one copy by `read` and `write`.
 const FURTHER_SINK: f64 = 0.4;
 
-/// The targets of which everything was measured that they are made of.
+/// Targets whose figures were all measured.
 pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     let all = Costs(costs);
     let mut targets = Vec::new();
@@ -75,7 +75,7 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     targets
 }
 
-/// Cost as a multiple of another.
+/// Target on a cost as a multiple of another cost.
 fn target(what: String, limit: f64, one: &Summary, other: &Summary) -> Option<Goal> {
     let ratio = Some(one.median / other.median).filter(|ratio| ratio.is_finite())?;
     Some(Goal { what, limit, ratio, significance: Significance::of(one, &scaled(other, limit)) })
@@ -85,7 +85,7 @@ fn target(what: String, limit: f64, one: &Summary, other: &Summary) -> Option<Go
 struct Costs<'a>(&'a [RelayCost]);
 
 impl Costs<'_> {
-    /// The first of a way; of one block, or of whichever.
+    /// Finds the first cost of a method; of any block size if `block` is `None`.
     fn find(
         &self,
         part: Part,
@@ -104,7 +104,7 @@ impl Costs<'_> {
         Summary::of(found?.costs())
     }
 
-    /// The best of a part's loops of `read` and `write`, whatever its block.
+    /// Lowest cost of a part's `read` and `write` loops, of any block size.
     fn best_loop(&self, part: Part, touch: bool) -> Option<Summary> {
         let loops = self.0.iter().filter(|cost| {
             let RelayCase { part: of, method, touch: touches, handler, .. } = cost.case;
@@ -118,7 +118,7 @@ impl Costs<'_> {
         self.find(Part::Crowd, Method::Streams, false, FEW, None)
     }
 
-    /// Cost of each sink of sixteen beyond the first, as a share of what a loop pays for reading and writing
+    /// Cost of each of sixteen sinks beyond the first, as a share of a loop's cost for reading and writing
     /// once.
     fn further_sink(&self) -> Option<Goal> {
         let of = |method, links| self.find(Part::Mirror, method, false, links, None);
@@ -126,7 +126,7 @@ impl Costs<'_> {
             (of(Method::Streams, 1)?, of(Method::Streams, LINKS)?, of(Method::ReadWrite, 1)?);
         let further = f64::from(LINKS - 1);
         let ratio = (many.median - one.median) / further / copy.median;
-        // As much as all of them may cost.
+        // Limit of the cost of all sinks together.
         let allowed = sum(&one, &scaled(&copy, FURTHER_SINK * further));
         let significance = Significance::of(&many, &allowed);
         let what = "a further sink of a mirror, to one copy by read and write".to_owned();
@@ -139,7 +139,7 @@ fn scaled(summary: &Summary, by: f64) -> Summary {
     Summary { median: median * by, least: least * by, greatest: greatest * by, ..*summary }
 }
 
-/// Sum of two independent figures: no better known than the worse known of them.
+/// Sum of two independent figures, with the larger of the two interquartile ranges.
 fn sum(one: &Summary, other: &Summary) -> Summary {
     let median = one.median + other.median;
     let distance = one.distance().zip(other.distance()).map(|(one, other)| one.max(other));

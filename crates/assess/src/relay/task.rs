@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::subject::{HandlerKind, Method, OrderKind};
 
-/// Mask that the handler combines each byte with.
+/// Mask that the handler XORs each byte with.
 pub(crate) const MASK: u8 = 0x20;
 
 /// Bytes of a client's request for a file.
@@ -17,13 +17,13 @@ pub(crate) const REQUEST: usize = 16;
 /// Timeout of a request, and of an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes that the handler `peek` reads of each record.
+/// Bytes of each record that the handler `peek` reads.
 pub(crate) const PEEKED: usize = 64;
 
-/// Bytes that the handler `select` leaves out of each record, the first.
+/// Leading bytes of each record that the handler `select` drops.
 pub(crate) const LEFT_OUT: usize = 16;
 
-/// Bytes that the handler `grow` puts in front of each record.
+/// Header that the handler `grow` prepends to each record.
 pub(crate) const HEADER: [u8; 8] = *b"wirepath";
 
 /// Bytes of a datagram: seven packets of a transport stream.
@@ -34,57 +34,57 @@ pub(crate) const DATAGRAM: usize = crate::result::RELAY_DATAGRAM as usize;
 pub(crate) struct Task {
     pub(crate) method: Method,
     pub(crate) shape: Shape,
-    /// True if every byte is touched on its way.
+    /// True if every byte is touched.
     pub(crate) touch: bool,
-    /// Another handler, or the same function in a loop.
+    /// Handler other than the dummy, or the same function in a loop.
     pub(crate) handler: Option<HandlerKind>,
-    /// The order of inputs, if that is what is measured.
+    /// Order of inputs, if the case measures orders.
     pub(crate) order: Option<OrderKind>,
-    /// Bytes that are read at a time; of merges and of what spreads records, the bytes of a record.
+    /// Bytes read at a time; in merges and in parts that distribute records, bytes of a record.
     pub(crate) block_bytes: usize,
     /// Listen address for connections or datagrams.
     pub(crate) listen: IpAddr,
-    /// Connections to wait for, which data goes to.
+    /// Number of connections to accept, which data goes to.
     pub(crate) outputs: usize,
-    /// Address to connect to, for data.
+    /// Address of the source to connect to.
     pub(crate) source: Option<SocketAddr>,
-    /// Connections to it.
+    /// Number of connections to the source.
     pub(crate) inputs: usize,
 }
 
 /// Arrangement of inputs and outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Shape {
-    /// All of a file to each output.
+    /// A whole file to each output.
     FileToSocket(PathBuf),
-    /// Each input to a file of its own.
+    /// Each input to its own file.
     SocketToFile(Vec<PathBuf>),
     /// Each input to one output.
     SocketToSocket,
-    /// Records of all inputs in turn to the one output.
+    /// Records of all inputs in turn to a single output.
     Merge,
-    /// Records of the one input to all outputs in turn.
+    /// Records of a single input to all outputs in turn.
     Stripe,
-    /// Records of the one input, each to an output at random.
+    /// Records of a single input, each to a random output.
     Random,
-    /// The one input to all outputs.
+    /// A single input to all outputs.
     Mirror,
-    /// A file of so many bytes to each client, each time that it asks.
+    /// A file of this many bytes to each client, for each request.
     Files(PathBuf, u64),
-    /// So many bytes of another server's, to each client that asks.
+    /// Answers of this many bytes from a server behind the proxy, to each client that sends requests.
     FileProxy(u64),
-    /// Datagrams that come to all receivers.
+    /// Each datagram to all receivers.
     Datagrams(Vec<SocketAddr>),
 }
 
-/// Lines of a forwarder on its standard output.
+/// Messages of a forwarder on its standard output.
 pub(crate) mod messages {
     /// Prefix of the port for connections and datagrams.
     pub(crate) const LISTENING: &str = "listening ";
-    /// All connections are there.
+    /// All connections are made.
     pub(crate) const READY: &str = "ready";
-    /// Everything was moved.
+    /// All data was moved.
     pub(crate) const DONE: &str = "done";
-    /// Line that it waits for on its standard input before it moves anything.
+    /// Message on standard input that a forwarder waits for before it moves data.
     pub(crate) const GO: &str = "go";
 }

@@ -22,22 +22,22 @@ use crate::result::{HandlerKind, Method, Part, RelayCase, RelayRun};
 use crate::test_bed::TestBed;
 use crate::test_files::unnamed_file;
 
-/// Bytes that each stream of a crowd gets before it is timed: by then windows have opened, and buffers have
-/// grown.
+/// Bytes that each stream of a crowd gets before the timed part, so that TCP windows have opened and buffers
+/// have grown.
 const FIRST: u64 = 2 << 20;
 
-/// Buffer of programs that copy what clients ask for: that of `io.Copy` in Go.
+/// Buffer size of programs that copy requested data: that of `io.Copy` in Go.
 const BUFFER: usize = 32 << 10;
 
-/// State that the runs of an assessment share.
+/// State shared by the runs of an assessment.
 pub(crate) struct Trials<'a> {
     pub(crate) test_bed: &'a TestBed,
     pub(crate) pattern: Arc<Pattern>,
     /// Folder for files that are written.
     pub(crate) scratch: PathBuf,
-    /// Folder for files of other programs, removed with this.
+    /// Folder for files of other programs, removed with this value.
     pub(crate) folder: &'a Path,
-    /// The file that is sent, and how long it is.
+    /// File to send, and its length.
     pub(crate) file: Option<(u64, File)>,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Trials<'a> {
 pub(crate) struct Outcome {
     pub(crate) run: RelayRun,
     pub(crate) volume: Volume,
-    /// Bytes that came to each sink, if they were kept.
+    /// Bytes received by each sink, if they were kept.
     pub(crate) contents: Vec<Vec<u8>>,
 }
 
 impl RelayCase {
-    /// Volume of sources for about so many bytes: a whole number of blocks.
+    /// Volume of sources for about `bytes` bytes: a whole number of blocks.
     pub(crate) fn volume(&self, bytes: u64) -> Volume {
         let links = self.links as usize;
         let (connections, busy) = match self.part {
@@ -63,13 +63,13 @@ impl RelayCase {
         Volume { connections, busy, first: 0, bytes_each: blocks.max(1) * unit, ends: true }
     }
 
-    /// The records of sources, if these have tags.
+    /// Record format of sources, if their records have tags.
     pub(crate) fn tagged(&self) -> Option<Tagged> {
         let tagged = Tagged { record: self.unit() as usize, sources: self.links as usize };
         (self.part == Part::Orders).then_some(tagged)
     }
 
-    /// Bytes that arrive of so many in whole records.
+    /// Bytes that arrive after the handler when `bytes` bytes are sent in whole records.
     fn handled_bytes(&self, bytes: u64) -> u64 {
         let records = bytes / self.unit();
         match self.handler {
@@ -79,19 +79,19 @@ impl RelayCase {
         }
     }
 
-    /// Unit of a volume: a record, or a block that is read at a time. In a crowd, where each stream gets few
-    /// such, a page.
+    /// Unit of a volume: a record, or a block that is read at a time. In a crowd, where each stream has few
+    /// such units, a page.
     fn unit(&self) -> u64 {
         self.block.filter(|_| self.part != Part::Crowd).unwrap_or(4096)
     }
 }
 
 impl Trials<'_> {
-    /// Moves about so many bytes; `keep` what comes to the sinks or throw it away.
+    /// Moves about `bytes` bytes; `keep` the data received by the sinks or discard it.
     pub(crate) fn run(&mut self, case: &RelayCase, bytes: u64, keep: bool) -> Result<Outcome, Error> {
         let mut volume = case.volume(bytes);
-        // The cost of a crowd is that of running streams: a hundred times as many also begin and end a
-        // hundred times as often, which is not part of it.
+        // The cost of a crowd is that of running streams. A hundred times as many streams would also begin
+        // and end a hundred times as often, which is excluded.
         if case.part == Part::Crowd && !keep {
             (volume.first, volume.ends) = (FIRST, false);
         }
@@ -121,7 +121,7 @@ impl Trials<'_> {
             (before, start) = (side.spent()?, Instant::now());
         }
         source.iter().for_each(Source::open);
-        // The sinks keep their connections open: closing ten thousand of them is no part of moving bytes.
+        // The sinks keep their connections open: closing ten thousand of them is not part of the measurement.
         let arrived = sinks.map(Sinks::finish).transpose()?;
         if arrived.is_none() {
             side.wait_done()?;
@@ -140,7 +140,7 @@ impl Trials<'_> {
         Ok(Outcome { run, volume, contents })
     }
 
-    /// Connections to what is measured, if data goes to any.
+    /// Connections to the measured process, if data goes to connections.
     fn sinks(&self, case: &RelayCase, volume: Volume, port: u16, keep: bool) -> Result<Option<Sinks>, Error> {
         let number = outputs(case);
         if number == 0 {
@@ -151,7 +151,7 @@ impl Trials<'_> {
         Sinks::connect(self.test_bed, to, number, Expected { first: volume.first, enough }, keep).map(Some)
     }
 
-    /// The process that is measured; it listens.
+    /// Starts the measured process, which then listens.
     fn side(
         &self,
         case: &RelayCase,
@@ -188,7 +188,7 @@ impl Trials<'_> {
         })
     }
 
-    /// The file that is sent, or those that are written.
+    /// Files to send, or files to write.
     fn files(&mut self, case: &RelayCase, volume: Volume) -> Result<Vec<File>, Error> {
         match case.part {
             Part::FileToSocket => Ok(vec![self.file(volume.bytes_each)?]),
@@ -199,7 +199,7 @@ impl Trials<'_> {
         }
     }
 
-    /// A file of this length, made if the last one had another.
+    /// File of this length; made again if the last file had another length.
     fn file(&mut self, length: u64) -> Result<File, Error> {
         if self.file.as_ref().is_none_or(|(known, _)| *known != length) {
             let mut position = 0;
@@ -216,7 +216,7 @@ impl Trials<'_> {
     }
 }
 
-/// Counts of the timed part.
+/// Byte counts of the timed part.
 fn timed(counts: Vec<u64>, volume: Volume) -> Vec<u64> {
     counts.into_iter().map(|count| count.saturating_sub(volume.first)).collect()
 }
@@ -230,7 +230,7 @@ fn outputs(case: &RelayCase) -> usize {
 }
 
 fn shape(case: &RelayCase, files: &[File]) -> Shape {
-    // Others open our files by these names while we have them open.
+    // Other processes open these files by these names while this process has them open.
     let name = |file: &File| PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
     match case.part {
         Part::FileToSocket => Shape::FileToSocket(files.first().map(name).unwrap_or_default()),
@@ -260,7 +260,7 @@ fn written(files: &[File], keep: bool) -> Result<(Vec<u64>, Vec<Vec<u8>>), Error
     Ok((counts, contents))
 }
 
-/// Returns whether as much came as should, to each sink as far as that is known.
+/// Checks that the expected number of bytes arrived, for each sink if it is known.
 fn complete(case: &RelayCase, volume: Volume, counts: &[u64]) -> Result<(), Error> {
     let Volume { busy, bytes_each, .. } = volume;
     let came: u64 = counts.iter().sum();

@@ -1,4 +1,4 @@
-//! Left out parts, noise, and every figure.
+//! Appendix: parts left out, noise, and all figures.
 
 use wirepath_report::{Cell, Detail, Kind, Section, Table, number};
 
@@ -18,7 +18,7 @@ pub(super) fn left_out(assessment: &Assessment) -> Section {
     section
 }
 
-/// Figures that are not to be relied on, by name, and runs that stand out.
+/// Unreliable figures by name, and outlying runs.
 pub(super) fn noise(figures: &[Quantity]) -> Section {
     let mut section = Section::new("noise", "Noise");
     let limit = number::percent(NOISY_SPREAD);
@@ -57,7 +57,7 @@ pub(super) fn noise(figures: &[Quantity]) -> Section {
     section
 }
 
-/// Every measurement with the figures that no other table has.
+/// All measurements, with the figures that no other table has.
 pub(super) fn measurements(groups: &[Group<'_>]) -> Section {
     let mut section = Section::new("measurements", "Every measurement");
     for group in groups {
@@ -120,7 +120,7 @@ fn row(cost: &Cost<'_>) -> [Cell; 13] {
     ]
 }
 
-/// Runs one by one, in the order they were made.
+/// All runs, in the order they were made.
 pub(super) fn every_run(figures: &[Quantity]) -> Section {
     let mut section = Section::new("runs", "Every run");
     let caption = "Runs in the order they were made, of everything that was measured more than once.";

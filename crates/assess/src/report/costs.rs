@@ -1,4 +1,4 @@
-//! Cost of entering the kernel and of copying.
+//! Cost of kernel entry and of copying.
 
 use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
 use wirepath_report::{Cell, Detail, Kind, Panel, Section, Table, number};
@@ -6,7 +6,7 @@ use wirepath_report::{Cell, Detail, Kind, Panel, Section, Table, number};
 use crate::result::{CopyCost, Costs};
 use crate::statistics::Summary;
 
-/// Kinds of copies: whether aligned, and whether the same block again and again.
+/// Kinds of copies: aligned or not, and same block or different blocks.
 const KINDS: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
 pub(super) fn section(costs: &Costs) -> Section {
@@ -41,7 +41,7 @@ fn entry(costs: &Costs) -> Table {
     table
 }
 
-/// A row for each size, a column for each kind of copy.
+/// Table with a row for each size and a column for each kind of copy.
 fn copies(copies: &[CopyCost]) -> Table {
     let heads = KINDS.map(|(aligned, cached)| format!("{}, {}", pages(aligned), block(cached)));
     let mut table =
@@ -63,7 +63,7 @@ fn copies(copies: &[CopyCost]) -> Table {
     table
 }
 
-/// Median, least, greatest, spread and number of runs of nanoseconds.
+/// Cells: median, smallest, largest, spread and number of runs, from nanoseconds.
 fn cells(summary: &Summary) -> [Cell; 5] {
     let time = |ns: f64| number::time(ns * 1e-9);
     [

@@ -1,4 +1,4 @@
-//! The page loan: figures 1 to 6 of the zero-copy protocol paper.
+//! Page loan: figures 1 to 6 of the zero-copy protocol paper.
 
 use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
 use wirepath_report::{Cell, Kind, Panel, Section, Table, number};
@@ -12,22 +12,22 @@ struct Plot {
     axis: &'static str,
     kind: Axis,
     unit: Unit,
-    /// True for sends that begin where a page does.
+    /// True for sends that begin at a page boundary.
     aligned: bool,
     lines: &'static [(&'static str, Derive)],
 }
 
-/// A size, and sustained bytes per second, run by run.
+/// Point of a size, with sustained bytes per second, run by run.
 struct Seen<'a> {
     point: &'a LoanPoint,
     copied: Vec<f64>,
     lent: Vec<f64>,
 }
 
-/// A value with its range, from a point; nothing where it was not measured.
+/// Computes a value with its range from a point; `None` if it was not measured.
 type Derive = fn(&Seen<'_>) -> Option<Value>;
 
-/// A figure, its least and its greatest, and whether it is noisy.
+/// Figure, its smallest and largest value, and whether it is noisy.
 type Value = (f64, (f64, f64), bool);
 
 const PLOTS: [Plot; 7] = [
@@ -129,7 +129,7 @@ pub(super) fn section(assessment: &Assessment, loan: &Loan) -> Section {
     section
 }
 
-/// Points of one transport and MTU, by ascending size.
+/// Points by transport and MTU, sizes ascending.
 fn groups<'a>(assessment: &Assessment, loan: &'a Loan) -> Vec<(Transport, u32, Vec<Seen<'a>>)> {
     let mut points: Vec<&LoanPoint> = loan.points.iter().collect();
     let key = |point: &LoanPoint| (point.transport, point.mtu);
@@ -178,13 +178,13 @@ fn quantity(runs: &[f64]) -> Option<Value> {
     Some((summary.median, (summary.least, summary.greatest), summary.is_noisy()))
 }
 
-/// Bytes per second of a send that takes so long.
+/// Bytes per second of a send that takes this many seconds.
 fn rate(point: &LoanPoint, (seconds, (least, greatest), noisy): Value) -> Option<Value> {
     let rate = |seconds: f64| point.size as f64 / seconds;
     (seconds > 0.0).then(|| (rate(seconds), (rate(greatest), rate(least)), noisy))
 }
 
-/// Cost of a send besides its copy (t2 of the paper).
+/// Cost of a send without its copy (t2 of the paper).
 fn without_copy(point: &LoanPoint) -> Option<Value> {
     let ((send, (least, greatest), noisy), (copy, _, copy_noisy)) =
         (quantity(&point.copied_send_s)?, quantity(&point.copy_s)?);

@@ -1,4 +1,4 @@
-//! The machine, what was asked of it, and what could be better.
+//! Machine, settings, and possible improvements.
 
 use wirepath_report::{Cell, Detail, Kind, Section, Table, number};
 
@@ -15,13 +15,13 @@ pub(super) fn section(assessment: &Assessment) -> Section {
     section
 }
 
-/// Main where the machine itself was asked about.
+/// Main level of detail if the experiment `host` was requested.
 fn detail(assessment: &Assessment, otherwise: Detail) -> Detail {
     let asked = assessment.settings.experiments.contains(&Experiment::Host);
     if asked { Detail::Main } else { otherwise }
 }
 
-/// The doctor.
+/// Advice on the machine.
 pub(super) fn advice(assessment: &Assessment) -> Section {
     let mut section = Section::new("advice", "What could be better");
     let mut table = Table::new(
@@ -122,7 +122,7 @@ fn features(host: &Host) -> Table {
     table
 }
 
-/// Data paths of this machine, and the requirements of others.
+/// Data paths available on this machine, and the requirements of the other paths.
 fn paths(host: &Host) -> Table {
     let heads = ["path", "experiment", "runs here", "what is missing", "remedy"];
     let mut table =

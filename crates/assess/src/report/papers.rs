@@ -1,4 +1,4 @@
-//! Figures of the papers, beside this machine.
+//! Figures of the papers, compared with this machine.
 
 mod gain;
 
@@ -10,16 +10,16 @@ use crate::result::{Assessment, Experiment, LoanPoint, PathKind, PathVariant, Tr
 use crate::statistics::Summary;
 use gain::Gain;
 
-/// A gain that a paper claims: of one path over another, when streaming full packets.
+/// Claim of a paper: gain of one path over another, when streaming full packets.
 struct Claim {
-    /// The path of the paper.
+    /// Path of the paper.
     path: DataPath,
-    /// The path it is better than.
+    /// Path that it is compared with.
     than: DataPath,
     gain: f64,
 }
 
-/// Section 5 of [1], and 4 of [2].
+/// Section 5 of [1], and section 4 of [2].
 const CLAIMS: [Claim; 4] = [
     Claim { path: DataPath::Krtpsendfile, than: DataPath::RtpSendfile, gain: 0.27 },
     Claim { path: DataPath::Rtpsendfile, than: DataPath::RtpSendfile, gain: 0.10 },
@@ -27,14 +27,14 @@ const CLAIMS: [Claim; 4] = [
     Claim { path: DataPath::MmapRtpmsend, than: DataPath::ReadSendRtp, gain: 0.24 },
 ];
 
-/// Section 3.3 of [3]: throughput with loans, at the size where it was best.
+/// Section 3.3 of [3]: throughput with loans, at the best size.
 const LOAN_GAIN: (u64, u32, f64) = (8192, 1500, 0.4564);
 
-/// A line of table 2 of [1].
+/// Line of table 2 of [1].
 struct Line {
     transport: Transport,
     path: PathKind,
-    /// Null is the whole file.
+    /// Payload size; `None` for the whole file.
     size: Option<u64>,
     /// Seconds for 1 GB with Linux 2.4.21 and with 2.6.5.
     seconds: [f64; 2],
@@ -49,7 +49,8 @@ const fn download(transport: Transport, path: BlockPath, size: u64, seconds: [f6
     Line { transport, path: PathKind::Block(path), size, seconds }
 }
 
-/// Table 2 of [1], without streaming over TCP: TCP joins packets, and what an RTP header marks is gone.
+/// Table 2 of [1], without streaming over TCP: TCP joins packets, so that the boundaries marked by RTP
+/// headers are lost.
 const TABLE_2: [Line; 28] = {
     use Transport::{Tcp, Udp};
     [
@@ -84,8 +85,8 @@ const TABLE_2: [Line; 28] = {
     ]
 };
 
-/// The gains that the papers claim, and those of this machine: of the paths themselves, which need the kernel
-/// module. Claims of which nothing was measured are left out.
+/// Gains claimed by the papers, and gains on this machine: of the paths themselves, which need the kernel
+/// module. Claims without measurements are left out.
 pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
     let heads = ["claim", "#papers", "#this machine", "verdict"];
     let mut table =
@@ -124,7 +125,7 @@ fn row(table: &mut Table, what: &str, claimed: f64, gain: &Gain) {
     ]);
 }
 
-/// The gain of the path of a claim, if both paths were measured.
+/// Gain of a claim's path, if both paths were measured.
 fn measured(claim: &Claim, group: &Group<'_>) -> Option<Gain> {
     let full = group.full_size();
     let summary = |path: DataPath| group.find(PathVariant::plain(path), full)?.summary;
@@ -132,7 +133,7 @@ fn measured(claim: &Claim, group: &Group<'_>) -> Option<Gain> {
     Some(Gain::of(1.0 - cost.median / than.median, &cost, &than))
 }
 
-/// Table 2 of the papers beside the same paths and sizes here.
+/// Table 2 of the papers, and the same paths and sizes on this machine.
 pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
     let heads = [
         "path",
@@ -176,7 +177,7 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
     table
 }
 
-/// Cost of the line with 2.6.5, as a share of the plain path.
+/// Cost of a line with Linux 2.6.5, as a share of the plain path.
 fn relative_then(line: &Line) -> Option<f64> {
     let plain = line.path.experiment().baseline().filter(|plain| *plain != line.path)?;
     let same =
@@ -190,7 +191,7 @@ mod tests {
     use crate::example;
     use crate::path_costs::groups;
 
-    /// The improvements that the paper prints; its own last digits, where it rounds them down.
+    /// Improvements as printed in the paper; with the paper's last digits where it rounds down.
     #[test]
     fn improvements_are_those_of_the_paper() {
         let printed = [

@@ -49,7 +49,7 @@ fn introduction(group: &Group<'_>) -> String {
     }
 }
 
-/// Figures of the papers that it is like.
+/// Figures of the papers that correspond to a group.
 fn after(group: &Group<'_>) -> &'static str {
     match (group.experiment, group.transport) {
         (Experiment::Stream, _) => {
@@ -66,7 +66,7 @@ fn after(group: &Group<'_>) -> &'static str {
     }
 }
 
-/// The plot of one figure of each cost; nothing if there is nothing to show.
+/// Plot of one figure of each cost; `None` without values.
 fn panel(group: &Group<'_>, axis: &str, relative: bool) -> Option<Panel> {
     let sizes = group.sizes();
     let series: Vec<String> = sizes.iter().map(|size| number::size(*size)).collect();
@@ -74,7 +74,7 @@ fn panel(group: &Group<'_>, axis: &str, relative: bool) -> Option<Panel> {
     let dot = |cost: &Cost<'_>| {
         let median = cost.median()?;
         let value = if relative { group.relative(cost)? } else { median };
-        // Where a figure is relative, so are its runs.
+        // The range is scaled like the figure.
         let scale = value / median;
         let range = cost.summary.map(|summary| (summary.least * scale, summary.greatest * scale))?;
         let bare = group.bare(cost).and_then(Cost::median).filter(|_| !relative);
@@ -92,7 +92,7 @@ fn panel(group: &Group<'_>, axis: &str, relative: bool) -> Option<Panel> {
     Some(Panel { title: String::new(), scene })
 }
 
-/// Paths by sizes.
+/// Table of paths by size.
 pub(super) fn by_size(group: &Group<'_>) -> Table {
     let sizes = group.sizes();
     let size_names = sizes.iter().map(|size| number::size(*size));
@@ -108,7 +108,7 @@ pub(super) fn by_size(group: &Group<'_>) -> Table {
     table
 }
 
-/// Costs beside bare C.
+/// Table of costs compared with bare C.
 fn beside_bare(group: &Group<'_>) -> Table {
     let caption =
         "Beside bare C loops that do the same: what measuring itself costs. The goal is 1.25 at most.";
@@ -129,7 +129,7 @@ fn beside_bare(group: &Group<'_>) -> Table {
     table
 }
 
-/// Every size of the paths that are wanted, smallest first, and of a size the cheapest first.
+/// Table of the selected paths in every size, smallest size first, and cheapest path first within a size.
 pub(super) fn costs(
     assessment: &Assessment,
     group: &Group<'_>,
@@ -172,7 +172,7 @@ pub(super) fn costs(
     table
 }
 
-/// The table with what its columns mean.
+/// Adds the meaning of the columns to a table.
 fn explained(assessment: &Assessment, mut table: Table) -> Table {
     let copying = match assessment.profiles.is_empty() {
         true => "Copying was not sampled: `wirepath assess profile` shows its share of each path's time.",
@@ -187,7 +187,7 @@ fn explained(assessment: &Assessment, mut table: Table) -> Table {
     table.with_detail(Detail::Full)
 }
 
-/// Loans and copies of paths that lend, in all runs.
+/// Loans and copies of paths that lend, summed over all runs.
 pub(super) fn lent(assessment: &Assessment) -> Section {
     let mut section = Section::new("lent", "Pages lent");
     let heads =
@@ -210,7 +210,7 @@ pub(super) fn lent(assessment: &Assessment) -> Section {
     section
 }
 
-/// Loans of all runs of a measurement; nothing for a path that does not lend.
+/// Loans summed over all runs of a measurement; `None` for a path that does not lend.
 fn loans(measurement: &Measurement) -> Option<Loans> {
     let mut counts = measurement.runs.iter().filter_map(|run| run.loans).peekable();
     counts.peek().is_some().then(|| counts.sum())

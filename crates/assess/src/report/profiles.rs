@@ -5,7 +5,7 @@ use wirepath_report::{Cell, Detail, Panel, Section, Table, number};
 
 use crate::result::{Assessment, Profile, Shares};
 
-/// Names of the shares; the rest is the last.
+/// Names of the shares; the last one is the rest.
 const PARTS: [&str; 5] = ["copying", "entering", "network", "user", "other"];
 
 pub(super) fn section(assessment: &Assessment) -> Section {

@@ -1,4 +1,4 @@
-//! Moving data from sources to sinks: the stream service beside what programs do without it.
+//! Relay of data from sources to sinks: the stream service and alternatives.
 
 use wirepath_report::{Cell, Kind, Section, Table, number};
 
@@ -6,7 +6,7 @@ use crate::relay::{Goal, targets};
 use crate::result::{Method, Part, RelayCost};
 use crate::statistics::Summary;
 
-/// A table for the targets and one for each part.
+/// Section with a table of the targets and a table for each part.
 pub(super) fn section(costs: &[RelayCost]) -> Section {
     let mut section = Section::new("relay", "From sources to sinks");
     if costs.is_empty() {

@@ -1,4 +1,4 @@
-//! Every run as a row, for programs that draw and compute.
+//! Table of every run, for plots and scripts.
 
 use wirepath_report::{Cell, Table};
 
@@ -6,7 +6,7 @@ use crate::path_costs;
 use crate::quantities::{Name, Quantity, Topic, Unit, quantities};
 use crate::result::{Assessment, Measurement, Profile, RelayCost, Transport};
 
-/// Columns; those that hold text come without a `#`.
+/// Columns; names of numeric columns begin with `#`.
 const COLUMNS: [&str; 19] = [
     "experiment",
     "what",
@@ -29,18 +29,18 @@ const COLUMNS: [&str; 19] = [
     "#calls_in_papers",
 ];
 
-/// A row; columns that a figure does not have are empty.
+/// Row; columns that do not apply to a figure are empty.
 #[derive(Default)]
 struct Row {
     experiment: String,
-    /// The path, the call, or what of a path.
+    /// Path, call, or property of a path.
     what: String,
     transport: Option<Transport>,
     /// Bytes of a packet, a send or a copy.
     size: Option<u64>,
     mtu: Option<u32>,
     packets_per_train: Option<u32>,
-    /// Number from 1; none for figures measured once and for all runs.
+    /// Run number from 1; `None` for figures measured once for all runs.
     run: Option<usize>,
     value: f64,
     unit: &'static str,
@@ -61,7 +61,7 @@ impl Row {
         fn text<T: ToString>(value: Option<T>) -> String {
             value.map_or_else(String::new, |value| value.to_string())
         }
-        // As short as the figure can be read back from.
+        // Shortest text that parses back to the same number.
         let float = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:?}"));
         [
             self.experiment,
@@ -88,7 +88,7 @@ impl Row {
     }
 }
 
-/// A row for each run of each figure.
+/// Table with a row for each run of each figure.
 pub fn runs(assessment: &Assessment) -> Table {
     let mut table = Table::new("Every run.", &COLUMNS);
     let mut add = |rows: &mut dyn Iterator<Item = Row>| rows.for_each(|row| table.row(row.cells()));
@@ -154,7 +154,7 @@ fn relayed(cost: &RelayCost) -> impl Iterator<Item = Row> + '_ {
     })
 }
 
-/// Returns whether the runs of a figure are rows already, with what they are made of.
+/// Returns whether the runs of a figure already have rows, with their components.
 fn has_rows_of_its_own(figure: &Quantity) -> bool {
     let is_relay = matches!(figure.name.topic, Topic::Relay(_));
     figure.unit == Unit::SecondsPerGib || (is_relay && figure.unit == Unit::Seconds)

@@ -1,4 +1,4 @@
-//! The result in short.
+//! Summary of the result.
 
 use wirepath_report::{Cell, Kind, Section, Table, number};
 
@@ -37,7 +37,7 @@ pub(super) fn section(assessment: &Assessment) -> Section {
     section
 }
 
-/// The cheapest path for each purpose.
+/// Cheapest path for each purpose.
 pub(super) fn cheapest(assessment: &Assessment) -> Table {
     let heads = ["purpose", "size", "cheapest path", "#s/GiB", "next", "#relative", "to"];
     let mut table = Table::new("The cheapest data path for each purpose, and the next one.", &heads);

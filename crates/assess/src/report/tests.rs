@@ -110,13 +110,13 @@ fn what_is_partial_quick_or_not_verified_says_so_first() {
 
 /// Promise: No text of a result becomes markup, a formula or a control sequence of the terminal.
 ///
-/// Every figure of a result is others' input, too.
+/// All figures of a result are untrusted input, too.
 #[test]
 fn any_figures_make_a_report() {
     fn replace(value: &mut serde_json::Value, float: f64, whole: u64) {
         match value {
             serde_json::Value::Number(number) if number.is_f64() => *value = float.into(),
-            // Some whole numbers have 32 bits.
+            // Some integers have 32 bits.
             serde_json::Value::Number(_) => *value = whole.into(),
             serde_json::Value::Array(values) => {
                 values.iter_mut().for_each(|value| replace(value, float, whole))

@@ -1,10 +1,10 @@
-//! Figures that JSON has no word for.
+//! Figures that JSON cannot represent.
 
 use super::{Assessment, Run, Shares};
 
 impl Assessment {
-    /// Name of a figure that is infinite or not a number. JSON writers make null of it, which says something
-    /// else.
+    /// Name of a figure that is infinite or not a number. JSON writers would write null, which has another
+    /// meaning.
     pub(super) fn not_finite(&self) -> Option<String> {
         let seconds = std::iter::once(("seconds".to_owned(), self.seconds));
         let costs = self.costs.iter().flat_map(|costs| {

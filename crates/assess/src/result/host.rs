@@ -1,98 +1,98 @@
-//! The machine in a result.
+//! Description of the machine in a result.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Experiment, PathKind, Transport};
 
-/// The machine, and what it lacks.
+/// Machine, and its missing requirements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
-    /// Kernel release, as `uname -r` says.
+    /// Kernel release, as by `uname -r`.
     pub kernel: String,
-    /// Processor, as /proc/cpuinfo names it.
+    /// Processor name from /proc/cpuinfo.
     pub processor: String,
-    /// Processors that may be used.
+    /// Number of processors that may be used.
     pub processors: u32,
-    /// Memory.
+    /// Memory in bytes.
     pub memory: u64,
     /// Network devices.
     pub devices: Vec<Device>,
-    /// Limits, kernel settings and privileges that matter, by name.
+    /// Relevant limits, kernel settings and privileges, by name.
     pub limits: Vec<Setting>,
-    /// Data paths, and whether they run here.
+    /// Data paths and their availability.
     pub paths: Vec<PathState>,
     /// Advice.
     pub advice: Vec<Advice>,
-    /// Load averages when it began.
+    /// Load averages at the start.
     pub load: String,
 }
 
-/// A network device.
+/// Network device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Driver, where known.
+    /// Driver, if known.
     pub driver: Option<String>,
-    /// True if it is up.
+    /// True if the device is up.
     pub up: bool,
     /// MTU.
     pub mtu: u32,
-    /// Speed in Mb/s, where known.
+    /// Speed in Mb/s, if known.
     pub speed_mbps: Option<u32>,
-    /// Sizes of its rings, where known.
+    /// Ring sizes, if known.
     pub rings: Option<Rings>,
-    /// Features that data paths need, by ethtool's names, and whether they are on.
+    /// Features that data paths need, by ethtool's names, and their states.
     pub features: Vec<Feature>,
 }
 
-/// Rings of a device, in descriptors.
+/// Ring sizes of a device, in descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rings {
     /// Transmit ring.
     pub transmit: u32,
-    /// The most that may be set for packets to be sent.
+    /// Largest possible transmit ring.
     pub transmit_most: u32,
     /// Receive ring.
     pub receive: u32,
-    /// The most that may be set for received packets.
+    /// Largest possible receive ring.
     pub receive_most: u32,
 }
 
-/// A feature of a device.
+/// Feature of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feature {
-    /// ethtool's name, for example `tx-udp-segmentation`.
+    /// Name as in ethtool, for example `tx-udp-segmentation`.
     pub name: String,
-    /// True if it is on.
+    /// True if the feature is on.
     pub on: bool,
-    /// True if it can be switched; what cannot, ethtool shows as fixed.
+    /// True if the feature can be switched; ethtool shows other features as fixed.
     pub changeable: bool,
 }
 
-/// A limit or kernel setting.
+/// Limit or kernel setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Its name, for example `net.core.wmem_max`.
+    /// Name, for example `net.core.wmem_max`.
     pub name: String,
-    /// Its value.
+    /// Value.
     pub value: String,
 }
 
-/// True if a data path runs here, found by sending with it over the loopback device.
+/// Availability of a data path, tested by sending over the loopback device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathState {
     /// `stream` or `download`.
     pub experiment: Experiment,
-    /// The data path.
+    /// Data path.
     pub path: PathKind,
     /// UDP or TCP.
     pub transport: Transport,
-    /// True if what was sent arrived, byte for byte.
+    /// True if the sent data arrived, byte for byte.
     pub runs: bool,
-    /// Missing requirement, or the reason why it does less than it could; null if nothing is missing.
+    /// Missing requirement, or limitation; null if nothing is missing.
     pub missing: Option<String>,
-    /// Remedy for that.
+    /// Remedy for the missing requirement.
     pub remedy: Option<String>,
 }
 
@@ -101,13 +101,13 @@ pub struct PathState {
 pub struct Advice {
     /// Finding.
     pub finding: String,
-    /// Cost of it, and the data paths concerned.
+    /// Cost of the finding, and the data paths concerned.
     pub consequence: String,
-    /// The command or setting that mends it.
+    /// Command or setting that fixes the finding.
     pub remedy: String,
 }
 
-/// Cost of entering the kernel and of copying.
+/// Cost of kernel entry and of copying.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// Nanoseconds of a `getpid` call, run by run.
@@ -119,12 +119,13 @@ pub struct Costs {
 /// Cost of copying blocks of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CopyCost {
-    /// Bytes copied at a time.
+    /// Bytes per copy.
     pub size: u64,
-    /// True if source and target begin at the boundaries of cache lines (from a page on: of pages), else one
-    /// byte and three behind them.
+    /// True if source and target begin at cache line boundaries (for sizes of a page and more: at page
+    /// boundaries), else one byte and three bytes after them.
     pub aligned: bool,
-    /// True if the same block is copied again and again (from the processor's caches), else ever other ones.
+    /// True if the same block is copied repeatedly (from the processor's caches), else a different block each
+    /// time.
     pub cached: bool,
     /// Nanoseconds of one copy, run by run.
     pub ns: Vec<f64>,

@@ -14,15 +14,15 @@ pub enum ReadError {
         "schema {found:?} is not supported, expected {expected:?}: use the version of wirepath that wrote it, or assess again"
     )]
     OtherSchema {
-        /// Its schema.
+        /// Schema of the JSON.
         found: String,
-        /// The schema that is read.
+        /// Supported schema.
         expected: &'static str,
     },
-    /// A result with a name or a field that this version does not know.
+    /// Result with a name or field that this version does not know.
     #[error("cannot read the result: {0}; another version of wirepath may have written it")]
     OtherVersion(String),
-    /// No result, or a damaged one.
+    /// Not a result, or a damaged result.
     #[error("not a result of `wirepath assess`: {0}")]
     Malformed(#[from] serde_json::Error),
 }
@@ -30,7 +30,7 @@ pub enum ReadError {
 /// Error of writing a result.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// JSON has no word for a figure, which is named.
+    /// JSON cannot represent a figure, which is named.
     #[error("a figure is not finite: {0}")]
     NotFinite(String),
     /// Error of the writer.
@@ -40,7 +40,7 @@ pub enum WriteError {
 
 /// Reads a result of this schema.
 pub(crate) fn read<T: DeserializeOwned>(text: &str, expected: &'static str) -> Result<T, ReadError> {
-    /// The one field that every version has.
+    /// Field that every version has.
     #[derive(Deserialize)]
     struct AnySchema {
         schema: String,
@@ -56,16 +56,16 @@ impl Assessment {
     /// Reads a result.
     ///
     /// # Errors
-    /// [`ReadError`] for text that is none, or of another version.
+    /// [`ReadError`] for text that is not a result, or is of another version.
     pub fn from_json(text: &str) -> Result<Assessment, ReadError> {
         read(text, SCHEMA)
     }
 
-    /// The result as JSON, with a newline at its end.
+    /// Formats the result as JSON, with a newline at its end.
     ///
     /// # Errors
-    /// [`WriteError::NotFinite`] for a figure that is infinite or not a number: as null it could not be read
-    /// back.
+    /// [`WriteError::NotFinite`] for a figure that is infinite or not a number: JSON would have null, which
+    /// cannot be read back as a figure.
     pub fn to_json(&self) -> Result<String, WriteError> {
         if let Some(figure) = self.not_finite() {
             return Err(WriteError::NotFinite(figure));

@@ -1,10 +1,10 @@
-//! Cost of moving data from sources to sinks: the stream service beside other methods.
+//! Cost of relaying data from sources to sinks: the stream service and other methods.
 
 use serde::{Deserialize, Serialize};
 
 use super::{HandlerKind, Method, OrderKind, Part, Transport};
 
-/// Bytes of a datagram of the part `udp-mirror`.
+/// Datagram size of the part `udp-mirror` in bytes.
 pub const DATAGRAM: u64 = 1316;
 
 /// Cost of one case.
@@ -15,55 +15,55 @@ pub struct RelayCost {
     pub case: RelayCase,
     /// MTU of the device between the moving side and the sinks.
     pub mtu: u32,
-    /// True if what arrived was compared, byte for byte, before it was timed.
+    /// True if the arrived data was compared byte for byte before timing.
     pub verified: bool,
     /// Runs, in the order they were made.
     pub runs: Vec<RelayRun>,
 }
 
-/// One method of a part.
+/// Case: one method in one part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayCase {
-    /// Part: `file-to-socket` and so on, as `wirepath assess relay --only` takes it.
+    /// Part; its name is an argument of `wirepath assess relay --only`.
     pub part: Part,
     /// Method.
     #[serde(rename = "way")]
     pub method: Method,
-    /// True if every byte is touched on its way, by the paper's dummy handler.
+    /// True if the paper's dummy handler touches every byte.
     pub touch: bool,
-    /// Bytes that are read at a time, of merges and of what spreads records the bytes of a record, of
-    /// datagrams the bytes that arrive together; null where the method decides.
+    /// Bytes read at a time; in merges and in parts that distribute records, bytes of a record; for
+    /// datagrams, bytes that arrive together. Null if the method decides.
     pub block: Option<u64>,
-    /// Connections at once, on the side that has several; of datagrams, receivers.
+    /// Concurrent connections on the side that has several; for datagrams, receivers.
     pub links: u32,
-    /// Connections beside these that carry nothing.
+    /// Additional connections that carry no data.
     pub idle: u32,
-    /// Another handler than the dummy, or the same function in a loop.
+    /// Handler other than the dummy, or the same function in a loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handler: Option<HandlerKind>,
-    /// The order of inputs, if that is what is measured.
+    /// Order of inputs, if the case measures orders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderKind>,
 }
 
-/// One run. Processor time is that of the process that moves, with its children; those at the ends are
-/// others.
+/// One run. Processor time is that of the process that moves data, with its children; sources and sinks run
+/// in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayRun {
     /// Processor time in user space.
     pub user_s: f64,
     /// Processor time in the kernel.
     pub system_s: f64,
-    /// Time on the wall, until the last byte arrived.
+    /// Elapsed time until the last byte arrived.
     pub wall_s: f64,
-    /// Bytes that sources sent; of a file to several connections, once for each.
+    /// Bytes that sources sent; a file sent to several connections counts once per connection.
     pub bytes: u64,
-    /// Bytes that arrived at all sinks together.
+    /// Bytes that arrived at all sinks.
     pub delivered: u64,
 }
 
 impl RelayCase {
-    /// Returns whether it is about datagrams.
+    /// Returns whether the case sends datagrams.
     pub fn is_of_datagrams(&self) -> bool {
         self.part == Part::UdpMirror
     }
@@ -73,7 +73,7 @@ impl RelayCase {
         if self.is_of_datagrams() { Transport::Udp } else { Transport::Tcp }
     }
 
-    /// Method in words, with all that tells it from others of its part.
+    /// Text of the method, with everything that distinguishes it within its part.
     pub fn what(&self) -> String {
         let mut what = self.method.to_string();
         if self.touch {
@@ -93,7 +93,7 @@ impl RelayCase {
         what
     }
 
-    /// The same with part and block, by which no other case goes.
+    /// Unique text of the case: part, method and block.
     pub fn label(&self) -> String {
         let block = self.block.map(|block| format!(", {}", wirepath_report::number::bytes(block)));
         format!("{} by {}{}", self.part, self.what(), block.unwrap_or_default())
@@ -101,8 +101,7 @@ impl RelayCase {
 }
 
 impl RelayCost {
-    /// Processor seconds, run by run: for each GiB that sources sent, or for each datagram that was
-    /// delivered.
+    /// Processor seconds, run by run: per GiB that sources sent, or per delivered datagram.
     pub fn costs(&self) -> Vec<f64> {
         let cost = |run: &RelayRun| match self.case.is_of_datagrams() {
             true => run.cpu_s() / (run.delivered as f64 / DATAGRAM as f64),
@@ -111,7 +110,7 @@ impl RelayCost {
         self.runs.iter().map(cost).filter(|cost| cost.is_finite()).collect()
     }
 
-    /// Bytes that arrived in a second, run by run.
+    /// Bytes per second that arrived, run by run.
     pub fn rates(&self) -> Vec<f64> {
         let rates = self.runs.iter().map(|run| run.delivered as f64 / run.wall_s);
         rates.filter(|rate| rate.is_finite()).collect()

@@ -1,4 +1,4 @@
-//! Takes data, throws it away, and reports how much it was.
+//! Receives data, discards it, and reports its amount.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Timeout for data after the question.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Bytes of a stream that are worth being woken for.
+/// Bytes of a stream that justify a wake-up.
 const STREAM_WAKE: u32 = 256 << 10;
 
 /// Bytes of a stream taken by one call.
@@ -27,14 +27,14 @@ const STREAM_CHUNK: usize = 1 << 20;
 
 /// Source of data.
 pub(super) enum Source<'a> {
-    /// Datagrams of at most `packet` bytes, perhaps several handed over as one.
+    /// Datagrams of at most `packet` bytes, possibly several coalesced into one.
     Datagrams { socket: &'a UdpSocket, packet: u64 },
-    /// A stream.
+    /// Stream.
     Stream(&'a TcpStream),
 }
 
-/// Counts until the sender has asked its question and got its answer, or is gone. Reports whenever a quarter
-/// of the window came.
+/// Counts until the sender has asked its question and has its answer, or has closed the connection. Sends a
+/// report for each quarter of the window received.
 pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -> io::Result<()> {
     let mut came = Report::default();
     let mut reported = 0;
@@ -54,7 +54,7 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
         if question {
             let mut sent = [0; QUESTION_LENGTH];
             if control.read(&mut sent[..1])? == 0 {
-                return Ok(()); // the sender has had enough
+                return Ok(()); // the sender closed the connection
             }
             control.read_exact(&mut sent[1..])?;
             let sent = u64::from_be_bytes(sent);
@@ -77,8 +77,8 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
 }
 
 impl Source<'_> {
-    /// Sets the low-water mark of a stream. A sender pays for waking its receiver; a real one is on another
-    /// machine, and is woken by its own network card now and then.
+    /// Sets the low-water mark of a stream. A sender pays for waking its receiver; a real receiver is on
+    /// another machine, and is woken by its own network card at intervals.
     fn wake_for(&self, bytes: u32) -> io::Result<()> {
         match self {
             Source::Stream(stream) => set_receive_low_watermark(stream.as_fd(), bytes),
@@ -103,18 +103,18 @@ struct Drain<'a> {
 impl<'a> Drain<'a> {
     fn new(source: &'a Source<'a>) -> Drain<'a> {
         let room = match source {
-            Source::Datagrams { .. } => 1, // MSG_TRUNC answers the length of the whole datagram
+            Source::Datagrams { .. } => 1, // MSG_TRUNC returns the length of the whole datagram
             Source::Stream(_) => STREAM_CHUNK,
         };
         Drain { source, room: vec![0; room].into(), ended: false }
     }
 
-    /// Takes what one call gives; answers whether there was something.
+    /// Receives by one call; returns whether there was data.
     fn some(&mut self, came: &mut Report) -> io::Result<bool> {
         if self.ended {
             return Ok(false);
         }
-        // MSG_TRUNC: bytes of a stream are thrown away by the kernel, which copies none of them (tcp(7)).
+        // MSG_TRUNC: the kernel discards bytes of a stream without copying (tcp(7)).
         let flags = RecvFlags::TRUNC | RecvFlags::DONTWAIT;
         match (recv(self.source.socket(), &mut self.room[..], flags), self.source) {
             (Ok((_, 0)), Source::Stream(_)) => {
@@ -131,14 +131,14 @@ impl<'a> Drain<'a> {
                 Ok(true)
             }
             (Err(Errno::AGAIN), _) => Ok(false),
-            // ICMP about something that we never sent: anybody can make one up.
+            // ICMP error about a packet that this socket never sent: anyone can forge it.
             (Err(Errno::CONNREFUSED), Source::Datagrams { .. }) => Ok(true),
             (Err(errno), _) => Err(errno.into()),
         }
     }
 }
 
-/// Waits for data or the question; answers which there is.
+/// Waits for data or the question; returns which of them is readable.
 fn wait(data: BorrowedFd<'_>, control: BorrowedFd<'_>, patience: Duration) -> io::Result<(bool, bool)> {
     let mut both = [PollFd::new(&data, PollFlags::IN), PollFd::new(&control, PollFlags::IN)];
     let timeout = Timespec::try_from(patience).map_err(io::Error::other)?;

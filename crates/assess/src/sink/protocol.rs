@@ -1,4 +1,4 @@
-//! Protocol of the control connection: messages of fixed lengths, numbers in network order.
+//! Protocol of the control connection: messages of fixed lengths, numbers in network byte order.
 //!
 //! ```text
 //! sender                                   receiver
@@ -11,17 +11,17 @@
 
 use crate::result::Transport;
 
-/// First bytes of a request; the last is the version.
+/// First bytes of a request; the last byte is the version.
 const MAGIC: [u8; 8] = *b"wirepat\x01";
 
-/// Announcement of what the sender will send.
+/// Request: announcement of the data to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Transport protocol.
     pub transport: Transport,
-    /// Bytes of a datagram; for TCP of no meaning.
+    /// Bytes of a datagram; unused for TCP.
     pub packet: u16,
-    /// UDP port that datagrams come from; for TCP 0.
+    /// UDP source port of the datagrams; 0 for TCP.
     pub port: u16,
 }
 
@@ -39,7 +39,7 @@ impl Request {
         bytes
     }
 
-    /// Parses a request; nothing if it is none.
+    /// Parses a request; `None` if it is not valid.
     pub fn read(bytes: &[u8; Self::LENGTH]) -> Option<Request> {
         let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let (packet, port) = (number(10), number(12));
@@ -52,12 +52,12 @@ impl Request {
     }
 }
 
-/// Destination for the data.
+/// Answer: destination for the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Port of the receiver.
     pub port: u16,
-    /// Bytes that may be under way: sent, and not reported.
+    /// Bytes that may be in flight: sent and not yet reported.
     pub window: u64,
 }
 
@@ -73,7 +73,7 @@ impl Answer {
         bytes
     }
 
-    /// Parses an answer; nothing if it makes no sense.
+    /// Parses an answer; `None` if it is not valid.
     pub fn read(bytes: &[u8; Self::LENGTH]) -> Option<Answer> {
         let (port, window) = bytes.split_at(2);
         let port = u16::from_be_bytes(port.try_into().ok()?);
@@ -82,14 +82,14 @@ impl Answer {
     }
 }
 
-/// Received data.
+/// Report of received data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Bytes of payload of the transport protocol.
+    /// Payload bytes of the transport protocol.
     pub bytes: u64,
-    /// Datagrams; for TCP 0.
+    /// Number of datagrams; 0 for TCP.
     pub packets: u64,
-    /// True if the sender asked for it, and it is the last.
+    /// True for the last report, which the sender asked for.
     pub last: bool,
 }
 
@@ -114,7 +114,7 @@ impl Report {
     }
 }
 
-/// Bytes of the sender's question, which is the number of all bytes it sent.
+/// Bytes of the sender's question, which is the total number of bytes sent.
 pub const QUESTION_LENGTH: usize = 8;
 
 #[cfg(test)]

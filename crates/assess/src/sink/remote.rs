@@ -9,19 +9,19 @@ use crate::error::Error;
 use crate::result::Transport;
 use crate::sockets;
 
-/// Timeout for answers of a receiver.
+/// Timeout for answers of the receiver.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A receiver.
+/// Receiver, as seen by the sender.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// Its control port.
+    /// Address of the control port.
     pub address: SocketAddr,
 }
 
 impl Remote {
-    /// A UDP socket connected to it for one run of datagrams of at most `packet` bytes, and the account of
-    /// that run.
+    /// Opens a UDP socket connected to the receiver for one run of datagrams of at most `packet` bytes, and
+    /// the account of the run.
     ///
     /// # Errors
     /// [`Error::SinkStopped`].
@@ -37,7 +37,7 @@ impl Remote {
         connect().map_err(|error| self.stopped(&error))
     }
 
-    /// A TCP connection to it for one run, and the account of that run.
+    /// Opens a TCP connection to the receiver for one run, and the account of the run.
     ///
     /// # Errors
     /// [`Error::SinkStopped`].
@@ -51,10 +51,10 @@ impl Remote {
         connect().map_err(|error| self.stopped(&error))
     }
 
-    /// MTU of the way to it in bytes, as far as the kernel knows.
+    /// MTU of the route to the receiver in bytes, as known to the kernel.
     ///
     /// # Errors
-    /// [`Error::SinkStopped`] if there is no way.
+    /// [`Error::SinkStopped`] if there is no route.
     pub fn path_mtu(&self) -> Result<u32, Error> {
         let ask = || {
             let any: IpAddr = match self.address {
@@ -91,7 +91,7 @@ impl Remote {
 
     fn stopped(&self, error: &io::Error) -> Error {
         let why = match error.kind() {
-            // What a read says whose time is up.
+            // Error of a read after its timeout.
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".to_owned(),
             io::ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
             _ => error.to_string(),
@@ -100,7 +100,7 @@ impl Remote {
     }
 }
 
-/// Account of one run: what was sent, and what the receiver reported.
+/// Account of one run: sent bytes, and reports of the receiver.
 #[derive(Debug)]
 pub struct Account {
     remote: Remote,
@@ -108,32 +108,33 @@ pub struct Account {
     port: u16,
     window: u64,
     reported: u64,
-    /// Reports that were read.
+    /// Number of reports read.
     reports: u64,
 }
 
 impl Account {
-    /// Bytes that may be under way.
+    /// Bytes that may be in flight.
     pub fn window(&self) -> u64 {
         self.window
     }
 
-    /// Reports of the receiver that were read: a call each.
+    /// Number of the receiver's reports read, each by one call.
     pub(crate) fn reports(&self) -> u64 {
         self.reports
     }
 
     /// Lowers the window, because pages are lent: each header and payload is then charged to the receiver's
-    /// buffer as whole pages, three for most packets. Not below what comes before the receiver reports.
+    /// buffer as whole pages, three for most packets. The window does not fall below the
+    /// amount after which the receiver reports.
     pub(crate) fn expect_lent_pages(&mut self) {
         self.window = (self.window / 4).max(1);
     }
 
-    /// Waits until there is room for more after `sent` bytes in all. One call to the kernel for each quarter
-    /// of the window; none while there is room.
+    /// Waits until more may be sent after `sent` bytes in total. Makes one kernel call per quarter of the
+    /// window, and no call while there is room.
     ///
     /// # Errors
-    /// [`Error::SinkStopped`] if the receiver does not get on, or what was sent is lost.
+    /// [`Error::SinkStopped`] if the receiver makes no progress, or sent data is lost.
     #[inline]
     pub fn pace(&mut self, sent: u64) -> Result<(), Error> {
         while sent.saturating_sub(self.reported) > self.window {
@@ -151,7 +152,7 @@ impl Account {
         Ok(())
     }
 
-    /// Last report on all the `sent` bytes.
+    /// Requests the last report, after `sent` bytes in total.
     ///
     /// # Errors
     /// [`Error::SinkStopped`].

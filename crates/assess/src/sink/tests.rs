@@ -12,7 +12,7 @@ fn started() -> Remote {
 fn datagrams_are_counted_and_paced() {
     let (socket, mut account) = started().udp(1000).unwrap();
     let mut sent = 0;
-    // Many times what a receiver's buffer holds: without pacing most of it would be lost.
+    // Many times the receive buffer: without pacing most of it would be lost.
     for _ in 0..40_000 {
         sent += socket.send(&[7; 1000]).unwrap() as u64;
         account.pace(sent).unwrap();
@@ -50,9 +50,9 @@ fn strangers_get_nothing() {
     let Remote { address } = started();
     let mut stranger = TcpStream::connect(address).unwrap();
     stranger.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    // Closed, perhaps with a reset for what it had not read.
+    // Closed, perhaps with a reset because of unread data.
     assert!(matches!(stranger.read(&mut [0; 100]), Ok(0) | Err(_)));
-    // And the next one is served.
+    // The next client is served.
     let (_, account) = Remote { address }.udp(1).unwrap();
     assert_eq!(account.settle(0).unwrap().bytes, 0);
 }

@@ -1,10 +1,10 @@
-//! Handlers, and orders of inputs: what a case does with bytes on their way.
+//! Handlers, and orders of inputs, of relay cases.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A handler, or the same function in a loop. Changing all bytes in place is a case's `touch`.
+/// Handler, or the same function in a loop. Changing all bytes in place is the field `touch` of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HandlerKind {
@@ -12,32 +12,32 @@ pub enum HandlerKind {
     Read,
     /// Reads the first bytes of each record.
     Peek,
-    /// Leaves out the first bytes of each record.
+    /// Drops the first bytes of each record.
     Select,
-    /// Changes all bytes, and puts some in front of each record.
+    /// Changes all bytes, and prepends some bytes to each record.
     Grow,
-    /// Reads all bytes of whole records, which come in slices.
+    /// Reads all bytes of whole records, which arrive in slices.
     Slices,
-    /// Reads all bytes of whole records, which are copied together.
+    /// Reads all bytes of whole records, which are copied into one buffer.
     Gathered,
 }
 
-/// An order in which inputs are read.
+/// Order in which inputs are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OrderKind {
-    /// A record of each in turn.
+    /// One record of each input in turn.
     RoundRobin,
-    /// A record of one at random.
+    /// One record of a random input.
     Random,
-    /// Records as they arrive.
+    /// Records in order of arrival.
     Arrival,
-    /// The record with the least tag, which is in the record.
+    /// Record with the smallest tag; the tag is in the record.
     Tag,
 }
 
 impl HandlerKind {
-    /// Its name.
+    /// Name.
     pub const fn name(self) -> &'static str {
         match self {
             HandlerKind::Read => "read",
@@ -55,7 +55,7 @@ impl OrderKind {
     pub const ALL: [OrderKind; 4] =
         [OrderKind::RoundRobin, OrderKind::Random, OrderKind::Arrival, OrderKind::Tag];
 
-    /// Its name.
+    /// Name.
     pub const fn name(self) -> &'static str {
         match self {
             OrderKind::RoundRobin => "round-robin",

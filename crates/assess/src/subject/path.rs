@@ -1,4 +1,4 @@
-//! Data paths and the variants of them that are measured.
+//! Data paths, and their measured variants.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use wirepath_datapath::{BlockPath, DataPath};
 
 use super::{Experiment, Transport};
 
-/// A data path of either kind.
+/// Data path of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum PathKind {
@@ -18,7 +18,7 @@ pub enum PathKind {
     Block(BlockPath),
 }
 
-/// Asks a path of either kind.
+/// Calls a method of a path of either kind.
 macro_rules! of_either {
     ($kind:expr, $method:ident) => {
         match $kind {
@@ -29,12 +29,12 @@ macro_rules! of_either {
 }
 
 impl PathKind {
-    /// Its name, which no other path of either kind has.
+    /// Name, unique among paths of both kinds.
     pub fn name(self) -> &'static str {
         of_either!(self, name)
     }
 
-    /// The experiment that measures it.
+    /// Experiment that measures the path.
     pub fn experiment(self) -> Experiment {
         match self {
             PathKind::Stream(_) => Experiment::Stream,
@@ -42,7 +42,7 @@ impl PathKind {
         }
     }
 
-    /// Returns whether it sends trains that are cut by UDP_SEGMENT, whose packets the network cannot
+    /// Returns whether the path sends trains that are cut by UDP_SEGMENT, whose packets the network cannot
     /// fragment.
     pub fn segments(self) -> bool {
         match self {
@@ -51,8 +51,8 @@ impl PathKind {
         }
     }
 
-    /// Returns whether what it sends is cut by the kernel or the device, if only for the sake of its
-    /// checksums.
+    /// Returns whether its trains are cut by the kernel or the device, even if only to have checksums
+    /// computed.
     pub fn sends_trains(self) -> bool {
         match self {
             PathKind::Stream(path) => path.sends_trains(),
@@ -60,32 +60,32 @@ impl PathKind {
         }
     }
 
-    /// Returns whether it sends pages of a file by reference, by `sendfile`.
+    /// Returns whether the path sends pages of a file by reference, by `sendfile`.
     pub fn sends_by_reference(self) -> bool {
         self.name().ends_with("sendfile")
     }
 
-    /// Returns whether it lends pages to the kernel.
+    /// Returns whether the path lends pages to the kernel.
     pub fn lends(self) -> bool {
         of_either!(self, lends)
     }
 
-    /// Returns whether it sends from memory that a ring holds.
+    /// Returns whether the path sends from memory that a ring holds.
     pub fn needs_hot_memory(self) -> bool {
         of_either!(self, needs_hot_memory)
     }
 
-    /// Returns whether it needs the kernel module.
+    /// Returns whether the path needs the kernel module.
     pub fn needs_module(self) -> bool {
         of_either!(self, needs_module)
     }
 
-    /// Returns whether one call takes any number of packets, so that a file is sent by one.
+    /// Returns whether one call takes any number of packets, so that one call sends a file.
     pub fn takes_runs(self) -> bool {
         of_either!(self, takes_runs)
     }
 
-    /// Kernel calls for each packet or block by the papers, which have no figure for paths of today.
+    /// Kernel calls per packet or block by the papers; `None` for paths newer than the papers.
     pub fn calls_in_papers(self, transport: Transport, size: Option<u16>) -> Option<u32> {
         match self {
             PathKind::Stream(path) => path.calls_in_papers(),
@@ -126,7 +126,7 @@ impl From<PathKind> for &'static str {
     }
 }
 
-/// A name that no data path has.
+/// Unknown name of a data path.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown data path {0:?}")]
 pub struct UnknownPath(String);
@@ -149,35 +149,35 @@ impl TryFrom<String> for PathKind {
     }
 }
 
-/// Variant of a path in which it was measured.
+/// Measured variant of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variant {
     /// Plain.
     Plain,
-    /// A path that takes runs, its packets leaving by themselves and not as trains.
+    /// Path that takes runs, sending single packets instead of trains.
     Single,
-    /// A bare C loop that does the same.
+    /// Bare C loop that does the same as the path.
     Bare,
     /// Sends of the loan experiment.
     Send {
-        /// True if they lend their pages; else they copy.
+        /// True for sends that lend their pages; else sends copy.
         lent: bool,
-        /// True if each begins where a page does; else one byte before.
+        /// True if each send begins at a page boundary; else one byte before.
         aligned: bool,
     },
 }
 
-/// A data path in a variant; written as `krtpsendfile:single`, `bare:read_writev` or `loan:lend:unaligned`.
+/// Data path in a variant; written as `krtpsendfile:single`, `bare:read_writev` or `loan:lend:unaligned`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct PathVariant {
-    /// The path.
+    /// Data path.
     pub kind: PathKind,
-    /// Its variant.
+    /// Variant of the path.
     pub variant: Variant,
 }
 
-/// Suffixes behind the path's name.
+/// Suffixes of path names by variant.
 const SUFFIXES: [(Variant, &str); 6] = [
     (Variant::Plain, ""),
     (Variant::Single, ":single"),
@@ -191,7 +191,7 @@ const SUFFIXES: [(Variant, &str); 6] = [
 const BARE: &str = "bare:";
 
 impl PathVariant {
-    /// A path as it is.
+    /// Plain variant of a path.
     pub fn plain(kind: impl Into<PathKind>) -> PathVariant {
         PathVariant { kind: kind.into(), variant: Variant::Plain }
     }
@@ -201,12 +201,12 @@ impl PathVariant {
         PathVariant { kind: PathKind::Block(BlockPath::Loan), variant: Variant::Send { lent, aligned } }
     }
 
-    /// The bare C loop that does the same.
+    /// Bare C loop that does the same as this path.
     pub const fn bare(self) -> PathVariant {
         PathVariant { variant: Variant::Bare, ..self }
     }
 
-    /// Returns whether it is a bare C loop.
+    /// Returns whether the variant is a bare C loop.
     pub fn is_bare(self) -> bool {
         self.variant == Variant::Bare
     }

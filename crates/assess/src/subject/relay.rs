@@ -1,19 +1,19 @@
-//! Parts of the relay experiment, and the ways to move data that it compares.
+//! Parts of the relay experiment, and the methods that it compares.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A part of the experiment.
+/// Part of the relay experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// A file to 16 connections at once.
     FileToSocket,
-    /// 16 connections, each to a file of its own.
+    /// 16 connections, each to its own file.
     SocketToFile,
-    /// 16 connections to 16 others: what TCP proxies do.
+    /// 16 connections to 16 others, as in TCP proxies.
     SocketToSocket,
     /// Records of 16 connections in turn to one.
     Merge,
@@ -27,15 +27,15 @@ pub enum Part {
     UdpMirror,
     /// Many streams on one engine, most of them idle.
     Crowd,
-    /// Files of several sizes to 16 clients that ask for one after the other.
+    /// Files of several sizes to 16 clients that request them one after the other.
     Files,
-    /// The same through a proxy.
+    /// As `Files`, through a proxy.
     FileProxy,
     /// Records of 16 connections to one, in several orders.
     Orders,
 }
 
-/// A name that is none of a part.
+/// Unknown name of a part.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown part {0:?}: expected one of {names}", names = Part::ALL.map(Part::name).join(", "))]
 pub struct UnknownPart(String);
@@ -57,7 +57,7 @@ impl Part {
         Part::Orders,
     ];
 
-    /// Its name, by which it is asked for.
+    /// Name, as in the arguments of the command.
     pub const fn name(self) -> &'static str {
         match self {
             Part::FileToSocket => "file-to-socket",
@@ -75,13 +75,13 @@ impl Part {
         }
     }
 
-    /// Returns whether it is measured only if it is named.
+    /// Returns whether the part is measured only if it is named.
     pub const fn is_extra(self) -> bool {
         matches!(self, Part::Files | Part::FileProxy | Part::Orders)
     }
 
-    /// Share of the volume that sources send of it: each byte leaves 16 or 64 times, and else a run would
-    /// take as much longer.
+    /// Divisor of the volume that sources send: each byte is sent to 16 or 64 sinks, and a run would take
+    /// longer by that factor.
     pub const fn share(self) -> u64 {
         match self {
             Part::Mirror => 4,
@@ -105,37 +105,38 @@ impl FromStr for Part {
     }
 }
 
-/// A way to move data.
+/// Method of moving data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", try_from = "String")]
 pub enum Method {
-    /// A loop of `read` and `write`; of datagrams `recv` and `send`.
+    /// Loop of `read` and `write`; for datagrams, `recv` and `send`.
     ReadWrite,
-    /// A plain program: a thread for each link that reads into its one buffer, handles that, and writes.
+    /// Plain program: a thread for each link that reads into its single buffer, processes the data, and
+    /// writes.
     Plain,
-    /// A loop of `sendfile`.
+    /// Loop of `sendfile`.
     Sendfile,
-    /// A loop of `splice` through pipes.
+    /// Loop of `splice` through pipes.
     Splice,
-    /// Receives and sends that are queued in an io_uring, through registered memory.
+    /// Receives and sends queued in an io_uring, with registered memory.
     Uring,
-    /// The stream service.
+    /// Stream service.
     Streams,
-    /// Another program.
+    /// Other program.
     #[serde(untagged)]
     Program(Program),
 }
 
-/// A program that people relay with.
+/// Program in common use as a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Program {
-    /// One thread, in TCP mode, splicing both ways: by its own heuristics (`splice-auto`) it hardly ever
-    /// does.
+    /// One thread, in TCP mode, splicing in both directions: its own heuristics (`splice-auto`) rarely
+    /// splice.
     HaProxy,
-    /// One process, its stream module.
+    /// One process, with its stream module.
     Nginx,
-    /// A process for each connection.
+    /// One process for each connection.
     Socat,
 }
 
@@ -143,7 +144,7 @@ impl Program {
     /// All programs, in the order of reports.
     pub const ALL: [Program; 3] = [Program::HaProxy, Program::Nginx, Program::Socat];
 
-    /// Its name.
+    /// Name.
     pub const fn name(self) -> &'static str {
         match self {
             Program::HaProxy => "haproxy",
@@ -154,11 +155,11 @@ impl Program {
 }
 
 impl Method {
-    /// Methods without another program.
+    /// Methods other than programs.
     const OWN: [Method; 6] =
         [Method::ReadWrite, Method::Plain, Method::Sendfile, Method::Splice, Method::Uring, Method::Streams];
 
-    /// Its name.
+    /// Name.
     pub const fn name(self) -> &'static str {
         match self {
             Method::ReadWrite => "read_write",

@@ -1,4 +1,4 @@
-//! Test bed for clients by the thousand of a server on this machine.
+//! Test bed for thousands of clients of a server on this machine.
 //!
 //! ```text
 //!   namespace of the server                          namespace of the clients
@@ -8,10 +8,10 @@
 //!   10.79.0.0/16 via 10.81.0.2                       10.79.0.0/16 local: sessions that are judged
 //! ```
 //!
-//! So media of sessions that nobody judges cost the server what they would cost up to a network card, and
-//! nobody pays for receiving them. They leave for one next hop, as from a server whose clients are behind a
-//! router: with a neighbour for each client, the kernel's table of them (1,024 by default, `gc_thresh3`) costs a
-//! fifth of the server's time from some thousand clients on.
+//! So media of sessions that are not judged cost the server the same as up to a network card, and there is no
+//! cost of receiving them. They have one next hop, as from a server whose clients are behind a router: with a
+//! neighbour entry for each client, the kernel's neighbour table (1,024 entries by default, `gc_thresh3`)
+//! costs a fifth of the server's time from some thousand clients on.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -25,42 +25,42 @@ use crate::error::{Doing, Error};
 /// MTU of all devices.
 const MTU: u32 = 1500;
 
-/// Network of the sessions that are not judged, and of those that are: /16 each.
+/// Networks of the sessions that are not judged, and of the judged sessions: /16 each.
 const DROPPED: [u8; 2] = [10, 78];
 const JUDGED: [u8; 2] = [10, 79];
 
-/// Next hop of what is dropped.
+/// Next hop of dropped packets.
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 80, 0, 2);
 
-/// Sessions that are not judged have an address each.
+/// Limit of clients: each session that is not judged has its own address.
 pub(crate) const MOST_CLIENTS: usize = 65_000;
 
-/// Addresses of sessions that are judged; they may share them.
+/// Number of addresses of judged sessions, which may share addresses.
 const JUDGED_ADDRESSES: u32 = 1_000;
 
-/// A server's network and its clients'.
+/// Networks of a server and of its clients.
 pub(crate) struct ClientBed {
     pair: Pair,
     sink: Device,
     processors: Processors,
 }
 
-/// Bytes and packets that the server's devices have sent.
+/// Bytes and packets sent by the server's devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traffic {
     /// To the device that drops.
     pub(crate) dropped: Counted,
     /// To the clients' namespace.
     pub(crate) carried: Counted,
-    /// Sends that found no room: in socket buffers, in queues, or that devices dropped.
+    /// Sends without room in socket buffers or queues, and packets dropped by devices.
     pub(crate) unsent: u64,
 }
 
-/// Sets a test bed on a thread of its own, which stays on other processors than the server's, and calls `act`
-/// there. When it returns the test bed is gone.
+/// Creates a test bed on a new thread, which is pinned to processors other than the server's, and calls `act`
+/// there. The test bed is removed when `act` returns.
 ///
 /// # Errors
-/// [`Error::Input`] without the privileges for namespaces; what `act` answers.
+/// [`Error::Input`] without the privileges for namespaces; errors of `act`.
 pub(crate) fn with_client_bed<T: Send>(
     cpu: Option<u32>,
     act: impl FnOnce(&ClientBed) -> Result<T, Error> + Send,
@@ -81,13 +81,13 @@ impl ClientBed {
                     .to_owned(),
             )
         })?;
-        // Reports come from addresses whose UDP is routed to the sink.
+        // RTCP reports come from addresses whose UDP is routed to the sink.
         for devices in ["all", "default"] {
             std::fs::write(format!("/proc/sys/net/ipv4/conf/{devices}/rp_filter"), "0")
                 .doing("turning the filter of reverse paths off")?;
         }
-        // A server listens where another one ended a moment ago. Kernels before 4.20 have this for the host
-        // only.
+        // So that a server can listen on the port of a server that has just ended. Kernels before 4.20 have
+        // this setting for the host only.
         match std::fs::write("/proc/sys/net/ipv4/tcp_max_tw_buckets", "0") {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             written => written.doing("keeping ended connections out of the namespace")?,
@@ -110,8 +110,8 @@ impl ClientBed {
         NEAR.into()
     }
 
-    /// Calls `act` in the server's namespace, on the server's processor or (`all`) on every one. Processes
-    /// that it starts stay there.
+    /// Calls `act` in the server's namespace, on the server's processor or (`all`) on every processor.
+    /// Processes that `act` starts stay there.
     pub(crate) fn at_server<T>(&self, all: bool, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         if all { self.processors.pin_to_all() } else { self.processors.pin_to_measuring() }?;
         let result = act();
@@ -124,7 +124,7 @@ impl ClientBed {
         self.pair.at_far(act)
     }
 
-    /// The server's processor.
+    /// Processor of the server.
     pub(crate) fn processor(&self) -> u32 {
         self.processors.measuring()
     }
@@ -139,7 +139,7 @@ impl ClientBed {
         self.processors.number()
     }
 
-    /// Bytes and packets sent until now. May be called anywhere.
+    /// Bytes and packets sent so far. May be called in any namespace.
     pub(crate) fn traffic(&self) -> Result<Traffic, Error> {
         self.pair.at_near(|device| {
             Ok(Traffic {
@@ -151,7 +151,7 @@ impl ClientBed {
     }
 }
 
-/// Addresses of so many sessions that are not judged, and of those that are.
+/// Addresses for `sessions` sessions that are not judged, and addresses for judged sessions.
 pub(crate) fn client_addresses(sessions: usize) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let addresses = |[high, low]: [u8; 2], number: u32| {
         let first = Ipv4Addr::new(high, low, 1, 0).to_bits();

@@ -1,4 +1,4 @@
-//! Devices of the test bed, and what they count.
+//! Devices of the test bed, and their counters.
 
 use std::ffi::CStr;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -9,27 +9,27 @@ use wirepath_sys::device::{DeviceName, set_checksum_offload};
 use super::namespace::ip;
 use crate::error::{Doing, Error};
 
-/// A network device of the measuring thread's namespace.
+/// Network device of the measuring thread's namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Device(DeviceName);
 
 /// Counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// Bytes, with the headers of Ethernet.
+    /// Bytes, Ethernet headers included.
     pub(crate) bytes: u64,
-    /// Packets; a train that the device takes whole is one.
+    /// Packets; a train that the device takes whole counts as one.
     pub(crate) packets: u64,
 }
 
 impl Device {
-    /// A device that exists.
+    /// Device with this name, which must exist.
     pub(super) fn called(name: &CStr) -> Device {
         Device(DeviceName::new(name))
     }
 
-    /// Makes a device that drops all it is given: an ifb to which nothing is redirected, which takes segments
-    /// and checksums as a network card with these offloads does; where the kernel has none, a dummy.
+    /// Creates a device that drops all packets: an ifb without redirection, which takes segments and
+    /// checksums like a network card with these offloads; if the kernel has no ifb, a dummy.
     pub(super) fn that_drops(mtu: u32, offloads: bool) -> Result<Device, Error> {
         let made = ip(&format!("link add sink mtu {mtu} type ifb"));
         made.or_else(|ifb| {
@@ -52,18 +52,18 @@ impl Device {
         set_checksum_offload(socket.as_fd(), &self.0, on).doing("setting a device's checksum offload")
     }
 
-    /// Counters until now, of packets received (as an ifb counts what it drops) and sent together.
+    /// Counters so far of packets received (where an ifb counts dropped packets) and sent, summed.
     pub(crate) fn counted(&self) -> Result<Counted, Error> {
         let [received, sent] = self.counters()?;
         Ok(Counted { bytes: received.bytes + sent.bytes, packets: received.packets + sent.packets })
     }
 
-    /// Counters until now, of packets sent.
+    /// Counters so far of packets sent.
     pub(crate) fn sent(&self) -> Result<Counted, Error> {
         self.counters().map(|[_, sent]| sent)
     }
 
-    /// Packets that it was to send until now and dropped.
+    /// Packets to send that the device has dropped so far.
     pub(crate) fn unsent(&self) -> Result<u64, Error> {
         let table = device_table()?;
         unsent(&table, &self.0.to_string())
@@ -77,15 +77,15 @@ impl Device {
     }
 }
 
-/// Sends of UDP that found no room until now, in the namespace of the calling thread: in a socket's buffer, or in the
-/// queue of a device, which drops then (`SndbufErrors`).
+/// UDP sends without room so far, in the namespace of the calling thread: in a socket's buffer, or in the
+/// queue of a device, which then drops the packet (`SndbufErrors`).
 pub(crate) fn udp_sends_without_room() -> Result<u64, Error> {
     let table = std::fs::read_to_string("/proc/thread-self/net/snmp").doing("reading the counters of UDP")?;
     udp_counter(&table, "SndbufErrors")
         .ok_or_else(|| Error::Unable("no SndbufErrors in /proc/net/snmp".to_owned()))
 }
 
-/// A counter of UDP: a row of names, then one of figures.
+/// Value of a UDP counter: a row of names, then a row of figures.
 fn udp_counter(table: &str, name: &str) -> Option<u64> {
     let mut rows = table.lines().filter_map(|line| line.strip_prefix("Udp:"));
     let place = rows.next()?.split_whitespace().position(|known| known == name)?;
@@ -102,12 +102,12 @@ fn figures(table: &str, device: &str) -> Option<Vec<u64>> {
     Some(row.split_whitespace().map_while(|figure| figure.parse().ok()).collect())
 }
 
-/// Packets dropped of those to be sent: the fourth figure of those sent.
+/// Packets dropped on transmission: the fourth transmit figure.
 fn unsent(table: &str, device: &str) -> Option<u64> {
     figures(table, device)?.get(8 + 3).copied()
 }
 
-/// Bytes and packets, which each half of a row begins with.
+/// Bytes and packets, the first two figures of each half of a row.
 fn counters(table: &str, device: &str) -> Option<[Counted; 2]> {
     let figures = figures(table, device)?;
     let at = |place: usize| Some(Counted { bytes: *figures.get(place)?, packets: *figures.get(place + 1)? });

@@ -1,4 +1,4 @@
-//! Network namespaces without a name, and `ip` inside them.
+//! Unnamed network namespaces, and `ip` inside them.
 
 use std::fs::File;
 use std::io;
@@ -10,12 +10,12 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::{Doing, Error};
 
-/// A network namespace. It lives as long as this, a thread or process in it, or a socket of it.
+/// Network namespace. It lives as long as this value, a thread or process in it, or a socket of it.
 #[derive(Debug)]
 pub(super) struct Namespace(File);
 
 impl Namespace {
-    /// Moves the calling thread to a new one; nothing if that is not permitted.
+    /// Moves the calling thread to a new namespace; `None` if that is not permitted.
     pub(super) fn unshare() -> Result<Option<Namespace>, Error> {
         match wirepath_sys::namespace::leave_network() {
             Ok(()) => {}
@@ -26,12 +26,12 @@ impl Namespace {
         Namespace::here().map(Some)
     }
 
-    /// The one that the calling thread is in.
+    /// Namespace of the calling thread.
     pub(super) fn here() -> Result<Namespace, Error> {
         File::open("/proc/thread-self/ns/net").doing("opening the network namespace").map(Namespace)
     }
 
-    /// Makes another one. The calling thread, which is in this one, stays here.
+    /// Creates another namespace. The calling thread, which is in this one, returns to it.
     pub(super) fn create(&self) -> Result<Namespace, Error> {
         let made = wirepath_sys::namespace::leave_network().doing("making a network namespace");
         let other = made.and_then(|()| disable_ipv6()).and_then(|()| Namespace::here());
@@ -39,7 +39,7 @@ impl Namespace {
         other
     }
 
-    /// Calls `act` in here; the calling thread then goes back `home`.
+    /// Calls `act` in this namespace; the calling thread then returns to `home`.
     pub(super) fn run_in<T>(
         &self,
         home: &Namespace,
@@ -51,19 +51,19 @@ impl Namespace {
         result
     }
 
-    /// A name that `ip` knows it by while this lives.
+    /// Path by which `ip` can open the namespace while this value lives.
     pub(super) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// Moves the calling thread to this one.
+    /// Moves the calling thread to this namespace.
     pub(super) fn enter(&self) -> Result<(), Error> {
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
             .doing("going into a network namespace")
     }
 }
 
-/// Keeps IPv6 from sending packets of its own, which a device would count.
+/// Disables IPv6, which would send packets of its own that a device would count.
 fn disable_ipv6() -> Result<(), Error> {
     for devices in ["all", "default"] {
         match std::fs::write(format!("/proc/sys/net/ipv6/conf/{devices}/disable_ipv6"), "1") {
@@ -74,13 +74,13 @@ fn disable_ipv6() -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs `ip` in the namespace of the calling thread, to its good end.
+/// Runs `ip` in the namespace of the calling thread; fails if `ip` fails.
 pub(super) fn ip(arguments: &str) -> Result<(), Error> {
     let mut command = Command::new("ip");
-    // Some users' PATH does without the folders where administrators' programs are.
+    // The PATH of some users lacks the directories of administration tools.
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     command.env("PATH", path).args(arguments.split_whitespace()).stdin(Stdio::null());
-    // Ctrl-C at the terminal is for us: half a test bed is none.
+    // Ctrl-C at the terminal is handled by this process: a partly built test bed is useless.
     command.process_group(0);
     match command.output() {
         Ok(output) if output.status.success() => Ok(()),

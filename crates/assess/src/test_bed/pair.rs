@@ -1,4 +1,4 @@
-//! The veth pair of our own: what is verified goes over it, whatever the sink.
+//! The test bed's own veth pair, which verified packets go over with any sink.
 
 use std::net::Ipv4Addr;
 
@@ -7,7 +7,7 @@ use super::namespace::{Namespace, ip};
 use super::{FAR, NEAR};
 use crate::error::Error;
 
-/// Two devices that are joined, each in a namespace.
+/// Two connected devices, each in its own namespace.
 #[derive(Debug)]
 pub(super) struct Pair {
     near: Namespace,
@@ -19,7 +19,7 @@ impl Pair {
     /// Largest MTU of a veth device (ETH_MAX_MTU).
     pub(super) const MOST_MTU: u32 = 65_535;
 
-    /// Between the namespace `here`, where the calling thread is, and a new one.
+    /// Pair between the namespace `here`, where the calling thread is, and a new namespace.
     pub(super) fn from(here: Namespace, mtu: u32) -> Result<Pair, Error> {
         let far = here.create()?;
         ip(&format!("link add near mtu {mtu} type veth peer name far mtu {mtu} netns {}", far.path()))?;
@@ -33,7 +33,7 @@ impl Pair {
         Ok(Pair { near: here, far, device: Device::called(c"near") })
     }
 
-    /// Between two new namespaces; the calling thread stays where it is.
+    /// Pair between two new namespaces; the calling thread stays in its namespace.
     pub(super) fn aside(mtu: u32) -> Result<Pair, Error> {
         let home = Namespace::here()?;
         let Some(here) = Namespace::unshare()? else {
@@ -44,7 +44,7 @@ impl Pair {
         pair
     }
 
-    /// A socket for what arrives, in the far namespace, and one that sends to it, in the near one.
+    /// Receiving socket in the far namespace, and a socket that sends to it in the near namespace.
     pub(super) fn sockets<S, R>(
         &self,
         receiver: impl FnOnce(Ipv4Addr) -> Result<R, Error>,
@@ -65,7 +65,7 @@ impl Pair {
         self.near.run_in(&Namespace::here()?, || act(&self.device))
     }
 
-    /// Chooses whether the device or the kernel computes checksums.
+    /// Selects whether the device or the kernel computes checksums.
     pub(super) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
         self.near.run_in(&Namespace::here()?, || self.device.set_checksum_offload(by_device))
     }

@@ -4,7 +4,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{Doing, Error};
 
-/// The processors that may be used.
+/// Processors that may be used.
 #[derive(Clone, Debug)]
 pub(super) struct Processors {
     all: Vec<usize>,
@@ -12,7 +12,7 @@ pub(super) struct Processors {
 }
 
 impl Processors {
-    /// Processors of the calling thread; `wanted` or the last of them is for measuring.
+    /// Processors of the calling thread; `wanted`, or else the last of them, is for measuring.
     pub(super) fn of_thread(wanted: Option<u32>) -> Result<Processors, Error> {
         let set = sched_getaffinity(None).doing("asking which processors may be used")?;
         let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
@@ -32,7 +32,7 @@ impl Processors {
         self.all.len()
     }
 
-    /// Number of those that are not for measuring.
+    /// Number of processors that are not for measuring.
     pub(super) fn others(&self) -> usize {
         self.all.len() - 1
     }
@@ -41,14 +41,14 @@ impl Processors {
         self.measuring as u32
     }
 
-    /// Moves the calling thread, and processes that it starts from now on, to all others; if there are none
-    /// it stays.
+    /// Moves the calling thread, and processes that it starts from now on, to all other processors; without
+    /// other processors the thread stays.
     pub(super) fn pin_to_others(&self) -> Result<(), Error> {
         let others: Vec<usize> = self.all.iter().copied().filter(|cpu| *cpu != self.measuring).collect();
         if others.is_empty() { Ok(()) } else { pin_to(&others) }
     }
 
-    /// Lets the calling thread, and processes that it starts from now on, use all of them.
+    /// Lets the calling thread, and processes that it starts from now on, use all processors.
     pub(super) fn pin_to_all(&self) -> Result<(), Error> {
         pin_to(&self.all)
     }

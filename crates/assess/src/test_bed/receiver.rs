@@ -1,4 +1,4 @@
-//! The receiver's process.
+//! Process of the receiver.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::IpAddr;
@@ -8,25 +8,25 @@ use std::process::{Child, Command, Stdio};
 use crate::error::{Doing, Error};
 use crate::sink::Remote;
 
-/// Process of this program as `assess sink`, in the namespace of the thread that starts it. It ends when its
-/// standard input does: when this is dropped, and when this process is killed.
+/// Process of this program as `assess sink`, in the namespace of the thread that starts it. The process exits
+/// when its standard input is closed: when this value is dropped, and when this process is killed.
 #[derive(Debug)]
 pub(super) struct Receiver {
     child: Child,
     remote: Remote,
 }
 
-/// First line of a receiver on standard output, without the address behind it.
+/// First line of a receiver on standard output, up to the address.
 pub const LISTENING: &str = "listening on ";
 
 impl Receiver {
-    /// Starts it on a port of its choice at this address, and waits until it listens.
+    /// Starts the process on a free port at this address, and waits until it listens.
     pub(super) fn start(address: IpAddr) -> Result<Receiver, Error> {
-        // Of the link's name and not of what it points to: the file may have been replaced since this program
+        // The link itself is executed, not its target: the file may have been replaced since this program
         // started.
         let mut command = Command::new("/proc/self/exe");
         command.args(["assess", "sink", "--while-stdin", "--listen", &format!("{address}:0")]);
-        // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.
+        // Ctrl-C at the terminal is handled by this process: a run in progress is completed.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().doing("starting the receiver")?;
         let line = child.stdout.take().map(first_line).transpose().doing("hearing of the receiver")?;
@@ -45,7 +45,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // It keeps nothing that a gentle end would save. It may have ended by itself, which is as good.
+        // The receiver has no state to save, and may have exited already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

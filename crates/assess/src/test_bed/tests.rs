@@ -1,6 +1,7 @@
 use super::*;
 
-/// The parts of a test bed that need no receiver's process, where namespaces can be made; else nothing.
+/// Runs `act` in a namespace, for parts of a test bed that need no receiver process; does nothing without
+/// privileges.
 fn in_namespace(act: impl FnOnce(&Namespace) -> Result<(), Error> + Send) {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| match Namespace::unshare().unwrap() {
@@ -94,7 +95,7 @@ fn a_pair_aside_carries_what_is_verified_and_leaves_the_thread_where_it_was() {
             let mut room = [0; 100];
             assert_eq!(receiver.recv(&mut room).doing("receive")?, 13);
         }
-        // Nothing of it is where the thread is.
+        // The thread's namespace has none of the pair's devices.
         assert!(here.run_in(here, || Device::called(c"near").counted()).is_err());
         Ok(())
     });

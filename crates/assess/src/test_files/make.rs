@@ -1,4 +1,4 @@
-//! Making the files.
+//! Generation of test files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -11,13 +11,13 @@ use crate::case::{Content, RUN};
 use crate::error::{Doing, Error};
 use crate::progress::Progress;
 
-/// Changes when the content of files with the same name does.
+/// Version of the generated content; part of the file names.
 pub(super) const VERSION: u32 = 1;
 
-/// Progress is said and asked for once in so many bytes.
+/// Bytes between progress reports and stop requests.
 const STEP: u64 = 16 << 20;
 
-/// Writes the next bytes into an empty buffer; none at the end.
+/// Writes the next bytes into an empty buffer; leaves it empty at the end.
 pub(crate) trait Writer: FnMut(&mut Vec<u8>) -> io::Result<()> {}
 impl<F: FnMut(&mut Vec<u8>) -> io::Result<()>> Writer for F {}
 
@@ -29,7 +29,7 @@ pub(super) fn name(scratch: &Path, kind: Content, length: u64) -> PathBuf {
     })
 }
 
-/// The file of this name if it has the right length, or else made and then given that name.
+/// Opens the file of this name if it has the right length; else generates it and then gives it that name.
 pub(super) fn kept(
     name: &Path,
     length: u64,
@@ -38,7 +38,7 @@ pub(super) fn kept(
 ) -> Result<File, Error> {
     match File::open(name) {
         Ok(file) if file.metadata().is_ok_and(|metadata| metadata.len() == length) => return Ok(file),
-        _ => {} // made anew, and put in the place of whatever is there
+        _ => {} // made again, and replaces any existing file
     }
     let folder = name.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(|error| Error::of_file("make the folder", folder, error))?;
@@ -49,13 +49,13 @@ pub(super) fn kept(
     let made = made
         .and_then(|()| fs::rename(&unfinished, name).map_err(|error| Error::of_file("name", name, error)));
     if let Err(error) = made {
-        fs::remove_file(&unfinished).ok(); // the first error is the one to tell
+        fs::remove_file(&unfinished).ok(); // the first error is reported
         return Err(error);
     }
     File::open(name).map_err(|error| Error::of_file("open", name, error))
 }
 
-/// A file without a name: it is gone when it is closed.
+/// File without a name, which vanishes when closed.
 pub(crate) fn unnamed_file(
     folder: &Path,
     length: u64,
@@ -99,12 +99,11 @@ fn fill(
         }
     }
     writer.flush().map_err(failed)?;
-    // On storage before it is measured: else it is written while others are.
+    // Written to storage before measuring, so that writeback does not happen during runs.
     file.sync_data().doing("writing what is sent to storage")
 }
 
-/// Numbers of a xorshift generator: the same in every assessment, never zero, and no pattern that anything
-/// could use.
+/// Numbers of a xorshift generator: the same in every assessment, never zero, and without a usable pattern.
 pub(super) fn payload() -> impl Writer {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     move |block: &mut Vec<u8>| {
@@ -118,7 +117,7 @@ pub(super) fn payload() -> impl Writer {
     }
 }
 
-/// The payload's packets with their headers.
+/// Packets of the payload, with their headers.
 pub(super) fn ready(payload: &File, length: u64, packet: u16) -> impl Writer + '_ {
     let mut index: u32 = 0;
     move |block: &mut Vec<u8>| {

@@ -1,18 +1,18 @@
-//! Removal of files of earlier assessments that are of no more use.
+//! Removal of test files of earlier assessments.
 
 use std::fs;
 use std::path::Path;
 
 use crate::progress::Progress;
 
-/// Removes all that assessments made in this folder, but for what is being made. A process that has such a
-/// file open keeps it.
+/// Removes all files that assessments made in this folder, except files that are being made. A process that
+/// has such a file open can still use it.
 pub fn remove_made(folder: &Path, progress: &mut dyn Progress) {
     remove(folder, 0, progress); // no payload has this length
 }
 
-/// Removes files that this program made here for payloads of other lengths, and unfinished ones of makers
-/// that were killed. A process that has such a file open keeps it.
+/// Removes files that this program made in this folder for payloads of other lengths, and unfinished files of
+/// makers that were killed. A process that has such a file open can still use it.
 pub(super) fn remove(folder: &Path, length: u64, progress: &mut dyn Progress) {
     let Ok(entries) = fs::read_dir(folder) else { return }; // it is made when a file is
     for entry in entries.filter_map(Result::ok) {
@@ -27,8 +27,9 @@ pub(super) fn remove(folder: &Path, length: u64, progress: &mut dyn Progress) {
     }
 }
 
-/// Returns whether a file of this name is ours, and is neither of this length nor being made:
-/// `assess-VERSION-LENGTH.payload`, `assess-VERSION-LENGTH-PACKET.packets`, and these with `.unfinished-PID`.
+/// Returns whether a file of this name was made by an assessment, and is neither of this length nor being
+/// made: `assess-VERSION-LENGTH.payload`, `assess-VERSION-LENGTH-PACKET.packets`, and these with
+/// `.unfinished-PID`.
 fn is_leftover(name: &str, length: u64) -> bool {
     let Some((stem, ending)) = name.strip_prefix("assess-").and_then(|rest| rest.split_once('.')) else {
         return false;
@@ -65,7 +66,7 @@ mod tests {
             "assess-results.payload".to_owned(),
             "calibration.json".to_owned(),
         ];
-        // No process has this number: the kernel's largest is 2^22.
+        // No process has this id: the kernel's largest is 2^22.
         let go = [
             "assess-1-2097152.payload",
             "assess-0-1048576.payload",

@@ -86,7 +86,7 @@ fn what_cannot_be_sent_is_refused() {
     }
 }
 
-/// Progress that stops at once: an unfinished file is not left behind.
+/// Progress that requests a stop immediately: an unfinished file is removed.
 struct Stops;
 
 impl Progress for Stops {
@@ -118,7 +118,7 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
     let mut scratch = SendContext::default();
     let medium = media.prepared(Content::Payload).unwrap();
     let faults = || {
-        // Tenth figure of the thread's line, eighth behind the name (proc(5)).
+        // Tenth field of the thread's line, eighth after the name (proc(5)).
         let line = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         line.rsplit_once(')').unwrap().1.split_whitespace().nth(7).unwrap().parse::<u64>().unwrap()
     };
@@ -130,7 +130,7 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
         }
         faults() - before
     };
-    // Buffers of the loop itself may fault now and then; a mapping's pages would by the dozen, even sixteen
+    // Buffers of the loop may fault occasionally; pages of a mapping would fault by the dozen, even sixteen
     // at a time.
     assert!(send_all() < 24, "pages were not mapped");
 }

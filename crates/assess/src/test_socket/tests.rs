@@ -6,7 +6,7 @@ use wirepath_datapath::{BlockPath, Extent, MappedFile, SendContext, SendError};
 
 use super::*;
 
-/// A connection that its receiver reads nothing of, full, and its other end.
+/// Full connection whose receiver reads nothing, and its other end.
 fn full(path: BlockPath) -> (TestSocket, TcpStream, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -44,7 +44,7 @@ fn a_run_over_tcp_ends_when_all_of_it_is_acknowledged() {
 fn a_receiver_that_goes_while_the_rest_is_sent_has_stopped() {
     for path in [BlockPath::ReadWrite, BlockPath::MmapZerocopy] {
         let (socket, receiver, _) = full(path);
-        drop(receiver); // with bytes that nobody read: the connection is reset
+        drop(receiver); // with unread bytes: the connection is reset
         let ended = socket.finish();
         assert!(matches!(ended, Err(Error::SinkStopped { .. })), "{path}: {ended:?}");
     }
@@ -55,13 +55,13 @@ fn a_receiver_that_ends_a_connection_has_stopped_and_the_path_is_not_faulty() {
     for path in BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory() && !path.needs_module()) {
         let (socket, receiver, _) = full(path);
         let TestSocket::Blocks(sink) = &socket else { unreachable!() };
-        drop(receiver); // with bytes that nobody read: the connection is reset
+        drop(receiver); // with unread bytes: the connection is reset
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 12).unwrap();
         let (medium, mut scratch) = (MappedFile::new(file, 1 << 12).unwrap(), SendContext::default());
         let block = Extent { offset: 0, length: 1 << 12 };
         for _ in 0..2 {
-            // The first send after a reset says so, every other that the pipe is broken.
+            // The first send after a reset fails with the reset, every further send with a broken pipe.
             let error = path.send(sink, &medium, block, &mut scratch).unwrap_err();
             let told = crate::send::room(error, &socket);
             assert!(matches!(told, Err(Error::SinkStopped { .. })), "{path}: {told:?}");

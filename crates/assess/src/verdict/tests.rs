@@ -108,7 +108,7 @@ fn the_cheapest_suiting_path_is_recommended() {
         stream("wire_sendfile", 1460, &[0.05, 0.05, 0.06]),
         stream("gso_writev", 1460, &[0.2, 0.2, 0.2]),
         stream("bare:gso_writev", 1460, &[0.01]),
-        stream("sendmmsg", 2048, &[0.001]), // fragmented: not judged by
+        stream("sendmmsg", 2048, &[0.001]), // fragmented, so not compared
     ]));
     let [stored, own] = &verdicts[..] else { panic!("{verdicts:?}") };
     assert_eq!((stored.path.name(), stored.size, stored.close), ("wire_sendfile", Some(1460), false));

@@ -1,4 +1,4 @@
-//! Heads whole, in pieces, several at once, and wrong.
+//! Tests with heads whole, in pieces, several at once, and malformed.
 
 use super::*;
 use crate::error::HEADER_LIMIT;
@@ -240,7 +240,7 @@ fn responses_are_read_however_they_are_cut() {
     assert_eq!(reader.next_response(), Err(HeadError::LineTooLong(16)));
 }
 
-/// Lines of fields that mean something, and of others.
+/// Field lines that the reader interprets, and other lines.
 fn field_line() -> impl Strategy<Value = String> {
     let name = prop::sample::select(vec![
         "Host",
@@ -281,7 +281,7 @@ fn field_line() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// The fast way to read a request is the same as by way of its head as a value.
+    /// Requests parsed directly are equal to requests parsed by way of a head value.
     #[test]
     fn requests_are_read_alike_with_and_without_a_map(
         line in prop::sample::select(vec!["GET /a%20b?c", "HEAD http://h/x", "POST /a", "OPTIONS *", "CONNECT h:1"]),

@@ -1,4 +1,4 @@
-//! One table of cases: a request's fields, the answer's status, chosen headers and body.
+//! Table of cases: request fields, response status, chosen headers and body.
 
 use super::*;
 use crate::HeadReader;
@@ -48,7 +48,7 @@ fn conditions_in_their_order() {
         ("If-Match: \"a\"\r\n".into(), 412),
         ("If-Match: W/\"t\"\r\n".into(), 412),
         ("If-Match: \"a\"\r\nIf-None-Match: \"t\"\r\n".into(), 412),
-        // step 2, not looked at after step 1
+        // step 2, not evaluated after step 1
         (dated("If-Unmodified-Since", MODIFIED), 200),
         (dated("If-Unmodified-Since", EARLIER), 412),
         (dated("If-Unmodified-Since", "soon"), 200),
@@ -60,7 +60,7 @@ fn conditions_in_their_order() {
         ("If-None-Match: *\r\n".into(), 304),
         ("If-None-Match: \"a\"\r\n".into(), 200),
         ("If-None-Match: \"t\"\r\nRange: bytes=0-1\r\n".into(), 304),
-        // step 4, not looked at after step 3
+        // step 4, not evaluated after step 3
         (dated("If-Modified-Since", MODIFIED), 304),
         (dated("If-Modified-Since", LATER), 304),
         (dated("If-Modified-Since", EARLIER), 200),
@@ -79,7 +79,7 @@ fn conditions_in_their_order() {
     ] {
         for method in ["GET", "HEAD"] {
             let response = answer(method, &fields, &facts(1000));
-            // HEAD has no ranges.
+            // Ranges do not apply to HEAD.
             let head_status = if matches!(expected, 206 | 416) { 200 } else { expected };
             let status = if method == "HEAD" { head_status } else { expected };
             assert_eq!(response.status.as_u16(), status, "{method} {fields}");

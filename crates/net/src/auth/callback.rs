@@ -1,5 +1,5 @@
-//! The authentication callback: a service of the operator is asked over HTTP about requests, and its answers are kept
-//! for a while.
+//! Authentication callback: a service of the operator decides about requests over HTTP, and its answers are
+//! cached for some time.
 
 mod kept;
 
@@ -24,27 +24,27 @@ use crate::limits::ClientLimits;
 use crate::log_limit::LogLimit;
 use kept::{KeptAnswers, Key};
 
-/// Most requests to the service at once; others wait, within the time limit.
+/// Limit of concurrent requests to the service; further requests wait, within the time limit.
 const AT_ONCE: usize = 16;
 
-/// Most requests to the service that wait or are under way for one client address, so that no client fills the queue,
-/// and for all.
+/// Limits of waiting and active requests to the service: for one client address, so that no client fills the
+/// queue, and in total.
 const PER_ADDRESS: usize = 64;
 const IN_ALL: usize = 4096;
 
-/// Most answers that are kept.
+/// Maximum number of cached answers.
 const MOST_KEPT: usize = 4096;
 
-/// Time for which a connection to the service stays open unused.
+/// Time after which an unused connection to the service is closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Longest body of an answer that is read, so that its connection can be used again.
 const MOST_BODY_BYTES: usize = 64 * 1024;
 
-/// Time limit of reading such a body. The status has decided already.
+/// Time limit for reading such a body. The decision is in the status.
 const BODY_LIMIT: Duration = Duration::from_millis(100);
 
-/// Log lines about a service that fails, in a second.
+/// Log lines per second about failures of the service.
 const LINES_PER_SECOND: u32 = 1;
 
 /// Options of the callback.
@@ -52,9 +52,9 @@ const LINES_PER_SECOND: u32 = 1;
 pub struct CallbackOptions {
     /// URL of the service: `http` or `https`, with a host.
     pub url: Uri,
-    /// Time limit of its answer.
+    /// Time limit of an answer.
     pub timeout: Duration,
-    /// Time for which an answer is kept.
+    /// Time for which an answer is cached.
     pub keep: Duration,
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Verdict {
 enum CallbackError {
     #[error("no answer within the time limit")]
     Timeout(#[from] Elapsed),
-    /// The cause is what helps: the error itself says only that connecting or reading failed.
+    /// The root cause is shown, because the error itself only says that connecting or reading failed.
     #[error("{}", root_cause(.0))]
     Request(#[from] hyper_util::client::legacy::Error),
     #[error("unexpected status {0}: expected 2xx, 401 or 403")]
@@ -96,7 +96,7 @@ pub(super) struct Callback {
 }
 
 impl Callback {
-    /// A client; for `https` with the certificates that this machine trusts. Waits for storage.
+    /// Creates a client; for `https` with the certificates that this machine trusts. Waits for storage.
     pub(super) fn open(options: CallbackOptions) -> io::Result<Callback> {
         let tls = HttpsConnectorBuilder::new();
         let tls = match options.url.scheme() == Some(&uri::Scheme::HTTPS) {
@@ -114,20 +114,20 @@ impl Callback {
         Ok(Callback { options, client, at_once, waiting, kept, log })
     }
 
-    /// URL of the service, without its query, which may hold a secret.
+    /// URL of the service, without its query, which may contain a secret.
     pub(super) fn shown_url(&self) -> String {
         let url = &self.options.url;
         let (scheme, authority) = (url.scheme_str().unwrap_or_default(), url.authority());
         format!("{scheme}://{}{}", authority.map_or("", uri::Authority::as_str), url.path())
     }
 
-    /// Forgets all answers.
+    /// Drops all cached answers.
     pub(super) fn forget(&self) {
         self.kept.clear();
     }
 
-    /// Asks the service about a request of a client, unless its answer is kept or awaited already. `path` is told
-    /// apart from others that look alike in the question, which is text.
+    /// Asks the service about a request of a client, unless its answer is cached or already awaited. `path`
+    /// distinguishes paths that look alike in the question, which is text.
     pub(super) async fn ask(
         &self,
         client: IpAddr,
@@ -168,7 +168,7 @@ impl Callback {
         verdict
     }
 
-    /// Waits for a turn and asks, within the limits; returns the status that decides.
+    /// Waits for a free slot and asks, within the limits; returns the status that decides.
     async fn answer(
         &self,
         client: IpAddr,
@@ -201,13 +201,13 @@ impl Callback {
     }
 }
 
-/// Reads a body that is short and there; else its connection is closed.
+/// Reads a body that is short and arrives in time; otherwise its connection is closed.
 async fn drain(body: Incoming) {
-    // An error ends the connection, and nothing more depends on it.
+    // An error only ends the connection.
     _ = timeout(BODY_LIMIT, Limited::new(body, MOST_BODY_BYTES).collect()).await;
 }
 
-/// Configuration of a client that never begins TLS.
+/// TLS configuration for a client that never uses TLS.
 fn trusting_none() -> io::Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;

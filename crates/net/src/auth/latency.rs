@@ -1,4 +1,4 @@
-//! Distribution of times that any thread counts.
+//! Distribution of times, counted by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,14 +11,14 @@ const BOUNDS_US: [u64; 8] = [1_000, 2_000, 5_000, 20_000, 100_000, 500_000, 2_00
 /// Counts of times, in buckets.
 #[derive(Debug, Default)]
 pub(super) struct Latency {
-    /// Times that are not above a bound but above the one before.
+    /// Counts of times up to each bound and above the previous bound.
     buckets: [AtomicU64; BOUNDS_US.len()],
     count: AtomicU64,
     sum_us: AtomicU64,
 }
 
 impl Latency {
-    /// Counts a time.
+    /// Records a time.
     pub(super) fn record(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         if let Some(bucket) = BOUNDS_US.iter().position(|&bound| us <= bound) {
@@ -39,7 +39,7 @@ impl Instrument for Latency {
             (bound_us as f64 / 1e6, sum)
         });
         let at_most: Vec<_> = at_most.collect();
-        // Read later, so that it is not less than those in buckets.
+        // Loaded later, so that it is not less than the sum of the buckets.
         let count = self.count.load(Relaxed).max(sum);
         Histogram { count, sum: self.sum_us.load(Relaxed) as f64 / 1e6, at_most }
     }
@@ -55,7 +55,7 @@ impl Instrument for Latency {
     }
 
     fn value(reading: &Histogram) -> Value {
-        // A snapshot that was never read has no buckets yet.
+        // A snapshot that was never loaded has no buckets.
         if reading.at_most.is_empty() {
             return Value::Histogram(Latency::default().read());
         }

@@ -1,4 +1,4 @@
-//! Options of access control, and the errors of its beginning.
+//! Options of access control, and errors at its start.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,44 +8,44 @@ use wirepath_auth::{Access, FolderUsers, RulesError, UrlKeysError, UsersError};
 
 use super::callback::CallbackOptions;
 
-/// Options of authentication. Users, keys or a callback: at least one.
+/// Options of authentication: at least one of users, keys or a callback.
 #[derive(Clone, Debug)]
 pub struct AuthOptions {
     /// File of users.
     pub users: Option<PathBuf>,
     /// Rules for folders.
     pub folders: Vec<FolderUsers>,
-    /// Users that status and metrics are for.
+    /// Users who may read status and metrics.
     pub status: Access,
-    /// Users that may end sessions; never everyone.
+    /// Users who may end sessions; never everyone.
     pub administrators: Access,
     /// Time after which a nonce expires.
     pub nonce_lifetime: Duration,
     /// File of keys for signed URLs.
     pub url_keys: Option<PathBuf>,
-    /// Service that is asked about requests without a user of the file.
+    /// Service that decides about requests without a user of the file.
     pub callback: Option<CallbackOptions>,
 }
 
-/// Authentication cannot begin, or its users or keys cannot be replaced.
+/// Authentication cannot start, or its users or keys cannot be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     /// A file cannot be read.
     #[error("cannot read the file of {0} {1}: {2}")]
     Read(&'static str, PathBuf, #[source] io::Error),
-    /// The file is not one of users.
+    /// The file is not a valid file of users.
     #[error("in the file of users {0}: {1}")]
     Users(PathBuf, #[source] UsersError),
-    /// The file is not one of keys.
+    /// The file is not a valid file of keys.
     #[error("in the file of URL keys {0}: {1}")]
     UrlKeys(PathBuf, #[source] UrlKeysError),
     /// The rules contradict each other.
     #[error("rules for folders: {0}")]
     Rules(#[from] RulesError),
-    /// No key for nonces.
+    /// No random key for nonces.
     #[error("no random key for nonces: {0}")]
     Random(#[source] io::Error),
-    /// No certificates to check the callback's with.
+    /// No certificates for verifying the callback's service.
     #[error("cannot read the certificates that this machine trusts, for the authentication callback: {0}")]
     Roots(#[source] io::Error),
 }

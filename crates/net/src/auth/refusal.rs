@@ -1,4 +1,4 @@
-//! Refusals of requests, for RTSP and HTTP alike.
+//! Refusals of requests, for RTSP and HTTP.
 
 use http::{StatusCode, header};
 use wirepath_http::Response;
@@ -9,27 +9,27 @@ pub const RETRY_AFTER_S: &str = "10";
 /// Refusal of a request by access control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthRefusal {
-    /// Kind of the answer.
+    /// Kind of the response.
     pub kind: RefusalKind,
     /// Reason, in words for the client.
     pub why: String,
 }
 
-/// Kind of the answer to a refused request.
+/// Kind of the response to a refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// Authentication is needed: values of `WWW-Authenticate`, one for each header line, in this order.
+    /// Authentication required: values of `WWW-Authenticate`, one for each header line, in this order.
     Challenge(Vec<String>),
-    /// Trying again is of no use.
+    /// A retry is useless.
     Forbidden,
-    /// The address had too many wrong tries.
+    /// The address had too many failed attempts.
     Slowed,
     /// The decision could not be made.
     Unavailable,
 }
 
 impl AuthRefusal {
-    /// The response over HTTP.
+    /// Response over HTTP.
     pub fn http_response(&self) -> Response {
         let error = |status| Response::error(status, &self.why);
         let later = |status| error(status).header(header::RETRY_AFTER, RETRY_AFTER_S);

@@ -1,4 +1,4 @@
-//! Requests, as access control and the callback look at them.
+//! Requests as seen by access control and the callback.
 
 use std::net::SocketAddr;
 
@@ -7,21 +7,21 @@ use wirepath_auth::{Area, Attempt, BasicCredentials};
 
 use crate::limits::client;
 
-/// A request, as far as access control looks at it.
+/// Properties of a request that access control uses.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthRequest<'a> {
     /// Method.
     pub method: &'a str,
     /// Name of the protocol, without TLS: `rtsp` or `http`.
     pub protocol: &'a str,
-    /// Path of the file or folder that the request opens, decoded; none if it opens nothing: then it is for users only
-    /// where there are some.
+    /// Path of the file or folder that the request opens, decoded; `None` if it opens nothing: then it
+    /// requires a user only if there are users.
     pub opens: Option<&'a [u8]>,
-    /// Place that it is about.
+    /// Area that the request is about.
     pub area: Area<'a>,
     /// Path of the request.
     pub path: &'a [u8],
-    /// Path of the presentation, where the request is about a track.
+    /// Path of the presentation, if the request is about a track.
     pub presentation: Option<&'a [u8]>,
     /// Query, without the question mark.
     pub query: &'a str,
@@ -33,30 +33,30 @@ pub struct AuthRequest<'a> {
     pub admitted: Option<&'a str>,
     /// Address and port of the client.
     pub peer: SocketAddr,
-    /// The connection has TLS.
+    /// True if the connection uses TLS.
     pub is_secure: bool,
 }
 
-/// Reason for which a request is admitted.
+/// Reason why a request is admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// The place is for everyone.
+    /// The area is open to everyone.
     Everyone,
     /// A user of this name authenticated.
     User(String),
     /// The URL is signed.
     SignedUrl,
-    /// The callback allowed it.
+    /// The callback allowed the request.
     Callback,
 }
 
 impl<'a> AuthRequest<'a> {
-    /// Token of `Authorization: Bearer` over TLS; none without TLS, where nobody may rely on it.
+    /// Token of `Authorization: Bearer` over TLS; `None` without TLS, where tokens must not be accepted.
     pub(super) fn token(&self) -> Option<&'a str> {
         self.authorization.filter(|_| self.is_secure).and_then(bearer)
     }
 
-    /// The same for [`wirepath_auth`], at this time since any beginning.
+    /// Request in the form of [`wirepath_auth`], at a time since any fixed beginning.
     pub(super) fn attempt(&self, now_ms: u64) -> Attempt<'a> {
         let AuthRequest {
             method, area, path, presentation, authorization, admitted, peer, is_secure, ..
@@ -77,8 +77,8 @@ impl<'a> AuthRequest<'a> {
     }
 }
 
-/// The question to the callback: fields as MediaMTX's `authHTTPAddress` sends them, and the user agent. Credentials are
-/// those that came over TLS.
+/// Question to the callback: the fields of MediaMTX's `authHTTPAddress`, and the user agent. Credentials are
+/// included only if they came over TLS.
 pub(super) fn question(request: &AuthRequest<'_>, path: &[u8], basic: Option<&BasicCredentials>) -> Vec<u8> {
     let question = json!({
         "user": basic.map_or("", |basic| &basic.user),
@@ -95,7 +95,7 @@ pub(super) fn question(request: &AuthRequest<'_>, path: &[u8], basic: Option<&Ba
     question.to_string().into_bytes()
 }
 
-/// The token of `Authorization: Bearer` (RFC 6750 section 2.1).
+/// Token of `Authorization: Bearer` (RFC 6750 section 2.1).
 fn bearer(authorization: &str) -> Option<&str> {
     let (scheme, token) = authorization.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())

@@ -1,4 +1,4 @@
-//! System calls by seccomp: by their numbers, and some by their arguments.
+//! System calls by seccomp: by number, and some by argument.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -16,9 +16,9 @@ use seccompiler::{
 
 use super::{ConfinementError, Reach};
 
-/// Confines this thread and its children to the calls of the list. Others fail with ENOSYS, as on a kernel that lacks
-/// them: libraries have other ways then. The kernel keeps the answer for each call that is allowed whatever its arguments
-/// are (Linux 5.11), so the length of the list costs nothing.
+/// Confines this thread and its children to the listed calls. Other calls fail with ENOSYS, as on a kernel
+/// without them, since libraries then use fallbacks. The kernel caches the decision for calls that are
+/// allowed with any arguments (Linux 5.11), so the length of the list costs nothing.
 pub(super) fn confine(reach: &Reach) -> Result<(), ConfinementError> {
     let mut rules: BTreeMap<i64, Vec<_>> =
         CALLS.iter().chain(OF_X86_64).map(|&call| (call, Vec::new())).collect();
@@ -29,10 +29,10 @@ pub(super) fn confine(reach: &Reach) -> Result<(), ConfinementError> {
     Ok(apply_filter(&program)?)
 }
 
-/// Calls that are allowed with some arguments only: if all conditions of one of a call's rules hold.
+/// Calls that are allowed with some arguments only: if all conditions of one of the call's rules hold.
 fn by_arguments(reach: &Reach) -> Result<[(i64, Vec<SeccompRule>); 6], BackendError> {
     let own = std::process::id();
-    // Flags stand in higher bits of a type.
+    // Flags are in higher bits of the type.
     let socket = |family, kind| [on(0, Eq, family), on(1, MaskedEq(0xf), kind)];
     let mut sockets = vec![rule([on(0, Eq, AF_NETLINK as u32), on(2, Eq, NETLINK_ROUTE as u32)])?];
     for (family, kind) in
@@ -45,18 +45,18 @@ fn by_arguments(reach: &Reach) -> Result<[(i64, Vec<SeccompRule>); 6], BackendEr
     }
     Ok([
         (libc::SYS_socket, sockets),
-        // A connected stream cannot be connected to anything else.
+        // A connected stream cannot be connected to another socket.
         (libc::SYS_socketpair, vec![rule(socket(AF_UNIX as u32, SOCK_STREAM as u32))?]),
         (libc::SYS_clone, vec![rule([on(0, MaskedEq(THREAD_FLAGS), CLONE_THREAD as u32)])?]),
-        // No input for the shell whose terminal the server has.
+        // Prevents input to the shell that shares the server's terminal.
         (libc::SYS_ioctl, vec![rule([on(1, Ne, TIOCSTI as u32), on(1, Ne, TIOCLINUX as u32)])?]),
         (libc::SYS_tgkill, vec![rule([on(0, Eq, own)])?]),
         (libc::SYS_prlimit64, vec![rule([on(0, Eq, 0)])?, rule([on(0, Eq, own)])?]),
     ])
 }
 
-/// Flags of `clone` that decide: it makes threads of the process, in its namespaces. `clone3`, whose flags no filter can
-/// see, is not in the list; the C library uses `clone` then.
+/// Flags of `clone` that are checked: only threads of the process, in its namespaces, are allowed. `clone3`
+/// is not in the list, because filters cannot see its flags; the C library then uses `clone`.
 const THREAD_FLAGS: u64 = (CLONE_THREAD
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -66,7 +66,7 @@ const THREAD_FLAGS: u64 = (CLONE_THREAD
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET) as u64;
 
-/// Condition for an argument, of which the kernel looks at 32 bits.
+/// Condition on an argument, of which the kernel checks 32 bits.
 fn on(argument: u8, operator: SeccompCmpOp, value: u32) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, Dword, operator, value.into())
 }
@@ -77,8 +77,8 @@ fn rule<const N: usize>(
     SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// Calls of a server of files: none starts a program, mounts, traces, loads code into the kernel, changes its user or the
-/// clock, or has a key.
+/// Calls of a file server: none of them starts a program, mounts, traces, loads code into the kernel, changes
+/// the user or the clock, or uses kernel keys.
 const CALLS: &[i64] = &[
     // data paths
     libc::SYS_sendfile,
@@ -231,7 +231,7 @@ const CALLS: &[i64] = &[
 /// `cachestat` (Linux 6.5), the same number on all architectures.
 const CACHESTAT: i64 = 451;
 
-/// Older forms that only x86-64 has, and the C library calls there.
+/// Older calls that exist only on x86-64, where the C library uses them.
 #[cfg(target_arch = "x86_64")]
 const OF_X86_64: &[i64] = &[
     libc::SYS_access,

@@ -1,4 +1,4 @@
-//! Files by Landlock, and what else of the machine it keeps away: signals to other processes, abstract Unix sockets.
+//! Files by Landlock, which also blocks signals to other processes and abstract Unix sockets.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +10,7 @@ use landlock::{
 
 use super::{ConfinementError, Extent, Reach};
 
-/// Newest version of Landlock whose rights are known here (Linux 6.12: devices' controls and scopes too).
+/// Newest known version of Landlock (Linux 6.12: including device ioctls and scopes).
 const NEWEST: ABI = ABI::V6;
 
 /// Confines this thread and its children to these files.
@@ -35,13 +35,13 @@ pub(super) fn confine(reach: &Reach) -> Result<Extent, ConfinementError> {
     })
 }
 
-/// Allows access to a folder and all in it, or to a file.
+/// Allows access to a folder and everything below it, or to a file.
 fn allow(
     ruleset: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, ConfinementError> {
-    // The server says what is missing where it needs it.
+    // The server reports missing files when it needs them.
     let Ok(metadata) = path.metadata() else { return Ok(ruleset) };
     let access = if metadata.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
     Ok(ruleset.add_rule(PathBeneath::new(PathFd::new(path)?, access))?)

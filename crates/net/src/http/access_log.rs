@@ -1,4 +1,4 @@
-//! The access log: a line for each request.
+//! Access log: one line for each request.
 
 use std::net::SocketAddr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -8,10 +8,10 @@ use http::{Method, StatusCode};
 use serde_json::json;
 use wirepath_http::{Request, Target};
 
-/// Target of events whose message is the whole line: to be written without time and level.
+/// Target of events whose message is the whole line, written without time and level.
 pub const JSON_TARGET: &str = "wirepath_access_json";
 
-/// Target of lines for people.
+/// Target of text lines.
 const TARGET: &str = "wirepath_access";
 
 /// Form of the access log.
@@ -23,7 +23,7 @@ pub enum AccessLog {
     Json,
 }
 
-/// A request, until it is answered.
+/// Request that is not answered yet.
 pub(super) struct Access {
     client: SocketAddr,
     method: Method,
@@ -33,10 +33,10 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// A request that begins now.
+    /// Begins the entry of a request.
     pub(super) fn begin(client: SocketAddr, request: &Request) -> Access {
         let path = match &request.target {
-            // Encoded, it holds no line break.
+            // An encoded path has no line break.
             Target::Path(path) => format!("/{}", path.encoded()),
             Target::Asterisk | Target::Authority => "*".to_owned(),
         };
@@ -44,7 +44,8 @@ impl Access {
         Access { client, method, path, agent, start: Instant::now() }
     }
 
-    /// Writes the line of a request whose response has a body of so many bytes, or is cut.
+    /// Writes the line of a request, with the number of body bytes of the response, and whether it was
+    /// complete.
     pub(super) fn end(&self, form: AccessLog, status: StatusCode, bytes: u64, is_complete: bool) {
         let Access { client, method, path, agent, start } = self;
         let (status, seconds) = (status.as_u16(), start.elapsed().as_secs_f64());

@@ -13,7 +13,7 @@ use super::events::{self, Subscription};
 use super::parts::Parts;
 use super::prepared::{Prepared, SMALL_BYTES};
 
-/// A response, and what its body is made of.
+/// Response, and the sources of its body.
 #[derive(Debug)]
 pub struct Answer {
     /// Head and body.
@@ -22,45 +22,45 @@ pub struct Answer {
     pub file: Option<Arc<File>>,
     /// Parts of files that follow the body's bytes.
     pub parts: Option<Parts>,
-    /// Events that are the body instead.
+    /// Events that replace the body.
     pub events: Option<Subscription>,
 }
 
 impl Answer {
-    /// A response whose extents lie in this file. Reads small bodies into memory, which costs less than
-    /// sending them without a copy by an engine thread. Waits for storage, and may close the file.
+    /// Response whose extents are in this file. Reads small bodies into memory, which costs less than sending
+    /// them without a copy on an engine thread. Waits for storage, and may close the file.
     pub fn of_file(response: Response, file: File) -> Self {
         match read_body(&response, &file) {
             Some(body) => Response { body, ..response }.into(),
-            // A file that cannot be read fails where bodies are sent, and the connection is cut there.
+            // If the file cannot be read, sending the body fails, and the connection is cut there.
             None => Self::of_cached_file(response, file),
         }
     }
 
-    /// A response whose extents lie in this file, of which nothing is read before it is sent: small bodies then, if
-    /// they are in the page cache. Never blocks.
+    /// Response whose extents are in this file, which is not read before sending; small bodies are then read
+    /// if they are in the page cache. Never blocks.
     pub fn of_cached_file(response: Response, file: impl Into<Arc<File>>) -> Self {
         Self { file: Some(file.into()), ..response.into() }
     }
 
-    /// A response with parts of files behind its body, to whose length theirs is added.
+    /// Response with parts of files after its body; their length is added to the response's length.
     pub fn of_parts(response: Response, parts: Parts) -> Self {
         let content_length = Some(response.content_length.unwrap_or(0) + parts.bytes);
         Self { parts: Some(parts), ..Response { content_length, ..response }.into() }
     }
 
-    /// Length in bytes of the body that is sent.
+    /// Length in bytes of the body to send.
     pub(super) fn body_length(&self) -> u64 {
         self.response.body_length() + self.parts.as_ref().map_or(0, |parts| parts.bytes)
     }
 
-    /// A response whose body are events, until the client leaves or the listener drains.
+    /// Response with events as its body, until the client disconnects or the listener drains.
     pub(super) fn of_events(subscription: Subscription) -> Self {
         Self { events: Some(subscription), ..events::response().into() }
     }
 }
 
-/// The body with its extents read into memory; none if it is long or cannot be read. May block.
+/// Body with its extents read into memory; `None` if it is long or cannot be read. May block.
 fn read_body(response: &Response, file: &File) -> Option<Vec<BodyPart>> {
     let parts = response.body.iter().map(|part| match part {
         BodyPart::Bytes(bytes) => Ok(BodyPart::Bytes(bytes.clone())),
@@ -72,7 +72,8 @@ fn read_body(response: &Response, file: &File) -> Option<Vec<BodyPart>> {
     (response.body_length() <= SMALL_BYTES).then(|| parts.collect::<io::Result<_>>().ok())?
 }
 
-/// Reads a small body behind the head; returns the head alone if the body is long or not all in the page cache.
+/// Appends a small body to the head; returns the head alone as an error if the body is long or not entirely
+/// in the page cache.
 pub(super) fn read_behind(mut head: Vec<u8>, body: &[BodyPart], file: &File) -> Result<Vec<u8>, Vec<u8>> {
     let (head_length, length) = (head.len(), body.iter().map(BodyPart::length).sum::<u64>());
     if length > SMALL_BYTES {
@@ -102,10 +103,10 @@ impl From<Response> for Answer {
     }
 }
 
-/// Answer to a request.
+/// Reply to a request.
 pub(super) enum Reply {
     Prepared(Prepared),
-    /// Boxed, since it is large and the usual answers to many small requests are prepared.
+    /// Boxed, because it is large, and most replies to many small requests are prepared.
     Made(Box<Answer>),
 }
 
@@ -124,7 +125,7 @@ impl Reply {
         }
     }
 
-    /// Length in bytes of the body that is sent.
+    /// Length in bytes of the body to send.
     pub(super) fn body_length(&self) -> u64 {
         match self {
             Reply::Prepared(prepared) => prepared.body.length() as u64,

@@ -1,4 +1,5 @@
-//! Connection of an HTTP client: heads in, answers out. The engine borrows it while it sends or moves a body.
+//! Connection of an HTTP client: reads heads and writes responses. The engine borrows it while it sends or
+//! moves a body.
 
 mod drain;
 mod send;
@@ -28,23 +29,23 @@ use super::lazy_timer::{Elapsed, LazyTimer};
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
 
-/// Time and bytes that a connection is read on after the last answer: closing one with unread bytes resets
-/// it, and the client may lose the answer (RFC 9112 section 9.6).
+/// Time and bytes for which a connection is still read after the last response: closing a connection with
+/// unread bytes resets it, and the client may lose the response (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 256 * 1024;
 
-/// Answer to a client beyond the limit.
+/// Response to a client beyond the limit.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// Times a client may take.
+/// Timeouts of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Between requests.
+    /// Time between requests.
     pub idle: Duration,
-    /// For a head, from its first byte to its last.
+    /// Time for a head, from its first byte to its last.
     pub head: Duration,
-    /// Between two times at which the client takes bytes of a response.
+    /// Time in which the client takes no bytes of a response.
     pub write: Duration,
 }
 
@@ -58,10 +59,10 @@ impl Default for Timeouts {
     }
 }
 
-/// Reason for which there is no next request.
+/// Reason why there is no next request.
 #[derive(Debug)]
 pub enum End {
-    /// The client closed, or the connection broke, or the listener drains.
+    /// The client closed, the connection failed, or the listener drains.
     Closed,
     /// The client was idle between requests.
     Idle,
@@ -72,7 +73,7 @@ pub enum End {
 }
 
 impl End {
-    /// Status and explanation for the client before the connection is closed; none where no answer is
+    /// Status and explanation for the client before the connection is closed; `None` if no response is
     /// expected.
     pub fn answer(&self) -> Option<(StatusCode, String)> {
         match self {
@@ -83,10 +84,10 @@ impl End {
     }
 }
 
-/// A client's connection.
+/// Connection of a client.
 #[derive(Debug)]
 pub struct Connection {
-    /// Not there while it is lent to the engine.
+    /// `None` while the stream is lent to the engine.
     stream: Option<TcpStream>,
     reader: HeadReader,
     timeouts: Timeouts,
@@ -95,19 +96,19 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection from which nothing was read. No request begins after `drain` has become true.
+    /// Connection from which nothing has been read. No request begins after `drain` has become true.
     pub fn new(stream: TcpStream, timeouts: Timeouts, drain: watch::Receiver<bool>) -> Connection {
         let timer = LazyTimer::default();
         let drain = Drain::new(drain);
         Connection { stream: Some(stream), reader: HeadReader::default(), timeouts, timer, drain }
     }
 
-    /// Returns whether no further request is read.
+    /// Returns whether no further requests are read.
     pub fn is_draining(&self) -> bool {
         self.drain.is_drained()
     }
 
-    /// Waits until no further request is to be read.
+    /// Waits until the connection drains.
     pub async fn draining(&mut self) {
         self.drain.wait().await;
     }
@@ -143,12 +144,13 @@ impl Connection {
         }
     }
 
-    /// Takes up to `most` bytes that were read beyond the last head.
+    /// Takes up to `most` bytes that were read after the last head.
     pub fn take_read(&mut self, most: u64) -> Vec<u8> {
         self.reader.take(most)
     }
 
-    /// Takes the connection, with what was read beyond the last head; nothing more is read or written here.
+    /// Takes the stream, with the bytes that were read after the last head. The connection is not used
+    /// afterwards.
     ///
     /// # Errors
     /// The connection is lent or closed.
@@ -157,12 +159,12 @@ impl Connection {
         Ok((stream, self.reader.take(u64::MAX)))
     }
 
-    /// Skips the body of the last request, of this length.
+    /// Skips the body of the last request, which has this length.
     pub fn skip_body(&mut self, length: u64) {
         self.reader.skip(length);
     }
 
-    /// Reads the body of the last request, of this length.
+    /// Reads the body of the last request, which has this length.
     ///
     /// # Errors
     /// An error of `read`, `UnexpectedEof`, or `TimedOut` if it takes longer than a head may.
@@ -183,16 +185,16 @@ impl Connection {
     }
 
     /// Waits until the connection is reset. A client that closed only its sending side may still wait for its
-    /// answer.
+    /// response.
     pub async fn peer_reset(&self) {
-        // The borrower notices a reset.
+        // While the stream is lent, the borrower detects a reset.
         match &self.stream {
             Some(stream) => wait_for_reset(stream).await,
             None => std::future::pending().await,
         }
     }
 
-    /// Writes bytes. A connection on which bytes are missing is reset when it is closed.
+    /// Writes bytes. A connection with an incomplete response is reset when it is closed.
     ///
     /// # Errors
     /// An error of `write`, or `TimedOut`.
@@ -209,7 +211,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for `write` at most as long as a write may take.
+    /// Waits for `write` up to the write timeout.
     async fn when_writable<T>(
         &mut self,
         mut write: impl FnMut(&mut TcpStream, &mut Context<'_>) -> Poll<io::Result<T>>,
@@ -221,18 +223,18 @@ impl Connection {
         written.unwrap_or_else(|Elapsed| Err(late()))
     }
 
-    /// Takes the connection out of the runtime, which would be woken each time it has room; and a second
-    /// descriptor of it, to lend.
+    /// Takes the stream out of the runtime, which would otherwise be woken whenever the socket has room;
+    /// returns it with a duplicate descriptor to lend.
     ///
     /// # Errors
-    /// An error of `dup`: then the connection stays. Or that it is lent already.
+    /// Error of `dup`, and the stream stays; or the stream is already lent.
     pub fn lend(&mut self) -> io::Result<(BlockingStream, OwnedFd)> {
         let socket = self.stream()?.as_fd().try_clone_to_owned()?;
         let stream = self.stream.take().ok_or_else(gone)?.into_std()?;
         Ok((stream, socket))
     }
 
-    /// Takes back the connection.
+    /// Takes back the lent stream.
     pub fn take_back(&mut self, stream: BlockingStream) -> io::Result<()> {
         self.stream = Some(TcpStream::from_std(stream)?);
         Ok(())
@@ -243,14 +245,15 @@ impl Connection {
         SockRef::from(&*self.stream()?).set_linger(resets.then_some(Duration::ZERO))
     }
 
-    /// Ends the connection when nothing that was sent is acknowledged for as long as a write may take: what is
-    /// sent little by little to a client that vanished fits into the socket for long.
+    /// Ends the connection when nothing sent is acknowledged for the write timeout: small amounts of data to
+    /// a client that vanished would fit into the socket buffer for a long time.
     pub fn limit_unacknowledged(&mut self) -> io::Result<()> {
         let limit = self.timeouts.write;
         SockRef::from(&*self.stream()?).set_tcp_user_timeout(Some(limit))
     }
 
-    /// Resets the connection, so that the client sees that bytes are missing; returns `why` as an error.
+    /// Resets the connection, so that the client sees that bytes are missing; returns an error with the text
+    /// `why`.
     pub fn cut(&mut self, why: String) -> io::Error {
         match self.stream.take() {
             Some(stream) => cut(&stream, why),
@@ -258,12 +261,12 @@ impl Connection {
         }
     }
 
-    /// Shuts down the sending side. What the client sends can still be read.
+    /// Shuts down the sending side. The connection can still be read.
     pub async fn finish(&mut self) -> io::Result<()> {
         self.stream()?.shutdown().await
     }
 
-    /// Shuts down the sending side, and waits a little for the client to close.
+    /// Shuts down the sending side, and waits a short time for the client to close.
     pub async fn linger(&mut self) -> io::Result<()> {
         self.finish().await?;
         let stream = self.stream()?;
@@ -295,13 +298,13 @@ pub fn reject(stream: &TcpStream) {
     tracing::debug!(peer = ?stream.peer_addr(), ?sent, ?shut, "HTTP connection rejected: limit reached");
 }
 
-/// The time in seconds since 1970, for `Date`.
+/// Current time in seconds since 1970, for `Date`.
 pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Random boundary of the parts of a body, which no file can hold on purpose; without randomness, the parts
-/// are still right for any other file.
+/// Random boundary of the parts of a body, which no file can contain on purpose. Without randomness the parts
+/// are still correct for files that do not contain the boundary.
 pub fn boundary() -> u128 {
     let mut bytes = [0; 16];
     if let Err(error) = getrandom::fill(&mut bytes) {
@@ -310,11 +313,11 @@ pub fn boundary() -> u128 {
     u128::from_ne_bytes(bytes)
 }
 
-/// Waits until a connection is reset; an orderly end of its receiving side is not that.
+/// Waits until a connection is reset; an orderly shutdown of its receiving side does not count.
 pub async fn wait_for_reset(stream: &TcpStream) {
     let look = || if has_hung_up(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
     if look().is_err() {
-        // It fails only if the runtime ends.
+        // Fails only if the runtime ends.
         drop(stream.async_io(Interest::ERROR, look).await);
     }
 }
@@ -326,8 +329,8 @@ fn has_hung_up(stream: &TcpStream) -> bool {
     poll(&mut polled, Some(&NOW)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
 }
 
-/// Feeds the bytes that have arrived, or waits for some. Its buffer is not part of the task, of which there
-/// may be thousands.
+/// Feeds received bytes, or waits for some. The buffer is not part of the task, since there may be thousands
+/// of tasks.
 fn feed(stream: &mut TcpStream, reader: &mut HeadReader, context: &mut Context<'_>) -> Poll<Result<(), End>> {
     let mut bytes = [const { MaybeUninit::uninit() }; READ_BYTES];
     let room = reader.room().min(READ_BYTES);
@@ -365,7 +368,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(50);
 
-    /// End of the connection of a client that writes this and then waits, or closes.
+    /// End of the connection of a client that sends these bytes and then waits, or closes.
     fn end_of(sent: &[u8], closes: bool, timeouts: Timeouts) -> End {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
@@ -409,7 +412,7 @@ mod tests {
     /// Promise: A client that resets while it waits loses its place in the queue; a client that half-closes
     /// keeps it.
     ///
-    /// Only a reset says that nobody waits for the answer any more.
+    /// Only a reset shows that the client no longer waits for the response.
     #[test]
     fn a_client_that_sends_no_more_is_there_until_it_breaks_off() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -428,13 +431,13 @@ mod tests {
             timeout(SHORT, connection.peer_reset()).await.expect_err("others have it");
             connection.take_back(lent).expect("the runtime takes it");
             SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a socket");
-            // It is waited for already when it breaks off.
+            // The reset comes while the wait is in progress.
             tokio::join!(connection.peer_reset(), async { drop(client) });
             connection.peer_reset().await;
         });
     }
 
-    /// A lent connection is gone until it is taken back.
+    /// A lent connection is unavailable until it is taken back.
     #[test]
     fn a_lent_connection_is_gone_until_it_is_back() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

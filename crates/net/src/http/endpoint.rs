@@ -14,18 +14,18 @@ use super::exchange::Site;
 use crate::metrics::{self, Metrics};
 use crate::status::Status;
 
-/// Metrics and status, as a site of their own or as a part of one.
+/// Metrics and status, as a separate site or as part of a site.
 #[derive(Clone)]
 pub struct Endpoint {
     metrics: Arc<Metrics>,
     status: Arc<Status>,
     events: Events,
-    /// Permits of one rendering at a time: each takes time and memory for every session.
+    /// Permits for one rendering at a time: each takes time and memory for every session.
     rendering: Arc<Semaphore>,
 }
 
 impl Endpoint {
-    /// The endpoint of a program.
+    /// Endpoint of a program.
     pub fn new(metrics: Metrics, status: Status) -> Endpoint {
         let (metrics, status) = (Arc::new(metrics), Arc::new(status));
         let shown = (Arc::clone(&metrics), Arc::clone(&status));
@@ -33,12 +33,12 @@ impl Endpoint {
         Endpoint { metrics, status, events, rendering: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Returns whether a path is one of this endpoint.
+    /// Returns whether a path belongs to this endpoint.
     pub fn has(&self, path: &AssetPath) -> bool {
         matches!(path.as_bytes(), b"metrics" | b"api/status" | b"api/events")
     }
 
-    /// The answer for a path of this endpoint; none for any other.
+    /// Response for a path of this endpoint; `None` for other paths.
     pub async fn find(&self, path: &AssetPath) -> Option<Answer> {
         if !self.has(path) {
             return None;
@@ -70,7 +70,7 @@ impl Site for Endpoint {
     }
 }
 
-/// Renders on another thread: thousands of sessions take a while, and other clients wait meanwhile.
+/// Renders on another thread, so that other clients do not wait: thousands of sessions take a while.
 async fn render(
     rendering: &Semaphore,
     content_type: &str,

@@ -1,7 +1,7 @@
-//! `GET /api/events`: the status as server-sent events, rendered once for all who listen.
+//! `GET /api/events`: the status as server-sent events, rendered once for all listeners.
 //!
-//! Nothing is rendered while nobody listens. A listener that reads slowly gets the latest snapshot when it
-//! has read the one before: nothing is queued for it.
+//! Nothing is rendered without listeners. A slow listener gets the latest snapshot after it has read the
+//! previous snapshot: no snapshots are queued for it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,23 +13,23 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use wirepath_http::Response;
 
-/// Most listeners at a time.
+/// Maximum number of concurrent listeners.
 pub const MOST_LISTENERS: usize = 64;
 
-/// Time between two snapshots.
+/// Interval between snapshots.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Pauses are at least so many times as long as rendering took: with thousands of sessions, it uses a
-/// twentieth of a processor and no more.
+/// Minimum pause as a multiple of the rendering time, so that with thousands of sessions rendering uses at
+/// most a twentieth of a processor.
 const PAUSE_PER_RENDERING: u32 = 19;
 
-/// Silence after which a comment is sent, so that no proxy or firewall takes the connection for dead.
+/// Time without events after which a comment is sent, so that proxies and firewalls keep the connection open.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Comment line, which clients ignore.
 const COMMENT: &[u8] = b":\n\n";
 
-/// Beginning of a stream: the time after which a client that lost its connection connects again.
+/// Beginning of a stream: the reconnection time of a client that lost its connection.
 pub(super) const PREAMBLE: &[u8] = b"retry: 2000\n\n";
 
 /// Snapshot as an event, shared by all listeners.
@@ -38,25 +38,25 @@ type Event = Arc<[u8]>;
 /// Renders the status.
 type Render = dyn Fn() -> String + Send + Sync;
 
-/// Snapshots of the status for those who listen.
+/// Snapshots of the status for listeners.
 #[derive(Clone)]
 pub(super) struct Events(Arc<Shared>);
 
 struct Shared {
     render: Box<Render>,
     latest: watch::Sender<Event>,
-    /// A task renders snapshots.
+    /// True while a task renders snapshots.
     is_rendered: Mutex<bool>,
 }
 
 impl Events {
-    /// Events with what `render` returns, a line of text.
+    /// Events with the output of `render`, a line of text.
     pub(super) fn new(render: impl Fn() -> String + Send + Sync + 'static) -> Events {
         let latest = watch::Sender::new(Event::from([]));
         Events(Arc::new(Shared { render: Box::new(render), latest, is_rendered: Mutex::new(false) }))
     }
 
-    /// A subscription, unless there are as many as there may be. Must be called on a tokio runtime.
+    /// Adds a subscription, unless the limit is reached. Must be called on a tokio runtime.
     pub(super) fn subscribe(&self) -> Option<Subscription> {
         let shared = &self.0;
         let mut is_rendered = shared.is_rendered.lock();
@@ -65,7 +65,7 @@ impl Events {
         }
         let mut latest = shared.latest.subscribe();
         if *is_rendered {
-            // There may be none yet: an empty event is not sent.
+            // There may be no snapshot yet: an empty event is not sent.
             latest.mark_changed();
         } else {
             *is_rendered = true;
@@ -75,12 +75,12 @@ impl Events {
     }
 }
 
-/// A listener's place among the listeners.
+/// Subscription of a listener.
 #[derive(Debug)]
 pub struct Subscription(watch::Receiver<Event>);
 
 impl Subscription {
-    /// Waits for the next bytes to send; none if no more will come.
+    /// Waits for the next bytes to send; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<Event> {
         loop {
             match timeout(HEARTBEAT, self.0.changed()).await {
@@ -97,20 +97,20 @@ impl Subscription {
     }
 }
 
-/// The head of a stream of events. It has no length and ends with its connection.
+/// Head of an event stream. The stream has no length and ends with its connection.
 pub(super) fn response() -> Response {
     let fields = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // nginx would collect events until its buffer is full.
+        // nginx would otherwise buffer events until its buffer is full.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     let fields = fields.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value)));
     Response { headers: HeaderMap::from_iter(fields), ..Response::empty(StatusCode::OK) }
 }
 
-/// Renders snapshots while somebody listens, on a thread that may be busy for a while.
+/// Renders snapshots while there are listeners, on a thread that may be busy for a while.
 async fn render(shared: Arc<Shared>) {
     loop {
         let (begun, rendering) = (Instant::now(), Arc::clone(&shared));
@@ -119,7 +119,7 @@ async fn render(shared: Arc<Shared>) {
             Err(error) => tracing::error!(%error, "rendering the status failed; retrying"),
         }
         let pause = PERIOD.max(begun.elapsed() * PAUSE_PER_RENDERING);
-        // Whoever comes back at once gets a snapshot at once, so the pause is not cut short.
+        // A listener that reconnects gets a snapshot immediately, so the pause is not cut short.
         tokio::time::sleep(pause).await;
         let mut is_rendered = shared.is_rendered.lock();
         if shared.latest.receiver_count() == 0 {

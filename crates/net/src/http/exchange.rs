@@ -1,4 +1,4 @@
-//! The requests of one connection, answered one after the other.
+//! Requests of one connection, answered one after the other.
 
 use std::fs::File;
 use std::io;
@@ -23,9 +23,9 @@ use super::prepared::Prepared;
 use crate::descriptors::{DescriptorBudget, DescriptorPermit};
 use crate::listener::{Addresses, drained};
 
-/// Source of the answers to GET and HEAD.
+/// Source of responses to GET and HEAD.
 pub trait Site: Send + Sync + 'static {
-    /// Answers a request for a path that came to this local address. The body of an answer to HEAD is not
+    /// Answers a request for a path that arrived at this local address. The body of a response to HEAD is not
     /// sent.
     fn answer(
         &self,
@@ -34,19 +34,20 @@ pub trait Site: Send + Sync + 'static {
         local: SocketAddr,
     ) -> impl Future<Output = Answer> + Send;
 
-    /// Answer to GET that is ready, and takes no descriptor; none if [`answer`](Site::answer) has to make it. Never
-    /// blocks.
+    /// Prepared response to GET, which takes no descriptor; `None` if [`answer`](Site::answer) has to make
+    /// the response. Never blocks.
     fn prepared(&self, _path: &AssetPath, _request: &Request) -> Option<Prepared> {
         None
     }
 
-    /// Further fields of the response to a request, whatever it will be.
+    /// Additional fields of any response to a request.
     fn fields(&self, _request: &Request) -> HeaderMap {
         HeaderMap::new()
     }
 
-    /// Admits a request of this client by GET, HEAD or an [accepted](Site::accepts) method before anything is looked up
-    /// or done, or returns the response that denies it. Beside its addresses is the user that an earlier request of the connection was admitted as, to be kept up.
+    /// Admits a request by GET, HEAD or an [accepted](Site::accepts) method before any lookup or action, or
+    /// returns the response that denies it. The argument with the addresses also has the user that an earlier
+    /// request of the connection was admitted as, which the method updates.
     fn admit(
         &self,
         _path: &AssetPath,
@@ -56,12 +57,12 @@ pub trait Site: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Most bytes of the body of a request by another method; none if there is no such method here.
+    /// Maximum body size of a request by another method; `None` if the method is not supported.
     fn accepts(&self, _method: &Method, _path: &AssetPath) -> Option<usize> {
         None
     }
 
-    /// Does what an [accepted](Site::accepts) request of this peer, and of this user if it has one, asks for, and
+    /// Performs an [accepted](Site::accepts) request of this peer, and of this user if there is one, and
     /// answers it.
     fn act(
         &self,
@@ -73,16 +74,16 @@ pub trait Site: Send + Sync + 'static {
         async { Response::error(StatusCode::METHOD_NOT_ALLOWED, "read-only server").into() }
     }
 
-    /// Returns whether a request asks for a connection of another protocol, which is [served](Site::take_over)
-    /// without an answer of HTTP.
+    /// Returns whether a request asks for another protocol, whose connection is [served](Site::take_over)
+    /// without an HTTP response.
     fn takes_over(&self, _request: &Request) -> bool {
         false
     }
 
-    /// Serves such a connection to its end. Returns the status that answered it.
+    /// Serves such a connection to its end. Returns the status that answered the request.
     ///
     /// # Errors
-    /// The client has gone, or does not take the answer.
+    /// The client disconnected, or does not read the response.
     fn take_over(
         &self,
         _request: Request,
@@ -91,7 +92,7 @@ pub trait Site: Send + Sync + 'static {
         async { Ok(StatusCode::NOT_IMPLEMENTED) }
     }
 
-    /// Most descriptors that an answer for this path takes while it is looked up and sent.
+    /// Maximum number of descriptors that a response for this path needs for lookup and sending.
     fn descriptors(&self, _path: &AssetPath) -> usize {
         0
     }
@@ -102,35 +103,35 @@ pub trait Site: Send + Sync + 'static {
 pub struct TakenOver {
     /// The connection.
     pub stream: TcpStream,
-    /// Bytes that were read behind the head of the request.
+    /// Bytes that were read after the head of the request.
     pub read: Vec<u8>,
-    /// Its addresses.
+    /// Addresses of the connection.
     pub addresses: Addresses,
-    /// True, or its sender dropped, when the connection is to be ended.
+    /// Drain signal: becomes true, or its sender is dropped.
     pub drain: watch::Receiver<bool>,
 }
 
 /// Body of a request.
 enum Body {
-    /// Skipped: no method here takes it.
+    /// Skipped: the method takes no body.
     Skipped,
     Read(Vec<u8>),
-    /// Longer than this.
+    /// Body longer than this limit.
     TooLong(usize),
 }
 
-/// State that all connections share.
+/// State shared by all connections.
 pub(super) struct Shared<S> {
     pub(super) options: HttpOptions,
     pub(super) counters: Arc<Counters>,
     pub(super) site: S,
     pub(super) engine: Arc<Engine>,
     pub(super) descriptors: Arc<DescriptorBudget>,
-    /// True when the listener is closed, so that connections are to end soon.
+    /// True once the listener is closed, so that connections have to end soon.
     pub(super) closing: watch::Receiver<bool>,
 }
 
-/// A client of a listener.
+/// Client of a listener.
 pub(super) struct Exchanges<S> {
     client: Connection,
     addresses: Addresses,
@@ -158,11 +159,11 @@ impl<S: Site> Exchanges<S> {
         }
     }
 
-    /// Answers requests until there are no more.
+    /// Answers requests until the end of the connection.
     async fn serve(&mut self) -> io::Result<()> {
         loop {
             match self.client.next(HeadReader::next_with_body).await {
-                // Boxed, so that a connection of HTTP alone is not larger.
+                // Boxed, so that an HTTP connection does not become larger.
                 Ok(request) if self.shared.site.takes_over(&request) => {
                     return Box::pin(self.hand_over(request)).await;
                 }
@@ -182,7 +183,7 @@ impl<S: Site> Exchanges<S> {
         self.client.linger().await
     }
 
-    /// Has the site serve the connection, which is not HTTP from here on.
+    /// Lets the site serve the connection, which is no longer HTTP.
     async fn hand_over(&mut self, request: Request) -> io::Result<()> {
         self.shared.counters.requests.increment();
         let (stream, read) = self.client.take_over()?;
@@ -191,12 +192,12 @@ impl<S: Site> Exchanges<S> {
         let served = self.shared.site.take_over(request, TakenOver { stream, read, addresses, drain }).await;
         if let Some((form, access)) = access {
             let status = served.as_ref().map_or(StatusCode::OK, |status| *status);
-            access.end(form, status, 0, served.is_ok()); // its bytes are not of HTTP
+            access.end(form, status, 0, served.is_ok()); // its bytes are not HTTP
         }
         served.map(drop)
     }
 
-    /// Begins the line of a request in the access log, if there is one.
+    /// Begins the line of a request in the access log, if enabled.
     fn access(&self, request: &Request) -> Option<(AccessLog, Access)> {
         self.shared.options.access_log.map(|form| (form, Access::begin(self.addresses.peer, request)))
     }
@@ -209,7 +210,7 @@ impl<S: Site> Exchanges<S> {
         }
     }
 
-    /// Answers one request; returns whether the connection stays.
+    /// Answers one request; returns whether the connection stays open.
     async fn exchange(&mut self, request: Request) -> io::Result<bool> {
         self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
@@ -218,7 +219,7 @@ impl<S: Site> Exchanges<S> {
         let fields = self.shared.site.fields(&request);
         let (mut reply, descriptors) = self.answer(request, body).await;
         reply.fields().extend(fields);
-        // Only the end of the connection ends a stream of events.
+        // An event stream ends only with its connection.
         let leaves = self.client.is_draining() || *self.shared.closing.borrow();
         let keep_alive = keep_alive && !reply.is_of_events() && !leaves;
         let (status, bytes) = (reply.status(), reply.body_length());
@@ -234,7 +235,7 @@ impl<S: Site> Exchanges<S> {
         sent.map(|_| keep_alive)
     }
 
-    /// Reads the body of a request that the site accepts, and skips any other.
+    /// Reads the body of a request that the site accepts; skips other bodies.
     async fn body(&mut self, request: &Request) -> io::Result<Body> {
         let limit = match &request.target {
             Target::Path(path) => self.shared.site.accepts(&request.method, path),
@@ -251,7 +252,7 @@ impl<S: Site> Exchanges<S> {
         }
     }
 
-    /// The answer, and permission for the descriptors that it takes until it is sent.
+    /// Response, and a permit for the descriptors that it needs until it is sent.
     async fn answer(&mut self, request: Request, body: Body) -> (Reply, Option<DescriptorPermit>) {
         match (body, &request.target) {
             (Body::Read(body), Target::Path(path)) => {
@@ -287,7 +288,7 @@ impl<S: Site> Exchanges<S> {
         let Ok(permit) = descriptors.admit(self.addresses.peer.ip(), site.descriptors(&path)) else {
             return (too_many_files().into(), None);
         };
-        // Boxed, so that the task of a connection which sends prepared answers is small.
+        // Boxed, so that the task of a connection with prepared responses is small.
         let answer = Box::pin(site.answer(path, request, self.addresses.local)).await;
         let answer = match is_head {
             true => Answer { response: answer.response.without_body(), parts: None, events: None, ..answer },
@@ -296,7 +297,7 @@ impl<S: Site> Exchanges<S> {
         (answer.into(), Some(permit))
     }
 
-    /// Sends a prepared answer; returns the number of bytes of its body.
+    /// Sends a prepared response; returns the number of body bytes.
     async fn send_prepared(
         &mut self,
         prepared: Prepared,
@@ -312,7 +313,7 @@ impl<S: Site> Exchanges<S> {
         self.count_body(sent, body.length() as u64)
     }
 
-    /// Sends an answer; returns the number of bytes of its body.
+    /// Sends a response; returns the number of body bytes.
     async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<u64> {
         let length = answer.body_length();
         let Answer { response, file, parts, events } = answer;
@@ -342,7 +343,7 @@ impl<S: Site> Exchanges<S> {
                         close(file, engine);
                         self.client.write(&bytes).await
                     }
-                    // Only the parts hold the file from here on; their owner discards them.
+                    // From here on only the parts hold the file; their owner discards them.
                     Err(head) => {
                         let parts = body_parts(head, response.body, file);
                         self.client.send(engine, parts).await.map(drop)
@@ -358,13 +359,13 @@ impl<S: Site> Exchanges<S> {
         self.count_body(sent, length)
     }
 
-    /// Logs and counts a response that begins.
+    /// Logs and counts the beginning of a response.
     fn note_response(&self, status: StatusCode, length: u64) {
         tracing::debug!(peer = %self.addresses.peer, status = status.as_u16(), length, "response");
         self.shared.counters.responses.increment(status.into());
     }
 
-    /// Counts a body of so many bytes that was sent, or is cut; returns its length.
+    /// Counts a body of this length that was sent, or was cut; returns its length.
     fn count_body(&self, sent: io::Result<()>, length: u64) -> io::Result<u64> {
         let counters = &self.shared.counters;
         match &sent {
@@ -377,15 +378,15 @@ impl<S: Site> Exchanges<S> {
         sent.map(|()| length)
     }
 
-    /// Counts a client that took nothing for too long.
+    /// Counts a client that read nothing for too long.
     fn count_timeout(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::TimedOut {
             self.shared.counters.connections_timed_out.increment();
         }
     }
 
-    /// Sends events until the client leaves, which is its usual end, or the listener drains; returns the
-    /// number of their bytes.
+    /// Sends events until the client disconnects, which is the usual end, or the listener drains; returns the
+    /// number of bytes.
     async fn send_events(&mut self, head: &[u8], mut events: Subscription) -> io::Result<u64> {
         let counters = &self.shared.counters;
         let _open = Counted::begin(&counters.event_streams);
@@ -413,15 +414,15 @@ fn too_many_files() -> Answer {
     Response::error(StatusCode::SERVICE_UNAVAILABLE, why).header(header::RETRY_AFTER, "5").into()
 }
 
-/// Closes a file of which nothing is needed any more, unless it is kept open elsewhere. Freeing one that was deleted
-/// meanwhile may take long.
+/// Closes a file that is no longer needed, unless it is open elsewhere. Freeing a file that was deleted
+/// meanwhile may take a long time.
 fn close(file: Arc<File>, engine: &Engine) {
     if let Some(file) = Arc::into_inner(file).filter(super::is_deleted) {
         engine.pool().discard(file);
     }
 }
 
-/// Something that goes on: counted until it is dropped, also with the task that does it.
+/// Counts an activity until drop, even if its task is dropped.
 struct Counted<'a>(&'a Gauge);
 
 impl<'a> Counted<'a> {

@@ -1,4 +1,4 @@
-//! Time limits of a connection by one timer, which is set anew only when it fires.
+//! Timeouts of a connection by a single timer, which is reset only when it fires.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -6,19 +6,19 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A time limit that is over.
+/// Timeout expired.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Elapsed;
 
-/// Timer that stays in the runtime's wheel from one wait to the next: deadlines nearly always move on before
-/// they are due, and entering each into the wheel costs more than to wake up once for an old one.
+/// Timer that stays in the runtime's timer wheel between waits: deadlines are nearly always extended before
+/// they expire, and inserting each into the wheel costs more than a wake-up for an outdated deadline.
 #[derive(Debug, Default)]
 pub(super) struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl LazyTimer {
-    /// Polls `poll` until it is ready, or the deadline is over.
+    /// Polls `poll` until it is ready, or the deadline has passed.
     pub(super) async fn limit<T>(
         &mut self,
         deadline: Instant,
@@ -63,7 +63,7 @@ mod tests {
             let ms = Duration::from_millis;
             for (limit, is_ready) in [(60_000, true), (20, false), (60_000, true), (40, false), (90, false)] {
                 let before = Instant::now();
-                // The timer is set only when a poll is pending.
+                // The timer is set only if a poll is pending.
                 let mut has_waited = false;
                 let step = |context: &mut Context<'_>| {
                     if is_ready && has_waited {

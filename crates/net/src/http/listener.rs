@@ -1,4 +1,4 @@
-//! The listening side: accepts connections within limits.
+//! Listener: accepts connections within limits.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ use crate::runtime_threads::{RuntimeThreads, move_here};
 use crate::status::Status;
 use crate::tls::{self, Terminator};
 
-/// HTTP listener that does not listen yet.
+/// HTTP listener that is not started yet.
 pub struct Listener {
     options: HttpOptions,
     counters: Arc<Counters>,
@@ -31,12 +31,12 @@ pub struct Listener {
     threads: Option<RuntimeThreads>,
     /// Second listening socket, for TLS.
     secure: Option<(TcpListener, Arc<Terminator>)>,
-    /// True when no more connections are to be accepted, though those that are open stay.
+    /// True when no more connections may be accepted, while open connections stay.
     closing: Option<watch::Receiver<bool>>,
 }
 
 impl Listener {
-    /// A listener with these limits.
+    /// Listener with these limits.
     pub fn new(options: HttpOptions) -> Self {
         let limits = ClientLimits::new(options.max_connections, options.max_connections_per_address);
         let descriptors = DescriptorBudget::unlimited();
@@ -44,23 +44,23 @@ impl Listener {
         Self { options, counters, limits, descriptors, threads: None, secure: None, closing: None }
     }
 
-    /// The same listener; its clients take descriptors of this budget.
+    /// Uses this budget for the descriptors of clients.
     pub fn within(self, descriptors: Arc<DescriptorBudget>) -> Self {
         Self { descriptors, ..self }
     }
 
-    /// The same listener, whose connections are served by these threads and not by the one that accepts them.
+    /// Serves connections on these threads instead of the accepting thread.
     pub fn on(self, threads: RuntimeThreads) -> Self {
         Self { threads: Some(threads), ..self }
     }
 
-    /// The same listener, which also listens here, for TLS.
+    /// Also listens on this socket, for TLS.
     pub fn securely(self, listener: TcpListener, terminator: Arc<Terminator>) -> Self {
         Self { secure: Some((listener, terminator)), ..self }
     }
 
-    /// The same listener, which accepts no more once `closing` is true. Connections that are open then are served until
-    /// their clients close them, or end with the next response.
+    /// Stops accepting once `closing` is true. Open connections are then served until their clients close
+    /// them, or end with the next response.
     pub fn closing_on(self, closing: watch::Receiver<bool>) -> Self {
         Self { closing: Some(closing), ..self }
     }
@@ -84,10 +84,10 @@ impl Listener {
         });
     }
 
-    /// Serves a site until `drain` becomes true or its sender is dropped; then accepts no more, lets the
-    /// answers that have begun end, and returns when the last connection is closed. The thread that serves a
-    /// connection sends bodies of up to 2 MiB that are in the page cache, and the engine all others. Dropping
-    /// the future requests the end of all connections.
+    /// Serves a site until `drain` becomes true or its sender is dropped; then stops accepting, completes the
+    /// responses that have begun, and returns when the last connection is closed. The thread that serves a
+    /// connection sends bodies of up to 2 MiB that are in the page cache, and the engine sends all others.
+    /// Dropping the future requests the end of all connections.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -134,7 +134,7 @@ impl<S: Site> Serving<S> {
             Some(async move {
                 let served = match terminator {
                     None => serve_plainly((stream, peer), shared, permits, drain, moves).await,
-                    // Boxed, so that a connection without TLS is not larger.
+                    // Boxed, so that a connection without TLS does not become larger.
                     Some(terminator) => {
                         Box::pin(serve_securely(terminator, (stream, peer), shared, permits, drain)).await
                     }

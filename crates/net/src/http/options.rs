@@ -6,13 +6,13 @@ use super::connection::Timeouts;
 /// Limits of an HTTP listener.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
-    /// Most connections.
+    /// Maximum number of connections.
     pub max_connections: usize,
-    /// Most connections from one address; of IPv6, from one /64 network.
+    /// Maximum number of connections from one address; for IPv6, from one /64 network.
     pub max_connections_per_address: usize,
-    /// Time limits for clients.
+    /// Timeouts for clients.
     pub timeouts: Timeouts,
-    /// Form of the access log; none for no such log.
+    /// Form of the access log; `None` for no access log.
     pub access_log: Option<AccessLog>,
 }
 

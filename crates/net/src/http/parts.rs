@@ -1,15 +1,15 @@
-//! Parts of files that are a body, or the end of one.
+//! Parts of files that form a body, or the end of a body.
 
 use wirepath_streams::{Handler, ObjectPart};
 
-/// Body, or the end of one: parts of files as they are, or what handlers make of them.
+/// Body, or the end of a body: parts of files, unchanged or processed by handlers.
 #[derive(Debug)]
 pub struct Parts {
-    /// The parts, in order.
+    /// Parts, in order.
     pub parts: Vec<ObjectPart>,
-    /// Handlers that all of them pass as one stream of bytes; none to send them as they are, without a copy to the
-    /// program.
+    /// Handlers for all parts as one stream of bytes; empty to send the parts unchanged, without a copy to
+    /// user space.
     pub handlers: Vec<Handler>,
-    /// Bytes that are sent. A connection that does not get as many is cut.
+    /// Number of bytes to send. A connection that gets fewer is cut.
     pub bytes: u64,
 }

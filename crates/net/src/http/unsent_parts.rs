@@ -1,4 +1,4 @@
-//! The parts of a response that are still to be sent.
+//! Parts of a response that are not sent yet.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,12 +10,12 @@ use wirepath_streams::{ObjectPart, SendOutcome};
 /// Time for which a check of the page cache stays valid.
 const TRUST: Duration = Duration::from_secs(1);
 
-/// Parts of a response, and how much of them is sent. Closes files where that cannot take long.
+/// Parts of a response, and the progress of sending. Closes files if closing cannot take long.
 pub(super) struct UnsentParts<'a> {
     parts: Vec<ObjectPart>,
-    /// Parts that are sent.
+    /// Number of parts sent.
     sent: usize,
-    /// When the next part was found in memory.
+    /// Time when the next part was found in memory.
     in_memory: Option<Instant>,
     pool: &'a BlockingPool,
 }
@@ -25,13 +25,13 @@ impl<'a> UnsentParts<'a> {
         Self { parts, sent: 0, in_memory: None, pool }
     }
 
-    /// Bytes to be sent.
+    /// Total number of bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.parts.iter().map(ObjectPart::length).sum()
     }
 
-    /// Sends what the connection takes of the next part, of a file at most `most` bytes. None if there is no
-    /// part, or the engine has to send it.
+    /// Sends as much of the next part as the connection takes, of a file at most `most` bytes. `None` if
+    /// there is no part, or the engine has to send it.
     pub(super) fn send(&mut self, socket: impl AsFd, most: u64) -> io::Result<Option<SendOutcome>> {
         while self.parts.get(self.sent).is_some_and(|part| part.length() == 0) {
             (self.sent, self.in_memory) = (self.sent + 1, None);
@@ -47,11 +47,11 @@ impl<'a> UnsentParts<'a> {
         part.send(socket, most, is_followed).map(Some)
     }
 
-    /// The parts that are not sent.
+    /// Takes the unsent parts.
     pub(super) fn take(&mut self) -> Vec<ObjectPart> {
         let rest = self.parts.split_off(self.sent);
         if !rest.is_empty() {
-            // They hold the files, too.
+            // The unsent parts hold the files, too.
             self.parts.clear();
         }
         rest
@@ -59,7 +59,8 @@ impl<'a> UnsentParts<'a> {
 }
 
 impl Drop for UnsentParts<'_> {
-    /// Freeing a file that was deleted meanwhile may take long: the pool closes its last descriptor.
+    /// The pool closes the last descriptor of a file that was deleted meanwhile, since freeing it may take
+    /// long.
     fn drop(&mut self) {
         let may_take_long = |part: &ObjectPart| part.file().is_some_and(|file| super::is_deleted(file));
         if self.parts.iter().any(may_take_long) {
@@ -78,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Dropped when the sender is gone.
+    /// Dropped when the sender is dropped.
     struct Gate(Receiver<()>);
 
     impl Drop for Gate {

@@ -1,5 +1,5 @@
-//! Log on standard error, written by a thread of its own: a reader that stops reading must not block the
-//! threads that serve.
+//! Log on standard error, written by a separate thread: a reader that stops reading must not block serving
+//! threads.
 
 use std::fmt;
 use std::fs::File;
@@ -16,19 +16,20 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::http::JSON_TARGET;
 
-/// Lines that may wait to be written, some 200 bytes each. Further ones are lost and counted.
+/// Maximum number of lines that wait to be written, some 200 bytes each. Further lines are dropped and
+/// counted.
 const MAX_LINES: usize = 4096;
 
 /// Interval of checks for lost lines.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Log of the process, until it is dropped.
+/// Log of the process, until drop.
 pub struct Log {
     losses: Losses,
     _writing: WorkerGuard,
 }
 
-/// Counter of lost lines.
+/// Counter of dropped lines.
 #[derive(Clone)]
 pub struct Losses {
     lost: ErrorCounter,
@@ -60,7 +61,7 @@ impl Log {
         Log { losses, _writing: writing }
     }
 
-    /// Counter of the lines that are lost from now on.
+    /// Counter of lines dropped from now on.
     pub fn losses(&self) -> Losses {
         self.losses.clone()
     }
@@ -68,10 +69,10 @@ impl Log {
     /// Writes waiting lines, for about a second at most: the reader may never read again. Closes standard
     /// output.
     pub fn end(self) {
-        // A closed standard output is no reason to stay.
+        // A closed standard output does not delay the end.
         _ = std::io::stdout().flush();
-        // If the queue stays full, the guard prints that on standard output, which may block and is for the
-        // `ready` line. Without /dev/null it is printed after all.
+        // If the queue stays full, the guard prints a message on standard output, which may block and is
+        // reserved for the `ready` line. Without /dev/null the message is printed after all.
         _ = File::open("/dev/null").map(rustix::stdio::dup2_stdout);
     }
 }
@@ -80,7 +81,7 @@ fn default_filter() -> EnvFilter {
     EnvFilter::new("info")
 }
 
-/// Parses the filter of `RUST_LOG`. The library takes a misspelled level for the name of a module.
+/// Parses the filter of `RUST_LOG`. The library would take a misspelled level for the name of a module.
 fn filter(variable: &str) -> Result<EnvFilter, String> {
     let directives = variable.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let is_valid = |word: &str| {
@@ -94,7 +95,7 @@ fn filter(variable: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(variable).map_err(|error| format!("{variable}: {error}"))
 }
 
-/// Lines with time, level and target, but for those of the access log that are JSON.
+/// Lines with time, level and target, except JSON lines of the access log.
 struct Lines;
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -117,7 +118,7 @@ where
 }
 
 impl Losses {
-    /// Logs losses as long as it is polled.
+    /// Logs dropped lines while it is polled.
     pub async fn report(mut self) {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
@@ -128,7 +129,7 @@ impl Losses {
                     "log lines were lost: the reader of the log is too slow"
                 );
             }
-            // If that line was lost as well, it is logged again.
+            // If that line was dropped as well, it is logged again.
             if self.lost.dropped_lines() == lost {
                 self.reported = lost;
             }

@@ -1,4 +1,4 @@
-//! Options of servers over HTTP, and what they start.
+//! Options of HTTP servers, and the parts that they start.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -50,13 +50,13 @@ pub struct ServiceOptions {
 pub struct Service {
     /// Number of engine threads.
     pub threads: usize,
-    /// The engine that sends bodies.
+    /// Engine that sends bodies.
     pub engine: Arc<Engine>,
-    /// Budget of descriptors, which the listener shares.
+    /// Budget of descriptors, shared with the listener.
     pub descriptors: Arc<DescriptorBudget>,
-    /// Listener for HTTP.
+    /// HTTP listener.
     pub listener: Listener,
-    /// Its socket.
+    /// Listening socket.
     pub socket: TcpListener,
     /// Metrics and status.
     pub endpoint: Endpoint,
@@ -66,7 +66,7 @@ impl ServiceOptions {
     /// Starts the threads and listens. Must be called on a tokio runtime.
     ///
     /// # Errors
-    /// The address cannot be listened on, or threads cannot be started.
+    /// Listening on the address failed, or threads cannot be started.
     pub fn start(&self) -> io::Result<Service> {
         let threads = match self.threads {
             Some(threads) => threads.get(),
@@ -105,7 +105,7 @@ impl ServiceOptions {
 /// Listens on the address of an option. Must be called on a tokio runtime.
 ///
 /// # Errors
-/// The address cannot be listened on; the message names the option.
+/// Listening on the address failed; the message has the name of the option.
 pub fn bind_option(option: &str, address: SocketAddr) -> io::Result<TcpListener> {
     bind(address).map_err(|error| {
         let why = format!("cannot listen on {address}: {error}; choose another with {option} ADDRESS:PORT");
@@ -113,17 +113,17 @@ pub fn bind_option(option: &str, address: SocketAddr) -> io::Result<TcpListener>
     })
 }
 
-/// Address to listen on, as it is written: the name of a host is not resolved yet.
+/// Listen address as written: host names are not resolved yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
     /// Address and port.
     Address(SocketAddr),
-    /// Name of a host, and port.
+    /// Host name and port.
     Name(String, u16),
 }
 
 impl ListenAddress {
-    /// Returns the address; a name is resolved, which reads files of the system and may ask the network.
+    /// Returns the address; a name is resolved, which reads system files and may use the network.
     ///
     /// # Errors
     /// The name cannot be resolved.
@@ -134,7 +134,7 @@ impl ListenAddress {
         };
         let resolved = (host, port).to_socket_addrs();
         let resolved = resolved.map_err(|error| format!("cannot resolve {host}: {error}"))?;
-        // The order of a resolver varies; IPv4 is what most clients of a local server try.
+        // The order of resolved addresses varies; most clients of a local server try IPv4.
         let mut addresses: Vec<SocketAddr> = resolved.collect();
         addresses.sort_by_key(SocketAddr::is_ipv6);
         addresses.first().copied().ok_or_else(|| format!("cannot resolve {host}: no address"))
@@ -144,7 +144,7 @@ impl ListenAddress {
 impl FromStr for ListenAddress {
     type Err = String;
 
-    /// Parses `HOST:PORT` with a name or an address, or `:PORT` for every address of the machine.
+    /// Parses `HOST:PORT` with a name or an address, or `:PORT` for all addresses of the machine.
     fn from_str(text: &str) -> Result<ListenAddress, String> {
         const EXPECTED: &str = "expected ADDRESS:PORT, such as 127.0.0.1:8554, localhost:8554 or :8554";
         let Some((host, port)) = text.rsplit_once(':') else { return Err(EXPECTED.to_owned()) };
@@ -160,10 +160,10 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// Parses and resolves an address to listen on.
+/// Parses and resolves a listen address.
 ///
 /// # Errors
-/// The expected form, or a name that cannot be resolved.
+/// Expected form, or a name that cannot be resolved.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse::<ListenAddress>()?.resolve()
 }
@@ -171,7 +171,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
 /// Parses a number of threads.
 ///
 /// # Errors
-/// The numbers that are expected.
+/// Expected range.
 pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= MAX_THREADS);
     threads.ok_or_else(|| format!("expected a whole number from 1 to {MAX_THREADS}"))

@@ -1,5 +1,5 @@
-//! Signals that end the program: SIGINT, SIGTERM, and SIGHUP of a closed terminal. SIGHUP may have a program read
-//! its files again instead.
+//! Signals that end the program: SIGINT, SIGTERM, and SIGHUP of a closed terminal. SIGHUP may be set to
+//! reload files instead.
 
 use std::io::IsTerminal;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// None where it is ignored, as under `nohup`, and once it was received.
+    /// `None` if SIGHUP is ignored, as under `nohup`, and once it was received.
     hang_up: Option<Signal>,
     reload: Option<Reload>,
 }
@@ -24,10 +24,10 @@ struct Reload {
 }
 
 impl Signals {
-    /// Watches for signals from now on; must be called on a tokio runtime.
+    /// Watches signals from now on; must be called on a tokio runtime.
     ///
     /// # Errors
-    /// Failure of `sigaction`, or no runtime.
+    /// Error of `sigaction`, or no runtime.
     pub fn watch() -> io::Result<Signals> {
         let hang_up = hears_hang_up().then(|| signal(SignalKind::hangup())).transpose()?;
         Ok(Signals {
@@ -38,7 +38,7 @@ impl Signals {
         })
     }
 
-    /// Has SIGHUP do this from now on, except when it comes from a terminal that was closed.
+    /// Runs an action on SIGHUP from now on, except for SIGHUP from a closed terminal.
     pub fn reload_on_hang_up(&mut self, run: impl FnMut() + Send + 'static) {
         self.reload = Some(Reload { run: Box::new(run), had_terminal: io::stdin().is_terminal() });
     }
@@ -54,7 +54,7 @@ impl Signals {
                 () = hung_up(hang_up) => {}
             }
             match reload {
-                // A closed terminal is none any more.
+                // A closed terminal is no longer a terminal.
                 Some(reload) if !reload.had_terminal || io::stdin().is_terminal() => (reload.run)(),
                 _ => {
                     *hang_up = None;
@@ -64,8 +64,8 @@ impl Signals {
         }
     }
 
-    /// Runs what drains once its argument completes, which the first signal does after `on_signal`; a second
-    /// signal ends it at once. Answers how it ended; None after a second signal.
+    /// Runs a future that drains once its argument completes, which the first signal does after `on_signal`;
+    /// a second signal ends it immediately. Returns its result; `None` after a second signal.
     pub async fn run_until_drained<T, F: Future<Output = T>>(
         &mut self,
         run: impl FnOnce(oneshot::Receiver<()>) -> F,
@@ -92,12 +92,12 @@ async fn hung_up(signal: &mut Option<Signal>) {
     }
 }
 
-/// Says whether SIGHUP is not ignored; without an answer of the system it counts as ignored.
+/// Returns whether SIGHUP is not ignored; if the status cannot be read, SIGHUP counts as ignored.
 fn hears_hang_up() -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|status| is_heard(&status, SignalKind::hangup()))
 }
 
-/// Says whether a process with this status (proc_pid_status(5)) does not ignore a signal.
+/// Returns whether a process with this status (proc_pid_status(5)) does not ignore a signal.
 fn is_heard(status: &str, signal: SignalKind) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

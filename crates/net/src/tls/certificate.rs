@@ -16,7 +16,7 @@ use rustls::{CertificateError, Error, RootCertStore, ServerConfig};
 /// Longest file of certificates or of a key, in bytes.
 const MOST_FILE_BYTES: u64 = 1 << 20;
 
-/// A time at which every certificate has expired: the beginning of the year 10000.
+/// Time at which every certificate has expired: the beginning of the year 10000.
 const END_OF_TIME_S: u64 = 253_402_300_800;
 
 /// Files of a server's certificate.
@@ -28,7 +28,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// TLS cannot begin, or its certificate cannot be replaced.
+/// TLS cannot start, or its certificate cannot be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -37,7 +37,7 @@ pub enum TlsError {
     /// The file has no certificate.
     #[error("no certificate in {0}: expected PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate(PathBuf),
-    /// The file has no key that can be used.
+    /// The file has no usable key.
     #[error("no private key in {0}: expected PEM (PKCS #8, PKCS #1 or SEC 1) without a passphrase")]
     NoKey(PathBuf),
     /// A file is not PEM.
@@ -56,7 +56,7 @@ pub enum TlsError {
     /// The certificate has expired.
     #[error("the certificate in {0} expired {1} days ago: renew it")]
     Expired(PathBuf, u64),
-    /// Certificate or key cannot be used.
+    /// Certificate or key is unusable.
     #[error("the certificate {0} and its key {1} cannot be used: {2}")]
     Unusable(PathBuf, PathBuf, #[source] Error),
     /// Threads for TLS cannot be started.
@@ -64,10 +64,10 @@ pub enum TlsError {
     Threads(#[source] io::Error),
 }
 
-/// A certificate in use.
+/// Certificate in use.
 pub(super) struct Certificate {
     pub(super) config: Arc<ServerConfig>,
-    /// Time at which it expires, in seconds since 1970; 0 if that is not known.
+    /// Expiry time in seconds since 1970; 0 if unknown.
     pub(super) expires_s: u64,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn load(files: &TlsFiles) -> Result<Certificate, TlsError> {
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private_key));
     let mut config = config.map_err(unusable)?;
-    // Resumed handshakes cost no signature; tickets need no memory for each client.
+    // Resumed handshakes need no signature; tickets need no memory per client.
     config.ticketer = ring::Ticketer::new().map_err(unusable)?;
     Ok(Certificate { config: Arc::new(config), expires_s })
 }
@@ -118,8 +118,8 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     read().map_err(|error| TlsError::Read(file.to_owned(), error))
 }
 
-/// Ensures that a certificate has not expired, and returns when it will. A clock may be wrong where it is not
-/// valid yet: that is a warning.
+/// Checks that a certificate has not expired, and returns its expiry time. A certificate that is not valid
+/// yet only causes a warning, since the clock may be wrong.
 fn ensure_valid_now(leaf: &CertificateDer<'_>, file: &Path) -> Result<u64, TlsError> {
     let now_s = UnixTime::now().as_secs();
     if let Some(CertificateError::NotValidYetContext { .. }) = judge(leaf, now_s) {
@@ -134,8 +134,8 @@ fn ensure_valid_now(leaf: &CertificateDer<'_>, file: &Path) -> Result<u64, TlsEr
     }
 }
 
-/// The first fault of a certificate at a time. Nothing is trusted here, so there always is one; the period of
-/// validity is looked at before the issuer.
+/// First fault of a certificate at a time. No issuer is trusted here, so there is always a fault; the
+/// validity period is checked before the issuer.
 fn judge(leaf: &CertificateDer<'_>, time_s: u64) -> Option<CertificateError> {
     let certificate = ParsedCertificate::try_from(leaf).ok()?;
     let time = UnixTime::since_unix_epoch(Duration::from_secs(time_s));
@@ -151,7 +151,7 @@ fn judge(leaf: &CertificateDer<'_>, time_s: u64) -> Option<CertificateError> {
 mod tests {
     use super::*;
 
-    /// 2020-02-01, when the certificate of the tests expired, a month after its beginning.
+    /// 2020-02-01: expiry of the test certificate, a month after its beginning.
     const EXPIRED_S: u64 = 1_580_515_200;
 
     #[test]

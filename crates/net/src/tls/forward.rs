@@ -1,4 +1,4 @@
-//! Bytes between a TLS connection and the connection that is served.
+//! Bytes between a TLS connection and the served connection.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -18,15 +18,16 @@ const FROM_SERVICE_BYTES: usize = 32 * 1024;
 /// Bytes read from the client at a time.
 const FROM_CLIENT_BYTES: usize = 4096;
 
-/// Time for which a client is still read after the last byte to it: closing a connection with unread bytes resets
-/// it, and the client may lose the answer.
+/// Time for which a client is still read after the last byte to it: closing a connection with unread bytes
+/// resets it, and the client may lose the response.
 const LINGER: Duration = Duration::from_secs(3);
 
-/// Forwards bytes in both directions until both ended, the service's first, or one failed. The client must have a
-/// limit of unacknowledged bytes; all other time limits are those of the service.
+/// Forwards bytes in both directions until both have ended, the service's first, or one has failed. The
+/// client's connection must have a limit of unacknowledged bytes; all other timeouts are those of the
+/// service.
 ///
 /// # Errors
-/// Those of the client's connection, or a reset by the service: then both connections are reset.
+/// Errors of the client's connection, or a reset by the service: then both connections are reset.
 pub(super) async fn forward(client: TlsStream<TcpStream>, service: TcpStream) -> io::Result<()> {
     let mut forwarding = Forwarding {
         client,
@@ -37,11 +38,11 @@ pub(super) async fn forward(client: TlsStream<TcpStream>, service: TcpStream) ->
     };
     let ended = forwarding.run().await;
     if ended.is_err() {
-        // An orderly end would say that nothing is missing.
+        // An orderly shutdown would indicate a complete response.
         reset_when_closed(forwarding.client.get_ref().0);
     }
-    // All that it sent was read, or is to be lost. A reset also leaves no port in TIME_WAIT, of which each connection
-    // would take one.
+    // All bytes from the service were read, or have to be discarded. A reset also leaves no port in
+    // TIME_WAIT; otherwise each connection would occupy one.
     reset_when_closed(&forwarding.service);
     ended
 }
@@ -49,7 +50,7 @@ pub(super) async fn forward(client: TlsStream<TcpStream>, service: TcpStream) ->
 struct Forwarding {
     client: TlsStream<TcpStream>,
     service: TcpStream,
-    /// Bytes of the client that the service has not taken yet.
+    /// Client bytes that the service has not accepted yet.
     untaken: Vec<u8>,
     from_client: Direction,
     to_client: Direction,
@@ -58,7 +59,7 @@ struct Forwarding {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Open,
-    /// All bytes are forwarded, and the end is to be.
+    /// All bytes are forwarded; the shutdown has to follow.
     Ending,
     Ended,
 }
@@ -77,8 +78,8 @@ impl Forwarding {
         rest.await.unwrap_or(Ok(()))
     }
 
-    /// Encrypts what the service sends. Reads only what TLS holds no more than once: its buffer is empty then, and
-    /// takes all.
+    /// Encrypts the bytes of the service. Reads only when the TLS buffer is empty, so that it takes all of
+    /// them.
     fn poll_to_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let client = Pin::new(&mut self.client);
@@ -93,7 +94,7 @@ impl Forwarding {
             if self.to_client != Direction::Open {
                 continue;
             }
-            // On the stack: most of thousands of connections wait.
+            // On the stack: of thousands of connections, most wait.
             let mut bytes = [const { MaybeUninit::uninit() }; FROM_SERVICE_BYTES];
             let mut buffer = ReadBuf::uninit(&mut bytes);
             ready!(Pin::new(&mut self.service).poll_read(context, &mut buffer))?;
@@ -108,8 +109,8 @@ impl Forwarding {
         }
     }
 
-    /// Passes on what the client sends, decrypted. A service that takes no more is no failure: what it sent before
-    /// still has to reach the client.
+    /// Forwards the decrypted bytes of the client. A service that accepts no more bytes is not a failure: its
+    /// earlier bytes still have to reach the client.
     fn poll_from_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             if !self.untaken.is_empty() {
@@ -122,7 +123,7 @@ impl Forwarding {
             match self.from_client {
                 Direction::Open => ready!(self.poll_read_client(context))?,
                 Direction::Ending => {
-                    // The service may have closed it meanwhile.
+                    // The service may have closed its connection.
                     _ = ready!(Pin::new(&mut self.service).poll_shutdown(context));
                     self.from_client = Direction::Ended;
                 }
@@ -131,12 +132,12 @@ impl Forwarding {
         }
     }
 
-    /// Reads what the client sent, and keeps what the service does not take at once.
+    /// Reads bytes of the client, and keeps those that the service does not accept immediately.
     fn poll_read_client(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut bytes = [const { MaybeUninit::uninit() }; FROM_CLIENT_BYTES];
         let mut buffer = ReadBuf::uninit(&mut bytes);
         match ready!(Pin::new(&mut self.client).poll_read(context, &mut buffer)) {
-            // Many clients close without `close_notify`. Requests tell their length.
+            // Many clients close without `close_notify`. Requests contain their length.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 self.from_client = Direction::Ending
             }

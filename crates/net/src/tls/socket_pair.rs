@@ -1,5 +1,5 @@
-//! A pair of connected TCP sockets of the loopback device. `socketpair` has none of TCP, and what serves clients sets
-//! options of TCP.
+//! Pair of connected TCP sockets over the loopback device. `socketpair` does not support TCP, and serving
+//! code sets TCP options.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -7,22 +7,23 @@ use std::net::Ipv4Addr;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// Receive buffer of the side that encrypts, which the kernel doubles; about half of that is the window. Larger ones
-/// only make a client that is late look timely; smaller ones hold less than two segments of the loopback device.
+/// Receive buffer of the encrypting side, which the kernel doubles; about half of that is the window. Larger
+/// buffers only make a late client look timely; smaller buffers have room for less than two segments of the
+/// loopback device.
 const RECEIVE_BUFFER_BYTES: u32 = 128 * 1024;
 
-/// Bytes that may wait unsent on the side that serves, for the same reason.
+/// Limit of unsent bytes on the serving side, for the same reason.
 const UNSENT_BYTES: u32 = 128 * 1024;
 
-/// Makes the side that encrypts and the side that serves.
+/// Creates the encrypting side and the serving side.
 pub(super) async fn connected_pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let socket = TcpSocket::new_v4()?;
-    socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?; // before it connects, when the window's scale is agreed on
+    socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?; // before the window scale is negotiated
     let near = socket.connect(listener.local_addr()?).await?;
     let own = near.local_addr()?;
     loop {
-        // Any program of this machine may connect meanwhile.
+        // Any local program may connect meanwhile.
         let (far, peer) = listener.accept().await?;
         if peer == own {
             near.set_nodelay(true)?;

@@ -1,4 +1,4 @@
-//! Handshakes, and the threads that do them and encrypt.
+//! TLS handshakes, and threads for handshakes and encryption.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream as BlockingStream};
@@ -26,37 +26,38 @@ use crate::metrics::Metrics;
 use crate::runtime_threads::RuntimeThreads;
 use crate::status::Status;
 
-/// Descriptors of a TLS connection: the client's, and a pair of the loopback device.
+/// Descriptors of a TLS connection: the client's, and a loopback pair.
 pub const DESCRIPTORS: usize = 3;
 
 /// Time limit of a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Bytes that may wait unsent in a client's connection, so that a client that is late is noticed.
+/// Limit of unsent bytes in a client's connection, so that a late client is detected.
 const UNSENT_BYTES: u32 = 128 * 1024;
 
-/// Log lines about failed handshakes in a second.
+/// Log lines per second about failed handshakes.
 const LINES_PER_SECOND: u32 = 1;
 
-/// TLS of a server's clients.
+/// TLS termination for a server's clients.
 pub struct Terminator {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
-    /// Locked from reading the files to replacing the certificate: an older reading must not come last.
+    /// Locked from reading the files to replacing the certificate, so that an older reading does not come
+    /// last.
     reload: Mutex<()>,
     threads: RuntimeThreads,
-    /// Time for which a client may acknowledge nothing.
+    /// Time limit for a client that acknowledges nothing.
     silence_limit: Duration,
     counters: Counters,
     log: LogLimit,
 }
 
-/// Failed handshake: the reason to count, and the error.
+/// Failed handshake: counter label, and error.
 type Failed = (Failure, io::Error);
 
 impl Terminator {
-    /// Reads certificate and key, and starts so many threads. A client that acknowledges nothing for
-    /// `silence_limit` is gone.
+    /// Reads certificate and key, and starts the threads. A client that acknowledges nothing for
+    /// `silence_limit` is disconnected.
     pub fn open(files: TlsFiles, threads: usize, silence_limit: Duration) -> Result<Arc<Self>, TlsError> {
         let certificate = load(&files)?;
         let counters = Counters::default();
@@ -72,8 +73,8 @@ impl Terminator {
         }))
     }
 
-    /// Reads certificate and key again, for handshakes from now on; unusable ones leave them as they are. Waits for
-    /// storage.
+    /// Reads certificate and key again, for future handshakes; unusable files leave the old ones in use.
+    /// Waits for storage.
     pub fn reload(&self) {
         let _alone = self.reload.lock();
         match load(&self.files) {
@@ -91,7 +92,7 @@ impl Terminator {
         }
     }
 
-    /// Adds counters and the certificate to metrics and status. Without TLS nothing is counted.
+    /// Adds counters and the certificate to metrics and status. Without TLS all counters are 0.
     pub fn register(terminator: Option<&Arc<Self>>, metrics: &mut Metrics, status: &mut Status) {
         let counted = terminator.cloned();
         metrics.register("tls", Counts::METRICS, move || {
@@ -107,8 +108,8 @@ impl Terminator {
         }
     }
 
-    /// Serves a client: shakes hands, has `serve` serve the decrypted connection, and waits until the client has
-    /// what that sent. A handshake that is under way when `drain` becomes true is given up.
+    /// Serves a client: performs the handshake, runs `serve` on the decrypted connection, and waits until the
+    /// client has received everything. A handshake in progress when `drain` becomes true is aborted.
     pub async fn serve<S: Future<Output = ()>>(
         self: Arc<Self>,
         client: TcpStream,
@@ -127,7 +128,7 @@ impl Terminator {
             service = service => service,
             () = drained(&mut drain) => return,
         };
-        // Without a service the handshake failed, which is counted and logged.
+        // Without a service the handshake has failed, which is already counted and logged.
         match service.map(TcpStream::from_std) {
             Ok(Ok(service)) => serve(service).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS connection failed"),
@@ -169,7 +170,7 @@ impl Terminator {
         self.counters.connections.decrement();
     }
 
-    /// Shakes hands, and makes the pair behind it.
+    /// Performs the handshake, and creates the pair behind it.
     async fn open_both(
         &self,
         client: BlockingStream,
@@ -179,7 +180,7 @@ impl Terminator {
         expect_acknowledgements(&client, self.silence_limit).map_err(system)?;
         SockRef::from(&client).set_tcp_notsent_lowat(UNSENT_BYTES).map_err(system)?;
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config.read()));
-        // Its buffer is bounded by what is written at a time.
+        // The buffer is bounded by the size of single writes.
         let handshake = acceptor.accept_with(client, |connection| connection.set_buffer_limit(None));
         let client = handshake.await.map_err(|error| (reason(&error), error))?;
         let (near, far) = connected_pair().await.map_err(system)?;
@@ -189,7 +190,8 @@ impl Terminator {
 
     fn note_failure(&self, (failure, error): Failed, peer: SocketAddr) {
         self.counters.handshakes_failed.increment(failure);
-        // Scanners and clients that do not trust the certificate are usual; a lack of descriptors is not.
+        // Failures by scanners and by clients that do not trust the certificate are normal; a lack of
+        // descriptors is not.
         if failure != Failure::System {
             return tracing::debug!(%peer, %error, "TLS handshake failed");
         }
@@ -199,7 +201,7 @@ impl Terminator {
     }
 }
 
-/// The reason for which a handshake failed.
+/// Reason of a failed handshake.
 fn reason(error: &io::Error) -> Failure {
     use rustls::Error as Tls;
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Tls>()) {

@@ -6,21 +6,21 @@ use std::os::fd::BorrowedFd;
 use super::DeviceName;
 use crate::ioctl;
 
-/// Returns whether the device computes transport checksums on transmission (`ETHTOOL_GTXCSUM`). Without that,
-/// a payload sent by reference is read by the CPU after all, which is slower than a copy.
+/// Returns whether the device computes transport checksums on transmission (`ETHTOOL_GTXCSUM`). Otherwise the
+/// CPU reads a payload sent by reference, which is slower than a copy.
 ///
 /// # Errors
-/// `EOPNOTSUPP` for devices that do not say, else those of `ioctl`.
+/// `EOPNOTSUPP` for devices that do not report it, else errors of `ioctl`.
 pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
     ask(socket, device, Question::Checksums)
 }
 
-/// Returns whether the device gathers packets (`ETHTOOL_GSG`); without that, the kernel copies.
+/// Returns whether the device supports scatter-gather (`ETHTOOL_GSG`); otherwise the kernel copies.
 pub fn gathers(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
     ask(socket, device, Question::Gathers)
 }
 
-/// Commands that are answered by a `struct ethtool_value` that is 0 or 1.
+/// Commands whose answer is a `struct ethtool_value` of 0 or 1.
 #[derive(Clone, Copy)]
 enum Question {
     /// ETHTOOL_GTXCSUM
@@ -36,11 +36,11 @@ fn ask(socket: BorrowedFd<'_>, device: &DeviceName, question: Question) -> io::R
     Ok(value[1] != 0)
 }
 
-/// Lets the device compute transport checksums on transmission, or not (`ETHTOOL_STXCSUM`). Without them it
-/// is given no segmentation of TCP and UDP to do either: segments need checksums of their own.
+/// Turns transport checksums on transmission by the device on or off (`ETHTOOL_STXCSUM`). Off also disables
+/// its TCP and UDP segmentation, since segments need checksums of their own.
 ///
 /// # Errors
-/// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` for devices that cannot change it, else those of `ioctl`.
+/// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` for devices that cannot change it, else errors of `ioctl`.
 pub fn set_checksum_offload(socket: BorrowedFd<'_>, device: &DeviceName, on: bool) -> io::Result<()> {
     let mut value = [0x17, on.into()]; // ETHTOOL_STXCSUM
     // SAFETY: for this command the kernel reads a `struct ethtool_value`, which is two words.
@@ -56,32 +56,32 @@ pub fn driver(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<String>
     Ok(text_of(&info[1..9])) // 32 bytes, after the command
 }
 
-/// Speed of the link in Mb/s, where the device knows one (`ETHTOOL_GSET`).
+/// Link speed in Mb/s, if the device knows it (`ETHTOOL_GSET`).
 pub fn speed_mbps(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Option<u32>> {
     let mut settings = [0_u32; 11]; // struct ethtool_cmd: 44 bytes
     settings[0] = 0x1; // ETHTOOL_GSET
     // SAFETY: for this command the kernel writes a `struct ethtool_cmd`, which is as large as `settings`.
     unsafe { ethtool(socket, device, &mut settings) }?;
-    // Halves of the speed: the first half of the word at byte 12, and that at byte 28.
+    // Halves of the speed: the first half of the word at byte 12, and the first half of the word at byte 28.
     let half = |word: u32| u16::from_ne_bytes([word.to_ne_bytes()[0], word.to_ne_bytes()[1]]);
     let speed = u32::from(half(settings[7])) << 16 | u32::from(half(settings[3]));
     Ok(Some(speed).filter(|speed| *speed != 0 && *speed <= i32::MAX as u32)) // SPEED_UNKNOWN is -1
 }
 
-/// Sizes of a device's rings, in descriptors.
+/// Ring sizes of a device, in descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rings {
-    /// For received packets.
+    /// Receive ring.
     pub receive: u32,
-    /// The most that may be set for received packets.
+    /// Largest possible receive ring.
     pub receive_most: u32,
-    /// For packets to be sent.
+    /// Transmit ring.
     pub transmit: u32,
-    /// The most that may be set for packets to be sent.
+    /// Largest possible transmit ring.
     pub transmit_most: u32,
 }
 
-/// The device's rings (`ETHTOOL_GRINGPARAM`).
+/// Ring sizes of the device (`ETHTOOL_GRINGPARAM`).
 pub fn rings(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Rings> {
     let mut rings = [0_u32; 9]; // struct ethtool_ringparam
     rings[0] = 0x10; // ETHTOOL_GRINGPARAM
@@ -91,18 +91,18 @@ pub fn rings(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Rings> {
     Ok(Rings { receive, receive_most, transmit, transmit_most })
 }
 
-/// A feature of a device.
+/// Feature of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// The kernel's name for it, for example `tx-udp-segmentation`.
+    /// Kernel name, for example `tx-udp-segmentation`.
     pub name: String,
-    /// True if it is on.
+    /// True if the feature is on.
     pub on: bool,
-    /// True if it can be switched.
+    /// True if the feature can be switched.
     pub changeable: bool,
 }
 
-/// All features that the kernel has names for, and what the device makes of them (`ETHTOOL_GFEATURES`).
+/// All features with names in the kernel, and their states on the device (`ETHTOOL_GFEATURES`).
 pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<Feature>> {
     const NAMES: u32 = 4; // ETH_SS_FEATURES
     const NAME_WORDS: usize = 8; // ETH_GSTRING_LEN is 32 bytes
@@ -135,11 +135,11 @@ pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<F
     Ok(features.filter(|feature| !feature.name.is_empty()).collect())
 }
 
-/// Asks the device, by any socket of its network namespace; the command is the first word of `data`, which is
-/// answered in place.
+/// Sends a request to the device, by any socket of its network namespace; the command is the first word of
+/// `data`, which also receives the answer.
 ///
 /// # Safety
-/// `data` is as large as what the kernel reads and writes for that command.
+/// `data` has the size that the kernel reads and writes for that command.
 unsafe fn ethtool(socket: BorrowedFd<'_>, device: &DeviceName, data: &mut [u32]) -> io::Result<()> {
     const SIOCETHTOOL: u32 = 0x8946; // linux/sockios.h
     let mut request = device.request();
@@ -149,7 +149,7 @@ unsafe fn ethtool(socket: BorrowedFd<'_>, device: &DeviceName, data: &mut [u32])
     unsafe { ioctl(socket, SIOCETHTOOL, &raw mut request) }.map(drop)
 }
 
-/// Text in words of memory, up to its first zero.
+/// Text in words of memory, up to the first zero byte.
 fn text_of(words: &[u32]) -> String {
     let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0);
     String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()

@@ -1,20 +1,22 @@
-//! Descriptors of this process's rings, for a child of `fork`, which has those of all threads.
+//! Descriptors of this process's rings, for a child of `fork`, which inherits those of all threads.
 //!
-//! Entries are single words, read and written without a lock: in the child no thread is left that could release one.
+//! Entries are single words, accessed without a lock: the child has no other thread that could release a
+//! lock.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Most rings that are known; a child keeps others open.
+/// Maximum number of recorded rings; a child leaves further rings open.
 const MOST: usize = 1024;
 
 /// No ring.
 const FREE: u64 = 0;
 
-/// Inode and descriptor of each ring: programs close numbers that they did not open, and have other files there.
+/// Inode and descriptor of each ring: programs may close descriptors that they did not open, and reuse the
+/// numbers.
 static RINGS: [AtomicU64; MOST] = [const { AtomicU64::new(FREE) }; MOST];
 
-/// Notes the descriptor of a ring.
+/// Records the descriptor of a ring.
 pub(super) fn note(ring: RawFd) {
     if let Some(entry) = entry_of(ring) {
         let is_taken = |place: &&AtomicU64| place.compare_exchange(FREE, entry, Relaxed, Relaxed).is_ok();
@@ -22,7 +24,7 @@ pub(super) fn note(ring: RawFd) {
     }
 }
 
-/// Forgets the descriptor of a ring that is about to be closed.
+/// Removes the descriptor of a ring that is about to be closed.
 pub(super) fn forget(ring: RawFd) {
     if let Some(entry) = entry_of(ring) {
         let is_freed = |place: &&AtomicU64| place.compare_exchange(entry, FREE, Relaxed, Relaxed).is_ok();
@@ -30,10 +32,10 @@ pub(super) fn forget(ring: RawFd) {
     }
 }
 
-/// Closes all that are still rings.
+/// Closes all recorded descriptors that are still rings.
 ///
 /// # Safety
-/// Nobody uses them in this process.
+/// The rings are not used in this process.
 pub(super) unsafe fn close_all() {
     for place in &RINGS {
         let entry = place.swap(FREE, Relaxed);
@@ -45,7 +47,7 @@ pub(super) unsafe fn close_all() {
     }
 }
 
-/// Lower half of the inode's number, and the descriptor; none of a descriptor that is not open.
+/// Lower half of the inode number, and the descriptor; `None` for a descriptor that is not open.
 fn entry_of(ring: RawFd) -> Option<u64> {
     // SAFETY: whether it is open is what the call tells.
     let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(ring) }).ok()?;

@@ -1,5 +1,4 @@
-//! Requests as bytes, every field as the caller likes, wrong ones too: what the tests of the module are
-//! written with.
+//! Requests as bytes, with arbitrary field values, also invalid ones: for tests of the kernel module.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -11,7 +10,7 @@ use super::{Module, Started};
 use crate::ioctl;
 use crate::memory::Memory;
 
-/// Memory that requests point into: pages that may be used, and behind them as many that may not.
+/// Memory that requests point into: accessible pages, followed by the same number of inaccessible pages.
 #[derive(Debug)]
 pub struct Arena {
     memory: Memory,
@@ -19,7 +18,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// So many bytes of zeros, in whole pages.
+    /// Arena of `length` zero bytes, in whole pages.
     pub fn new(length: usize) -> io::Result<Arena> {
         let length = length.next_multiple_of(rustix::param::page_size());
         let memory = Memory::anonymous(reserved(length), ProtFlags::empty(), MapFlags::PRIVATE)?;
@@ -29,12 +28,12 @@ impl Arena {
         Ok(Arena { memory, length })
     }
 
-    /// Bytes that may be used.
+    /// Number of accessible bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// The address of a byte; from [`Arena::length`] on there is nothing.
+    /// Address of a byte; addresses from [`Arena::length`] on are inaccessible.
     pub fn address(&self, offset: usize) -> u64 {
         self.memory.start().expose_provenance() as u64 + offset as u64
     }
@@ -42,7 +41,7 @@ impl Arena {
     /// Writes bytes.
     ///
     /// # Panics
-    /// Outside of it.
+    /// For a range outside of the arena.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.bytes_mut()[offset..][..bytes.len()].copy_from_slice(bytes);
     }
@@ -50,7 +49,7 @@ impl Arena {
     /// Writes a structure.
     ///
     /// # Panics
-    /// Outside of it.
+    /// For a range outside of the arena.
     pub fn put<T: Structure>(&mut self, offset: usize, structure: &T) {
         self.write(offset, structure.bytes());
     }
@@ -58,33 +57,33 @@ impl Arena {
     /// Reads a structure.
     ///
     /// # Panics
-    /// Outside of it.
+    /// For a range outside of the arena.
     pub fn take<T: Structure>(&self, offset: usize) -> T {
         T::from_bytes(&self.bytes()[offset..])
     }
 
-    /// All of its bytes.
+    /// All bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: this part is mapped for as long as `self`; the kernel writes to it only while it is
         // borrowed mutably.
         unsafe { std::slice::from_raw_parts(self.memory.start(), self.length) }
     }
 
-    /// All of its bytes, to be written.
+    /// All bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and nobody else has it.
         unsafe { std::slice::from_raw_parts_mut(self.memory.start(), self.length) }
     }
 
-    /// Returns whether the kernel cannot write to this process's memory there, but for the arena's own: it is
-    /// the arena's or behind it, or can never be mapped.
+    /// Returns whether the kernel cannot write to memory of this process at this address, except the arena's
+    /// own: the address is in the arena or after it, or can never be mapped.
     fn is_harmless(&self, address: u64) -> bool {
         let ours = self.address(0)..self.address(reserved(self.length) - ROOM);
         !(4096..1 << 63).contains(&address) || ours.contains(&address)
     }
 
-    /// Refuses what might have the kernel write elsewhere: to the argument itself, or, of SEND, to the run's
-    /// RTP state.
+    /// Refuses requests that might make the kernel write elsewhere: to the argument itself, or, for SEND, to
+    /// the run's RTP state.
     fn check(&self, request: u32, argument: u64) {
         assert!(self.is_harmless(argument), "a request's structure must lie in the arena");
         let offset = argument.wrapping_sub(self.address(0)) as usize;
@@ -96,16 +95,16 @@ impl Arena {
     }
 }
 
-/// Most that the kernel writes of one structure.
+/// Maximum number of bytes that the kernel writes to one structure.
 const ROOM: usize = 4096;
 
-/// All of an arena's addresses, with those that may not be used.
+/// Size of an arena's address range, including inaccessible addresses.
 fn reserved(length: usize) -> usize {
     2 * length + ROOM
 }
 
 impl Module {
-    /// Any request of this device with any argument; answers the run that was started, if one was.
+    /// Sends any request to this device with any argument; returns the started run, if there is one.
     ///
     /// # Panics
     /// If the kernel might write to memory outside of the arena.
@@ -116,7 +115,7 @@ impl Module {
 }
 
 impl Started {
-    /// Any request of this run with any argument.
+    /// Sends any request to this run with any argument.
     ///
     /// # Panics
     /// If the kernel might write to memory outside of the arena.
@@ -126,21 +125,21 @@ impl Started {
     }
 }
 
-/// When a request that does not complete is given up: no request of a test takes as long.
+/// Time limit for the completion of a request: no request of a test takes as long.
 const LIMIT_SECONDS: u64 = 60;
 
-/// A ring for requests of the device.
+/// Ring for requests to the device.
 pub struct CommandRing {
     ring: io_uring::IoUring,
 }
 
 impl CommandRing {
-    /// A ring for one request at a time.
+    /// Ring for one request at a time.
     pub fn new() -> io::Result<CommandRing> {
         Ok(CommandRing { ring: io_uring::IoUring::new(4)? })
     }
 
-    /// As [`Module::ask`], by the ring; waits for the completion, and ends the process if there is none.
+    /// Like [`Module::ask`], by the ring; waits for the completion, and ends the process if there is none.
     ///
     /// # Panics
     /// If the kernel might write to memory outside of the arena.
@@ -165,7 +164,7 @@ impl CommandRing {
         while self.ring.completion().is_empty() {
             match self.ring.submitter().submit_with_args(1, &limit) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Nobody knows whether the kernel will still write to the arena, so it must not go.
+                // The kernel may still write to the arena, so it must not be freed.
                 Err(error) if error.raw_os_error() == Some(libc::ETIME) => {
                     eprintln!("request {request:#x} by a ring has not completed in {LIMIT_SECONDS} s");
                     std::process::abort();
@@ -197,7 +196,7 @@ const START: u32 = number_of(layout::START);
 /// # Safety
 /// The kernel has given this answer to the request.
 unsafe fn answered(request: u32, answer: io::Result<usize>) -> io::Result<Option<Started>> {
-    // The module also takes the number without direction and size.
+    // The module also accepts the number without direction and size.
     match (number_of(request), answer?) {
         // SAFETY: the kernel has just made this descriptor for this call.
         (START, run) => Ok(Some(Started::new(unsafe { OwnedFd::from_raw_fd(run as i32) }))),

@@ -1,34 +1,34 @@
-//! `kernel/module/uapi/wirepath.h` in Rust: the structures and numbers that the kernel module and its callers
-//! agree on. The header says what each means; `tests/module_layout.rs` has a C compiler compare the two.
+//! `kernel/module/uapi/wirepath.h` in Rust: the structures and numbers shared by the kernel module and its
+//! callers. The header documents them; `tests/module_layout.rs` compares the two with a C compiler.
 
-/// One field of a structure, as C sees it.
+/// Field of a structure, as in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
     /// Offset in bytes.
     pub offset: usize,
     /// Length in bytes.
     pub size: usize,
-    /// True if it can be negative.
+    /// True for a signed type.
     pub is_signed: bool,
 }
 
-/// A structure of numbers, which any bytes are.
+/// Structure of numbers, for which all byte values are valid.
 ///
 /// # Safety
-/// It has no gaps, and all bytes are a value of it.
+/// The type has no gaps, and all byte values are valid.
 pub unsafe trait Structure: Copy {
-    /// As the kernel sees it.
+    /// Bytes as seen by the kernel.
     fn bytes(&self) -> &[u8] {
         // SAFETY: it has no gaps, so that all its bytes have values.
         unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) }
     }
 
-    /// The structure at the beginning of `bytes`.
+    /// Structure at the beginning of `bytes`.
     ///
     /// # Panics
-    /// If they are fewer than the structure has.
+    /// If `bytes` is shorter than the structure.
     fn from_bytes(bytes: &[u8]) -> Self {
         assert!(bytes.len() >= size_of::<Self>(), "a structure needs all of its bytes");
         // SAFETY: there are as many bytes, and all are a value of it.
@@ -36,7 +36,7 @@ pub unsafe trait Structure: Copy {
     }
 }
 
-/// Declares the structures, all of numbers, and what there is to compare of each.
+/// Declares the structures, all made of numbers, and their properties for the comparison.
 macro_rules! structures {
     ($($(#[$about:meta])* $c_name:literal => $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
         $(
@@ -51,7 +51,7 @@ macro_rules! structures {
             const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$type>())*);
         )*
 
-        /// Each structure: its name in C, its size in bytes and its fields.
+        /// Each structure: its C name, its size in bytes and its fields.
         pub const STRUCTURES: &[(&str, usize, &[Field])] = &[$((
             $c_name,
             size_of::<$name>(),
@@ -82,7 +82,7 @@ structures! {
         reserved2: u64,
     }
 
-    /// A packet or a run of packets, and what was sent of it.
+    /// Packet or run of packets, and its progress.
     "wirepath_send" => Run {
         size: u32,
         flags: u32,
@@ -112,7 +112,7 @@ structures! {
         reserved: u32,
     }
 
-    /// The RTP engine's state.
+    /// State of the RTP engine.
     "wirepath_rtp" => Rtp {
         size: u32,
         flags: u32,
@@ -132,7 +132,7 @@ structures! {
         octets: u64,
     }
 
-    /// One part of a vector.
+    /// Part of a vector.
     "wirepath_part" => Part {
         file: i32,
         flags: u32,
@@ -140,7 +140,7 @@ structures! {
         length: u64,
     }
 
-    /// A vector, and what was sent of it.
+    /// Vector, and its progress.
     "wirepath_sendfilew" => Vector {
         size: u32,
         flags: u32,
@@ -156,14 +156,14 @@ structures! {
         reserved: u64,
     }
 
-    /// Packets that leave at one time.
+    /// Packets with one departure time.
     "wirepath_departure" => Departure {
         time_ns: u64,
         packets: u32,
         reserved: u32,
     }
 
-    /// A run that the kernel paces.
+    /// Run paced by the kernel.
     "wirepath_start" => Start {
         size: u32,
         flags: u32,
@@ -204,7 +204,7 @@ structures! {
     }
 }
 
-/// Declares numbers under the names that C has for them, and a list of them.
+/// Declares numbers under their C names, and a list of them.
 macro_rules! numbers {
     ($($name:ident = $c_name:literal: $type:ty = $value:expr;)*) => {
         $(
@@ -212,7 +212,7 @@ macro_rules! numbers {
             pub const $name: $type = $value;
         )*
 
-        /// Each number and its name in C.
+        /// Each number and its C name.
         pub const NUMBERS: &[(&str, u64)] = &[$(($c_name, $name as u64)),*];
     };
 }

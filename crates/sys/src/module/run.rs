@@ -1,4 +1,4 @@
-//! A packet or any number of them, as a value.
+//! One packet or any number of packets, as a value.
 
 use std::io;
 use std::marker::PhantomData;
@@ -11,16 +11,16 @@ use rustix::net::SocketAddrAny;
 use super::layout::{self, RtpTime};
 use crate::mapping::Mapping;
 
-/// A packet or a run of packets: payload from a file or from memory, with headers or none, to the socket's
-/// peer or to an address. It is also the run's state: what was sent is counted and not sent again.
+/// Packet or run of packets: payload from a file or from memory, with or without headers, to the socket's
+/// peer or to an address. The value also has the run's progress: sent packets are counted and not sent again.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     raw: layout::Run,
     rtp: Option<layout::Rtp>,
-    /// Addresses of the headers that were given.
+    /// Addresses of the given headers.
     given: Range<u64>,
     is_of_bytes: bool,
-    /// Files, memory, headers, tables and addresses that the kernel is told of.
+    /// Files, memory, headers, tables and addresses that are passed to the kernel.
     borrowed: PhantomData<&'a [u8]>,
 }
 
@@ -29,11 +29,11 @@ pub struct Run<'a> {
 pub struct Sent {
     /// Packets.
     pub packets: u64,
-    /// Sends of the kernel's: of a train, or of a packet by itself.
+    /// Sends made by the kernel: of a train, or of a single packet.
     pub trains: u64,
     /// Bytes of payload.
     pub bytes: u64,
-    /// Those of them that the kernel copied, as far as the module can tell.
+    /// Payload bytes that the kernel copied, as far as the module knows.
     pub copied_bytes: u64,
 }
 
@@ -44,11 +44,11 @@ pub struct Rtp<'a> {
     pub ssrc: u32,
     /// Payload type, 0 to 127.
     pub payload_type: u8,
-    /// Sequence number of the first packet; each next one has one more.
+    /// Sequence number of the first packet; increases by one per packet.
     pub sequence: u16,
     /// Packets that carry the marker.
     pub marker: Marker,
-    /// The packets' timestamps.
+    /// Timestamps of the packets.
     pub timestamps: Timestamps<'a>,
 }
 
@@ -59,35 +59,36 @@ pub enum Marker {
     Never,
     /// All.
     Always,
-    /// The last one of each timestamp.
+    /// The last packet of each timestamp.
     LastOfGroup,
-    /// The first one of the run.
+    /// The first packet of the run.
     First,
 }
 
-/// The timestamps of a run's packets.
+/// Timestamps of a run's packets.
 #[derive(Clone, Copy, Debug)]
 pub enum Timestamps<'a> {
-    /// A first one, and a step after each `packets` of them (0 means 1).
+    /// First timestamp, and an increment after each `packets` packets (0 means 1).
     Step {
-        /// The first.
+        /// First timestamp.
         first: u32,
-        /// Added.
+        /// Increment.
         ticks: u32,
-        /// After so many packets.
+        /// Number of packets per timestamp.
         packets: u32,
     },
-    /// One entry for each group of packets; where they end, the run does.
+    /// One entry for each group of packets; the run ends with the table.
     Table(&'a [RtpTime]),
 }
 
 impl<'a> Run<'a> {
-    /// `length` bytes of a regular file from `offset` on, by reference; with no length, up to its end.
+    /// `length` bytes of a regular file from `offset` on, by reference; without a length, up to the end of
+    /// the file.
     pub fn of_file(file: BorrowedFd<'a>, offset: u64, length: Option<u64>) -> Run<'a> {
         Run::new(file.as_raw_fd(), offset, length.unwrap_or(layout::TO_END))
     }
 
-    /// A range of a mapping, by reference.
+    /// Range of a mapping, by reference.
     ///
     /// # Errors
     /// `EINVAL` for a range outside the mapping.
@@ -108,27 +109,27 @@ impl<'a> Run<'a> {
         Run { raw, rtp: None, given: 0..0, is_of_bytes: false, borrowed: PhantomData }
     }
 
-    /// Cut into packets of so many bytes of payload, the last perhaps shorter; by default one packet.
+    /// Cuts the payload into packets of this many bytes, the last perhaps shorter; the default is one packet.
     pub fn in_packets(mut self, bytes: u32) -> Run<'a> {
         self.raw.packet_bytes = bytes;
         self
     }
 
-    /// Before each packet's payload so many bytes of the source, at most [`layout::HEADER_BYTES_MAX`], are
-    /// passed over: stored headers. What the run is made of has them, its packets do not.
+    /// Skips this many bytes of the source before each packet's payload, at most
+    /// [`layout::HEADER_BYTES_MAX`]: stored headers. The run's source contains them, its packets do not.
     pub fn passing_over(mut self, bytes: u32) -> Run<'a> {
         self.raw.skip_bytes = bytes;
         self
     }
 
-    /// Sent as trains of up to so many packets, cut by UDP segmentation; 0 and 1: each by itself.
+    /// Sends trains of up to this many packets, by UDP segmentation; 0 and 1 mean single packets.
     pub fn in_trains(mut self, packets: u32) -> Run<'a> {
         self.raw.train_packets = packets;
         self
     }
 
-    /// With headers of `each` bytes, which lie one behind the other in `headers`; there must be one for each
-    /// packet, and so the run must have a length.
+    /// Adds headers of `each` bytes, consecutive in `headers`; there must be one for each packet, so the run
+    /// must have a length.
     pub fn with_headers(mut self, headers: &'a [u8], each: usize) -> Run<'a> {
         let headers = headers.as_ptr_range();
         self.given = address(headers.start)..address(headers.end);
@@ -138,7 +139,7 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// With headers that the kernel's RTP engine makes.
+    /// Adds headers made by the kernel's RTP engine.
     pub fn with_rtp(mut self, rtp: Rtp<'a>) -> Run<'a> {
         let size = size_of::<layout::Rtp>() as u32;
         self.raw.header_kind = layout::HEADER_RTP;
@@ -164,50 +165,50 @@ impl<'a> Run<'a> {
         self
     }
 
-    /// To this address and not to whom the socket is connected.
+    /// Sends to this address instead of the connected peer.
     pub fn to(mut self, to: &'a SocketAddrAny) -> Run<'a> {
         self.raw.address = address(to.as_ptr());
         self.raw.address_bytes = to.addr_len();
         self
     }
 
-    /// Payload is copied: what is written to the file after the call does not leave.
+    /// Copies the payload: later writes to the file do not change packets.
     pub fn copied(mut self) -> Run<'a> {
         self.raw.flags |= layout::COPY;
         self
     }
 
-    /// Never waits: not for room in the socket, nor for storage.
+    /// Never waits, neither for room in the socket nor for storage.
     pub fn without_waiting(mut self) -> Run<'a> {
         self.raw.flags |= layout::DONTWAIT;
         self
     }
 
-    /// Progress by all calls.
+    /// Progress of all calls.
     pub fn sent(&self) -> Sent {
         let layout::Run { packets, trains, bytes, copied_bytes, .. } = self.raw;
         Sent { packets, trains, bytes, copied_bytes }
     }
 
-    /// Bytes that are left, with those to be passed over; nothing if it goes on to the end of the file.
+    /// Bytes left, including skipped bytes; `None` for a run up to the end of the file.
     pub fn left(&self) -> Option<u64> {
         Some(self.raw.length).filter(|length| *length != layout::TO_END)
     }
 
-    /// The RTP engine's state after what was sent, if the engine makes the headers.
+    /// State of the RTP engine after the sent packets, if the engine makes the headers.
     pub fn rtp(&self) -> Option<&layout::Rtp> {
         self.rtp.as_ref()
     }
 
-    /// Returns whether its payload is memory that this process may write.
+    /// Returns whether the payload is memory that this process may write.
     pub(super) fn is_of_bytes(&self) -> bool {
         self.is_of_bytes
     }
 
-    /// The structure for the kernel, valid while `self` stays in place and borrowed.
+    /// Structure for the kernel, valid while `self` stays in place and borrowed.
     ///
     /// # Errors
-    /// `EINVAL` for fewer headers than packets: the kernel would read what lies behind them.
+    /// `EINVAL` for fewer headers than packets: the kernel would read beyond them.
     pub(super) fn prepare(&mut self, socket: BorrowedFd<'_>) -> io::Result<*mut layout::Run> {
         if self.raw.header_kind == layout::HEADER_GIVEN && !self.has_headers() {
             return Err(Errno::INVAL.into());
@@ -219,7 +220,7 @@ impl<'a> Run<'a> {
         Ok(&raw mut self.raw)
     }
 
-    /// Returns whether each packet that is left has a header in what was given.
+    /// Returns whether there is a given header for each packet that is left.
     fn has_headers(&self) -> bool {
         let packets = match self.raw.packet_bytes {
             0 => 1,
@@ -241,10 +242,10 @@ impl Marker {
     }
 }
 
-/// In place of a file: the caller's memory.
+/// File descriptor value that stands for the caller's memory.
 pub(super) const MEMORY: i32 = -1;
 
-/// An address for the kernel.
+/// Address for the kernel.
 pub(super) fn address<T>(pointer: *const T) -> u64 {
     pointer.expose_provenance() as u64
 }

@@ -1,4 +1,4 @@
-//! Runs that the kernel sends at their times.
+//! Runs that are paced by the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use super::layout;
 use crate::ioctl;
 
-/// A run that the kernel sends. It ends by itself, by [`Started::stop`], or when this is dropped. Its
-/// descriptor is readable when it has ended.
+/// Run that the kernel sends. It ends by itself, by [`Started::stop`], or on drop. Its descriptor is readable
+/// when it has ended.
 #[derive(Debug)]
 pub struct Started {
     pub(super) run: OwnedFd,
@@ -20,18 +20,18 @@ pub struct Started {
 pub struct Status {
     /// State of the run.
     pub state: State,
-    /// Counts, which the header explains.
+    /// Counts, documented in the header.
     pub counts: layout::Status,
 }
 
 /// State of a paced run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It goes on.
+    /// The run is in progress.
     Going,
-    /// It has ended by itself: all was sent, or an error says why not.
+    /// The run has ended by itself: everything was sent, or sending failed.
     Ended(Result<(), Errno>),
-    /// It was stopped.
+    /// The run was stopped.
     Stopped,
 }
 
@@ -45,15 +45,15 @@ impl Started {
         self.ask(layout::STATUS)
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the run.
     ///
     /// # Errors
-    /// `EINTR` if a signal ended the waiting.
+    /// `EINTR` if a signal interrupted the wait.
     pub fn wait(&self) -> io::Result<Status> {
         self.ask(layout::WAIT)
     }
 
-    /// Ends it.
+    /// Stops the run.
     pub fn stop(&self) -> io::Result<()> {
         // SAFETY: the request takes no structure.
         unsafe { ioctl(&self.run, layout::STOP, std::ptr::null_mut::<u8>()) }.map(drop)

@@ -11,7 +11,7 @@ use super::layout;
 use super::run::{MEMORY, address};
 use crate::mapping::Mapping;
 
-/// A part of a [`Vector`]: at least one byte of a file, of a mapping, or of memory that is copied.
+/// Part of a [`Vector`]: at least one byte of a file, of a mapping, or of memory that is copied.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Part<'a> {
@@ -20,20 +20,20 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// None yet: to make room for parts with. The kernel refuses it.
+    /// Placeholder for arrays of parts. The kernel refuses it.
     pub const EMPTY: Part<'static> = Part::new(MEMORY, layout::PART_COPY, 0, 0);
 
     const fn new(file: i32, flags: u32, offset: u64, length: u64) -> Part<'a> {
         Part { raw: layout::Part { file, flags, offset, length }, borrowed: PhantomData }
     }
 
-    /// A range of a regular file, by reference.
+    /// Range of a regular file, by reference.
     #[inline]
     pub fn of_file(file: BorrowedFd<'a>, offset: u64, length: u64) -> Part<'a> {
         Part::new(file.as_raw_fd(), 0, offset, length)
     }
 
-    /// A range of a mapping, by reference.
+    /// Range of a mapping, by reference.
     ///
     /// # Errors
     /// `EINVAL` for a range outside the mapping.
@@ -42,13 +42,14 @@ impl<'a> Part<'a> {
         Ok(Part::new(MEMORY, 0, address(vector.iov_base), vector.iov_len as u64))
     }
 
-    /// Bytes, which are copied.
+    /// Copied bytes.
     #[inline]
     pub fn of_bytes(bytes: &'a [u8]) -> Part<'a> {
         Part::new(MEMORY, layout::PART_COPY, address(bytes.as_ptr()), bytes.len() as u64)
     }
 
-    /// The same as the last part of a packet; on TCP, of what waits for nothing more.
+    /// Marks the part as the last of a packet; on TCP, as the last before data may leave without waiting for
+    /// more.
     #[inline]
     pub fn at_end(mut self) -> Part<'a> {
         self.raw.flags |= layout::PART_END;
@@ -56,7 +57,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Parts to be sent to a UDP or TCP socket, and what was sent of them.
+/// Parts to send to a UDP or TCP socket, and their progress.
 #[derive(Clone, Debug)]
 pub struct Vector<'a> {
     raw: layout::Vector,
@@ -64,7 +65,7 @@ pub struct Vector<'a> {
 }
 
 impl<'a> Vector<'a> {
-    /// All of `parts`, of which the kernel takes up to [`layout::PART_COUNT_MAX`].
+    /// Vector of all `parts`, of which the kernel accepts up to [`layout::PART_COUNT_MAX`].
     pub fn new(parts: &'a [Part<'a>]) -> Vector<'a> {
         let raw = layout::Vector {
             size: size_of::<layout::Vector>() as u32,
@@ -76,41 +77,41 @@ impl<'a> Vector<'a> {
         Vector { raw, borrowed: PhantomData }
     }
 
-    /// To this address and not to whom the (UDP) socket is connected.
+    /// Sends to this address instead of the (UDP) socket's connected peer.
     pub fn to(mut self, to: &'a SocketAddrAny) -> Vector<'a> {
         self.raw.address = address(to.as_ptr());
         self.raw.address_bytes = to.addr_len();
         self
     }
 
-    /// All of it is copied.
+    /// Copies all parts.
     pub fn copied(mut self) -> Vector<'a> {
         self.raw.flags |= layout::COPY;
         self
     }
 
-    /// Never waits: not for room in the socket, nor for storage.
+    /// Never waits, neither for room in the socket nor for storage.
     pub fn without_waiting(mut self) -> Vector<'a> {
         self.raw.flags |= layout::DONTWAIT;
         self
     }
 
-    /// Bytes of the vector that were sent, by all calls.
+    /// Bytes of the vector sent by all calls.
     pub fn bytes(&self) -> u64 {
         self.raw.bytes
     }
 
-    /// Packets that were sent (UDP), or the module's calls into TCP.
+    /// Packets sent (UDP), or the module's calls into TCP.
     pub fn packets(&self) -> u64 {
         self.raw.packets
     }
 
-    /// Bytes of files and mappings that were copied, as far as the module can tell.
+    /// Bytes of files and mappings that were copied, as far as the module knows.
     pub fn copied_bytes(&self) -> u64 {
         self.raw.copied_bytes
     }
 
-    /// The structure for the kernel.
+    /// Structure for the kernel.
     pub(super) fn prepare(&mut self, socket: BorrowedFd<'_>) -> *mut layout::Vector {
         self.raw.socket = socket.as_raw_fd();
         &raw mut self.raw

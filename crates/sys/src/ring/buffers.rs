@@ -1,4 +1,4 @@
-//! Memory that is registered with a ring: ranges of regions, each held until no send from it is in flight.
+//! Memory registered with a ring: ranges of regions, each held until it has no sends in flight.
 
 use std::io;
 use std::ops::Range;
@@ -9,23 +9,23 @@ use rustix::io::Errno;
 
 use crate::region::Region;
 
-/// The table of a ring's buffers. The ring must be closed before it is dropped.
+/// Buffer table of a ring. The ring must be closed before the table is dropped.
 pub(super) struct Buffers {
     table: Box<[Option<Buffer>]>,
     free: Vec<u16>,
-    /// Buffers that wait to be let go of.
+    /// Number of buffers that wait for release.
     leaving: usize,
-    /// One of them, at least, may be let go of now.
+    /// True if at least one of them may be released now.
     some_idle: bool,
 }
 
-/// A range of a region that is registered.
+/// Registered range of a region.
 struct Buffer {
     region: Arc<Region>,
     range: Range<usize>,
-    /// Sends that the network is not done with.
+    /// Sends that wait for their notification.
     in_flight: u32,
-    /// To be unregistered as soon as none is in flight.
+    /// True if the buffer has to be unregistered as soon as it has no sends in flight.
     leaving: bool,
 }
 
@@ -35,7 +35,7 @@ impl Buffers {
         Buffers { table, free: (0..room).rev().collect(), leaving: 0, some_idle: false }
     }
 
-    /// As [`super::Ring::register`]; answers the place in the table.
+    /// See [`super::Ring::register`]; returns the index in the table.
     pub(super) fn register(
         &mut self,
         ring: &IoUring,
@@ -55,7 +55,7 @@ impl Buffers {
         Ok(index)
     }
 
-    /// As [`super::Ring::unregister`].
+    /// See [`super::Ring::unregister`].
     pub(super) fn unregister(&mut self, ring: &IoUring, index: u16) {
         let Some(Some(buffer)) = self.table.get_mut(usize::from(index)) else { return };
         if buffer.in_flight == 0 {
@@ -70,21 +70,21 @@ impl Buffers {
         self.leaving
     }
 
-    /// Bytes of a region, if they lie in that buffer and it stays.
+    /// Bytes of a region, if they are in this buffer and it is not being unregistered.
     pub(super) fn bytes(&self, index: u16, range: Range<usize>) -> Option<&[u8]> {
         let buffer = self.table.get(usize::from(index))?.as_ref()?;
         let is_inside = !buffer.leaving && contains(&buffer.range, &range);
         is_inside.then(|| &buffer.region.bytes()[range])
     }
 
-    /// A send from it is in flight from now on.
+    /// Counts a send from the buffer as in flight.
     pub(super) fn sent_from(&mut self, index: u16) {
         if let Some(Some(buffer)) = self.table.get_mut(usize::from(index)) {
             buffer.in_flight += 1;
         }
     }
 
-    /// The network is done with a send from it.
+    /// Counts a send from the buffer as done.
     pub(super) fn over(&mut self, index: u16) {
         if let Some(Some(buffer)) = self.table.get_mut(usize::from(index)) {
             buffer.in_flight -= 1;
@@ -92,7 +92,7 @@ impl Buffers {
         }
     }
 
-    /// Unregisters what is leaving and has nothing in flight any more.
+    /// Unregisters buffers that wait for release and have no sends in flight.
     pub(super) fn release_idle(&mut self, ring: &IoUring) {
         if !std::mem::take(&mut self.some_idle) {
             return;
@@ -106,12 +106,12 @@ impl Buffers {
         }
     }
 
-    /// Takes an idle buffer out of the table.
+    /// Removes an idle buffer from the table.
     fn release(&mut self, ring: &IoUring, index: u16) {
         let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         // SAFETY: an empty vector refers to nothing; it makes the kernel forget the buffer.
         let result = unsafe { ring.submitter().register_buffers_update(index.into(), &[nothing], None) };
-        // Should the kernel not forget it, its pages stay pinned, and its place must not be used again.
+        // If the kernel does not release the buffer, its pages stay pinned, and its index must not be reused.
         if result.is_ok() {
             self.free.push(index);
         }

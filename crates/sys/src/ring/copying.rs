@@ -1,6 +1,6 @@
-//! A ring that copies between connections through registered memory, all of them in one call.
+//! Ring that copies between connections through registered memory, with one call for all of them.
 //!
-//! The memory is pinned once and the descriptors are registered, so the kernel need not look them up. It
+//! The memory is pinned once and the descriptors are registered, so that the kernel need not look them up. It
 //! waits for data and room itself, without epoll.
 
 use std::io;
@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use super::opening::open;
 use crate::pages::PageBuffer;
 
-/// Links that are copied by one ring, each through memory of its own.
+/// Links copied by one ring, each through its own memory.
 pub struct Copying {
-    // In this order: the ring is closed before its memory and descriptors are let go of.
+    // Declared first: the ring is closed before its memory and descriptors are released.
     ring: IoUring,
     _memory: PageBuffer,
     /// Start of the memory.
@@ -23,31 +23,31 @@ pub struct Copying {
     block_bytes: usize,
 }
 
-/// From one connection to another.
+/// Link from one connection to another.
 struct Link {
-    /// Only held.
+    /// Held to stay open.
     _from: OwnedFd,
     to: OwnedFd,
-    /// Range of the memory that is still to be sent.
+    /// Range of the memory that remains to be sent.
     start: usize,
     end: usize,
 }
 
 impl Copying {
-    /// Tries whether a ring can be had, and so many bytes of memory be registered with it.
+    /// Tests whether a ring can be created, and this much memory registered with it.
     pub fn attempt(bytes: usize) -> io::Result<()> {
         let (ring, buffer) = (open(1)?, PageBuffer::new(bytes)?);
         register(&ring, &buffer)?;
-        // What a ring that is closed had counts against the limit for a while.
+        // Memory of a closed ring would count against the limit for some time.
         ring.submitter().unregister_buffers()
     }
 
-    /// A ring for these links, from the first of each to the second: TCP connections in blocking mode. Of
-    /// each so many bytes are received at a time.
+    /// Ring for these links, from the first connection of each to the second: TCP connections in blocking
+    /// mode. Receives up to `block_bytes` at a time per link.
     ///
     /// # Errors
-    /// `EINVAL` without links or without bytes, `ENOSYS` where the kernel has no io_uring, `EPERM` where it
-    /// is not allowed, `ENOMEM` where the limit of locked memory is too low, else those of the calls.
+    /// `EINVAL` without links or without bytes, `ENOSYS` if the kernel has no io_uring, `EPERM` if it is not
+    /// allowed, `ENOMEM` if the limit of locked memory is too low, else errors of the calls.
     pub fn new(links: Vec<(OwnedFd, OwnedFd)>, block_bytes: usize) -> io::Result<Copying> {
         let entries = u32::try_from(links.len()).map_err(|_| Errno::INVAL)?.next_power_of_two();
         let mut buffer = PageBuffer::new(links.len() * block_bytes)?;
@@ -61,7 +61,7 @@ impl Copying {
         Ok(Copying { ring, _memory: buffer, memory, links: links.collect(), block_bytes })
     }
 
-    /// Copies until all links have ended. On the thread that made the ring.
+    /// Copies until all links have ended. Must run on the thread that created the ring.
     pub fn run(mut self) -> io::Result<()> {
         let mut left = self.links.len();
         (0..left).try_for_each(|place| self.receive(place))?;
@@ -81,7 +81,7 @@ impl Copying {
         Ok(())
     }
 
-    /// So many bytes were received or sent; answers whether there may be more.
+    /// Continues a link after `bytes` bytes were received or sent; returns whether it goes on.
     fn go_on(&mut self, place: usize, bytes: usize) -> io::Result<bool> {
         let link = &mut self.links[place];
         if link.start == link.end {
@@ -115,7 +115,7 @@ impl Copying {
         self.push(entry, place)
     }
 
-    /// A link's memory from so many bytes on.
+    /// Address in a link's memory, at offset `start`.
     fn part(&self, place: usize, start: usize) -> *mut u8 {
         self.memory.wrapping_add(place * self.block_bytes + start)
     }
@@ -128,7 +128,7 @@ impl Copying {
     }
 }
 
-/// Pins memory for a ring, which is to be closed before it.
+/// Pins memory for a ring, which has to be closed before the memory is freed.
 fn register(ring: &IoUring, memory: &PageBuffer) -> io::Result<()> {
     let vector = libc::iovec { iov_base: memory.as_ptr().cast_mut().cast(), iov_len: memory.len() };
     // SAFETY: the vector is that of the memory, whose pages the ring holds itself.

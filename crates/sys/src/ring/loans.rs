@@ -1,11 +1,11 @@
-//! Loans of a ring: pages that are not registered, each for one send, until it is over.
+//! Loans of a ring: pages that are not registered, each lent for one send.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::pages::Lent;
 
-/// Counts of loans that one lender made by rings.
+/// Counts of a lender's loans by rings.
 #[derive(Debug, Default)]
 pub struct Ledger {
     back: AtomicU64,
@@ -14,12 +14,12 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Loans that are over.
+    /// Loans that have ended.
     pub fn back(&self) -> u64 {
         self.back.load(Relaxed)
     }
 
-    /// Those that the kernel copied (told from Linux 6.2 on).
+    /// Ended loans that the kernel copied (reported from Linux 6.2 on).
     pub fn copied(&self) -> u64 {
         self.copied.load(Relaxed)
     }
@@ -40,7 +40,7 @@ impl Ledger {
     }
 }
 
-/// The loans of one ring. Dropped, it gives up those that are out: the ring must be closed before.
+/// Loans of one ring. On drop it gives up outstanding loans: the ring must be closed before.
 pub(super) struct Table {
     loans: Box<[Option<Loan>]>,
     free: Vec<u16>,
@@ -49,7 +49,7 @@ pub(super) struct Table {
 struct Loan {
     pages: Lent,
     ledger: Arc<Ledger>,
-    /// The socket took some of it.
+    /// True if the socket accepted some bytes.
     is_sent: bool,
 }
 
@@ -62,26 +62,26 @@ impl Table {
         !self.free.is_empty()
     }
 
-    /// The place that the next loan will have, if there is one.
+    /// Slot of the next loan, if there is one.
     pub(super) fn next(&self) -> Option<u16> {
         self.free.last().copied()
     }
 
-    /// Keeps a loan in the place that [`Table::next`] told.
+    /// Stores a loan in the slot that [`Table::next`] returned.
     pub(super) fn keep(&mut self, pages: Lent, ledger: Arc<Ledger>) {
         if let Some(place) = self.free.pop() {
             self.loans[usize::from(place)] = Some(Loan { pages, ledger, is_sent: false });
         }
     }
 
-    /// The socket has taken some of it.
+    /// Records that the socket accepted some bytes.
     pub(super) fn sent(&mut self, place: u16) {
         if let Some(Some(loan)) = self.loans.get_mut(usize::from(place)) {
             loan.is_sent = true;
         }
     }
 
-    /// The network is done with it. What was not sent was no loan.
+    /// Ends a loan, when the network is done with it. A send without accepted bytes does not count as a loan.
     pub(super) fn over(&mut self, place: u16, copied: bool) {
         let Some(loan) = self.loans.get_mut(usize::from(place)).and_then(Option::take) else { return };
         loan.pages.returned();

@@ -1,17 +1,17 @@
-//! Opening a ring, and finding out what this kernel's rings can do.
+//! Opening of a ring, and detection of its features on this kernel.
 
 use std::io;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
-/// Completions that a ring has room for, for each entry of a submission.
+/// Capacity for completions per submission entry.
 pub(super) const COMPLETIONS: u32 = 4;
 
-/// Opens a ring whose kernel work happens in its thread's calls, from Linux 6.1 on only when it asks.
+/// Opens a ring whose kernel work happens in its thread's calls, from Linux 6.1 on only on request.
 pub(super) fn open(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
-    // Room for completions of a few submissions; the kernel keeps those beyond.
+    // Room for completions of a few submissions; the kernel keeps further completions.
     builder.dontfork().setup_submit_all().setup_single_issuer().setup_cqsize(entries * COMPLETIONS);
     let mut deferring = builder.clone();
     match deferring.setup_defer_taskrun().build(entries) {
@@ -22,13 +22,13 @@ pub(super) fn open(entries: u32) -> io::Result<IoUring> {
     }
 }
 
-/// `io_uring.h`, Linux 6.2: have the second answer say whether the kernel copied
-/// (IORING_SEND_ZC_REPORT_USAGE), and the bit that says so (IORING_NOTIF_USAGE_ZC_COPIED). `io_uring` has
-/// neither.
+/// Constants of `io_uring.h`, Linux 6.2: the request for notifications to report copies
+/// (IORING_SEND_ZC_REPORT_USAGE), and the bit that reports a copy (IORING_NOTIF_USAGE_ZC_COPIED). The crate
+/// `io_uring` has neither.
 pub(super) const REPORT_USAGE: u16 = 1 << 3;
 pub(super) const USAGE_COPIED: u32 = 1 << 31;
 
-/// Returns whether the kernel tells which sends it copied, by its answer to the flag.
+/// Returns whether the kernel reports copied sends, tested by the flag.
 pub(super) fn reports_copies(ring: &mut IoUring) -> io::Result<bool> {
     let entry = opcode::SendZc::new(types::Fd(-1), std::ptr::null(), 0).zc_flags(REPORT_USAGE).build();
     // SAFETY: the entry refers to no memory and no descriptor.

@@ -1,4 +1,4 @@
-//! Blocks of registered memory, each filled once and sent to many sockets, and filled again when the network is
+//! Blocks of registered memory, each filled once and sent to many sockets, and refilled when the network is
 //! done with all of those sends.
 
 use std::io;
@@ -7,19 +7,19 @@ use io_uring::IoUring;
 
 use crate::pages::PageBuffer;
 
-/// Place of the blocks' memory in a ring's table of buffers, where it is the only one.
+/// Index of the blocks' memory in a ring's buffer table, where it is the only entry.
 pub(super) const BUFFER: u16 = 0;
 
-/// The blocks of a ring, which must be closed before they are dropped.
+/// Blocks of a ring, which must be closed before the blocks are dropped.
 pub(super) struct SharedBlocks {
     memory: PageBuffer,
     block_bytes: usize,
-    /// For each block, sends that the network is not done with.
+    /// For each block, the sends that wait for their notification.
     in_flight: Box<[u32]>,
 }
 
 impl SharedBlocks {
-    /// Registers so many blocks, at least one byte long each.
+    /// Registers this many blocks, of at least one byte each.
     pub(super) fn register(ring: &IoUring, blocks: u16, block_bytes: usize) -> io::Result<SharedBlocks> {
         let memory = PageBuffer::new(usize::from(blocks) * block_bytes)?;
         let vector = libc::iovec { iov_base: memory.as_ptr().cast_mut().cast(), iov_len: memory.len() };
@@ -28,8 +28,7 @@ impl SharedBlocks {
         Ok(SharedBlocks { memory, block_bytes, in_flight: (0..blocks).map(|_| 0).collect() })
     }
 
-    /// A block of which the network has nothing, filled with `bytes`; `None` without one, or if they are too
-    /// many.
+    /// Block without sends in flight, filled with `bytes`; `None` if there is none, or `bytes` is too long.
     pub(super) fn fill(&mut self, bytes: &[u8]) -> Option<u16> {
         let place = self.in_flight.iter().position(|in_flight| *in_flight == 0)?;
         let start = place * self.block_bytes;
@@ -37,18 +36,18 @@ impl SharedBlocks {
         Some(place as u16)
     }
 
-    /// The first bytes of a block, to be sent.
+    /// First bytes of a block, to send.
     pub(super) fn bytes(&self, block: u16, length: usize) -> *const [u8] {
         let start = usize::from(block) * self.block_bytes;
         &raw const self.memory[start..start + length]
     }
 
-    /// A send from it is in flight from now on.
+    /// Counts a send from the block as in flight.
     pub(super) fn sent_from(&mut self, block: u16) {
         self.in_flight[usize::from(block)] += 1;
     }
 
-    /// The network is done with a send from it.
+    /// Counts a send from the block as done.
     pub(super) fn over(&mut self, block: u16) {
         if let Some(in_flight) = self.in_flight.get_mut(usize::from(block)) {
             *in_flight -= 1;
@@ -81,7 +80,7 @@ mod tests {
             let mut answers = Vec::new();
             let senders = connections.iter().map(|(sender, _)| sender.as_fd()).zip(0..);
             while !ring.send_to_each(&bytes, senders.clone(), |token, taken| answers.push((token, taken))) {
-                ring.reap_completions(); // a receiver's copy is made at once, so this ends
+                ring.reap_completions(); // a receiver's copy is made immediately, so the loop ends
             }
             answers.sort_by_key(|(token, _)| *token);
             let expected: Vec<_> = (0..10).map(|token| (token, Ok(bytes.len() as u32))).collect();

@@ -1,4 +1,4 @@
-//! This process's own memory as the kernel sees it: areas, protected pages, bytes, and taking pages away.
+//! Memory of this process as seen by the kernel: areas, protected pages, bytes, and removal of pages.
 
 use std::fs::File;
 use std::io;
@@ -33,12 +33,12 @@ struct Query {
     build_id: u64,
 }
 
-/// Area of memory with the same rights.
+/// Memory area with uniform access rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Area {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// No file and no other process has its pages, and it can be read and written.
+    /// True if the pages belong to no file and no other process, and are readable and writable.
     pub(super) is_private: bool,
 }
 
@@ -49,14 +49,14 @@ pub(super) struct ProcessMemory {
     pages: File,
 }
 
-/// Bit of a page's entry in `pagemap`: writers wait for userfaultfd.
+/// Bit of a page's entry in `pagemap`: write-protected by userfaultfd.
 const PROTECTED: u64 = 1 << 57;
 
-/// Most pages that one call asks about.
+/// Maximum number of pages queried by one call.
 pub(super) const PAGES_AT_A_TIME: usize = 16;
 
 impl ProcessMemory {
-    /// Opens both.
+    /// Opens both files.
     ///
     /// # Errors
     /// `ENOTTY` before Linux 6.11.
@@ -68,15 +68,15 @@ impl ProcessMemory {
         Ok(memory)
     }
 
-    /// Its descriptors.
+    /// Descriptors of both files.
     pub(super) fn as_fds(&self) -> [RawFd; 2] {
         [self.areas.as_raw_fd(), self.pages.as_raw_fd()]
     }
 
-    /// The area that has this address.
+    /// Area that contains this address.
     ///
     /// # Errors
-    /// `ENOENT` if none has.
+    /// `ENOENT` if there is none.
     pub(super) fn area(&self, address: usize) -> io::Result<Area> {
         let mut query =
             Query { size: size_of::<Query>() as u64, address: address as u64, ..Query::default() };
@@ -87,8 +87,8 @@ impl ProcessMemory {
         Ok(Area { start: query.start as usize, end: query.end as usize, is_private })
     }
 
-    /// Length of the first run of protected pages from `start` on, and of the pages before it. At most
-    /// [`PAGES_AT_A_TIME`] pages are looked at.
+    /// Length of the first run of protected pages from `start` on, and number of pages before it. Checks at
+    /// most [`PAGES_AT_A_TIME`] pages.
     pub(super) fn protected_run(&self, start: usize, pages: usize, page_size: usize) -> (usize, usize) {
         let mut entries = [0_u8; 8 * PAGES_AT_A_TIME];
         let wanted = pages.min(PAGES_AT_A_TIME);
@@ -106,7 +106,7 @@ impl ProcessMemory {
     }
 }
 
-/// Reads memory of this process that may be unmapped meanwhile: then it is an error and not a signal.
+/// Reads memory of this process that may be unmapped concurrently, which causes an error instead of a signal.
 pub(super) fn read(start: usize, buffer: &mut [u8]) -> io::Result<()> {
     let length = buffer.len();
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length };
@@ -116,10 +116,10 @@ pub(super) fn read(start: usize, buffer: &mut [u8]) -> io::Result<()> {
     if read == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Takes pages away, also locked ones: what refers to them keeps them.
+/// Removes pages, also locked pages: other references keep them.
 ///
 /// # Safety
-/// Whoever touches the pages must wait until they are filled with the bytes that they had.
+/// Threads that touch the pages must wait until they are filled with their previous bytes.
 pub(super) unsafe fn take_away(start: usize, length: usize) -> io::Result<()> {
     let address = std::ptr::without_provenance_mut(start);
     // SAFETY: the caller has made sure that nobody sees the pages empty.

@@ -1,18 +1,18 @@
-//! Moves of registered memory by `mremap` that are still to be dealt with.
+//! Pending moves of registered memory by `mremap`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
 const MOST: usize = 64;
-/// No page begins here: an entry that is being written.
+/// Marker of an entry that is being written: no page begins at this address.
 const CLAIMED: usize = 1;
 
-/// Moves, noted by any thread without a lock.
+/// Moves, recorded by any thread without a lock.
 #[derive(Debug)]
 pub(super) struct Moves([Move; MOST]);
 
 #[derive(Debug)]
 struct Move {
-    /// 0: none.
+    /// Target address; 0 for no move.
     to: AtomicUsize,
     length: AtomicUsize,
 }
@@ -22,7 +22,8 @@ impl Moves {
         Moves(std::array::from_fn(|_| Move { to: AtomicUsize::new(0), length: AtomicUsize::new(0) }))
     }
 
-    /// Notes a move. Beyond the room it is forgotten: its pages stay protected, and writers get copies.
+    /// Records a move. Moves beyond the capacity are dropped: their pages stay protected, and writers get
+    /// copies.
     pub(super) fn note(&self, to: usize, length: usize) {
         let is_free = |entry: &&Move| entry.to.compare_exchange(0, CLAIMED, Acquire, Relaxed).is_ok();
         if let Some(entry) = self.0.iter().find(is_free) {
@@ -31,7 +32,7 @@ impl Moves {
         }
     }
 
-    /// Takes one.
+    /// Takes one move.
     pub(super) fn take(&self) -> Option<(usize, usize)> {
         self.0.iter().find_map(|entry| {
             let (to, length) = (entry.to.load(Acquire), entry.length.load(Relaxed));

@@ -1,4 +1,4 @@
-//! Replacing protected pages by copies of them, under the lock of all changes of protection.
+//! Replacement of protected pages by copies, under the lock of all protection changes.
 
 use std::io;
 use std::ops::Range;
@@ -11,14 +11,14 @@ use super::memory_map::{self, PAGES_AT_A_TIME};
 use crate::errno_of;
 use crate::memory::Memory;
 
-/// Bytes that are copied at a time: so many pages of 4 KiB.
+/// Bytes copied at a time, for pages of 4 KiB.
 pub(super) const BOUNCE: usize = PAGES_AT_A_TIME * 4096;
 
 impl WriteGuard {
-    /// Replaces all protected pages of a range of whole pages by copies that nobody else has and everybody may
-    /// write. Other pages, which may be written at this moment, are left alone. Returns how many were replaced.
+    /// Replaces all protected pages of a range of whole pages by private writable copies. Other pages, which
+    /// may be written concurrently, are not changed. Returns the number of replaced pages.
     pub(super) fn replace(&self, range: Range<usize>, bounce: &Memory) -> usize {
-        // Before the first page changes: a lender that protected it must see that.
+        // Incremented before the first page changes, so that a lender that protected it sees the replacement.
         self.replacements.fetch_add(1, Release);
         let (mut at, mut replaced) = (range.start, 0);
         while at < range.end {
@@ -38,45 +38,45 @@ impl WriteGuard {
         // SAFETY: the bounce buffer is readable and writable, belongs to who has the lock, or to the serving
         // thread, and is at least as long.
         let bytes = unsafe { std::slice::from_raw_parts_mut(bounce.start(), length) };
-        // Nobody can write to the pages now, so this is what they have when they go.
+        // No thread can write to the pages now, so these are their final bytes.
         memory_map::read(start, bytes)?;
         self.userfault.register_missing(start, length)?;
         // SAFETY: the pages are registered, so who touches them waits until they are filled below.
         let taken = unsafe { memory_map::take_away(start, length) };
-        // Also after an error: if a page among them was unmapped meanwhile, the others are gone all the same. Pages
-        // that are still there stay as they are.
+        // Also after an error: if one of the pages was unmapped meanwhile, the others have been removed all
+        // the same. Pages that are still mapped stay unchanged.
         self.fill(start, bytes);
-        // In any case, so that nobody waits for ever. New pages are not protected.
+        // In any case, so that no thread waits forever. New pages are not protected.
         whole_or_by_page(start, length, self.page, |start, length| {
             self.userfault.unregister(start, length)?;
-            // Without it the next loan of these pages registers them.
+            // Otherwise the next loan of these pages would register them.
             self.userfault.register(start, length)
         });
         taken
     }
 
-    /// Fills pages that were taken away. Gives up only on pages that are unmapped: their bytes are in `bytes` and
-    /// nowhere else.
+    /// Fills removed pages. Gives up only on unmapped pages: the page contents are in `bytes` only.
     fn fill(&self, start: usize, bytes: &[u8]) {
         let (mut filled, mut most) = (0, bytes.len());
         while filled < bytes.len() {
             let end = bytes.len().min(filled + most);
             match self.userfault.fill(start + filled, &bytes[filled..end]) {
                 Ok(more) => filled += more,
-                // The pages are of two areas, which one call cannot fill, or unmapped.
+                // The pages belong to two areas, which one call cannot fill, or are unmapped.
                 Err(error) if errno_of(&error) == Errno::NOENT && most > self.page => most = self.page,
                 Err(error) if matches!(errno_of(&error), Errno::NOENT | Errno::SRCH | Errno::EXIST) => {
                     filled += self.page;
                 }
-                // Memory is being moved, or there is none at the moment.
+                // Memory is being moved, or is temporarily exhausted.
                 Err(_) => self.note_event(),
             }
         }
     }
 }
 
-/// Changes a range, or each of its pages if that fails: where something else was mapped meanwhile, the change is refused
-/// for all, and the other pages still need it. A page that fails alone is that something else.
+/// Changes a range, or each of its pages if that fails: if other memory was mapped meanwhile, the change of
+/// the whole range is refused, and the other pages still need it. A page that fails alone is such other
+/// memory.
 fn whole_or_by_page(
     start: usize,
     length: usize,

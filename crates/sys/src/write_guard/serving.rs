@@ -1,4 +1,4 @@
-//! The thread that serves write faults. It has no heap, no lock that it sleeps on, and no signals.
+//! Thread that serves write faults. It uses no heap, no sleeping lock, and no signals.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,13 +9,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::userfault::Event;
 use super::{WriteGuard, pause, thread};
 
-/// Time between two tries to get the lock for memory that was moved.
+/// Interval between attempts to get the lock for moved memory.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
 
-/// Starts it.
+/// Starts the thread.
 ///
 /// # Errors
-/// `EAGAIN` where no thread can be had.
+/// `EAGAIN` if no thread can be created.
 pub(super) fn start(guard: &'static WriteGuard) -> io::Result<()> {
     let before = block_signals();
     let started = std::thread::Builder::new().name("write-guard".into()).spawn(move || serve(guard));
@@ -27,9 +27,10 @@ pub(super) fn start(guard: &'static WriteGuard) -> io::Result<()> {
 fn serve(guard: &WriteGuard) {
     loop {
         let timeout = (!guard.moves.is_empty()).then_some(&PAUSE);
-        // An error, such as an interruption, is as if there were no event.
+        // Errors, such as an interruption, count as no event.
         let _ready = poll(&mut [PollFd::new(&guard.userfault, PollFlags::IN)], timeout);
-        // A program that closed all descriptors has ended the protection, and may have another file at this number.
+        // A program that closed all descriptors has ended the protection, and may have another file with this
+        // number.
         if !guard.userfault.is_open() {
             return;
         }
@@ -46,7 +47,7 @@ fn serve(guard: &WriteGuard) {
 }
 
 impl WriteGuard {
-    /// Gives a writer a page of its own if the old one is lent, and wakes it.
+    /// Gives a writer a new page if the old page is lent, and wakes it.
     fn serve_fault(&self, address: usize, writer: u32) {
         let is_locked = self.lock_for(writer);
         if is_locked {
@@ -58,8 +59,8 @@ impl WriteGuard {
         }
     }
 
-    /// Locks, unless the writer has the lock itself: it waits here and changes nothing. Whoever else has it may
-    /// wait for a later event, so these are read meanwhile; other writers ask again.
+    /// Locks, unless the writer holds the lock itself: the writer waits here and changes nothing. Another
+    /// lock holder may wait for a later event, so events are read meanwhile; other writers retry.
     fn lock_for(&self, writer: u32) -> bool {
         while !self.lock.try_lock(thread()) {
             if self.lock.holder() == writer {
@@ -79,7 +80,8 @@ impl WriteGuard {
 
     fn replace_for_writer(&self, address: usize) {
         let page = address / self.page * self.page;
-        // Who writes to a buffer mostly writes all of it: pages behind are replaced by the same calls.
+        // Code that writes to a buffer mostly writes all of it: following pages are replaced by the same
+        // calls.
         let end = self.table.end_of_loan(page).unwrap_or(page + self.page);
         let end = end.min(page + self.bounce[0].length());
         if self.replace(page..end, &self.bounce[0]) > 0 {
@@ -88,12 +90,12 @@ impl WriteGuard {
         self.wake_writer(address);
     }
 
-    /// Has a writer try again. An error means that its memory was unmapped, and nobody waits.
+    /// Makes a writer retry. An error means that its memory was unmapped, and no thread waits.
     fn wake_writer(&self, address: usize) {
         let _nobody = self.userfault.wake(address / self.page * self.page, self.page);
     }
 
-    /// Replaces lent pages that `mremap` has moved: the table knows them by their old address only.
+    /// Replaces lent pages that `mremap` has moved: the table has only their old addresses.
     fn serve_moves(&self) {
         let _later = self.locked(|| {
             while let Some((to, length)) = self.moves.take() {
@@ -102,8 +104,8 @@ impl WriteGuard {
         });
     }
 
-    /// Reads an event while pages are being replaced. Memory that is being moved stops that until its event was
-    /// read; writers ask again.
+    /// Reads an event while pages are being replaced. A move of memory blocks the replacement until its event
+    /// was read; writers retry.
     pub(super) fn note_event(&self) {
         match self.userfault.next_event() {
             Some(Event::Moved { to, length }) => self.moves.note(to, length),

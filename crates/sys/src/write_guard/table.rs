@@ -1,25 +1,25 @@
-//! Table of ranges that are lent. It lives in memory of its own: the heap's pages may be lent, and the thread
-//! that serves write faults must never wait for itself.
+//! Table of lent ranges. It is in separate memory: pages of the heap may be lent, and the thread that serves
+//! write faults must never wait for itself.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::*};
 
-/// Most ranges that can be out at a time.
+/// Maximum number of ranges at a time.
 pub(super) const RANGES: usize = 1024;
 
 const FREE: u8 = 0;
 const OUT: u8 = 1;
-/// The loan is over; its pages are still protected.
+/// The loan has ended; its pages are still protected.
 const OVER: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct Table {
     ranges: [Entry; RANGES],
-    /// Entries from here on were never used.
+    /// Number of entries used so far; later entries were never used.
     used: AtomicUsize,
-    /// Entries that are over.
+    /// Number of entries with the state `OVER`.
     over: AtomicUsize,
-    /// Bytes of whole pages that are out or over.
+    /// Bytes of whole pages in ranges that are lent or over.
     bytes: AtomicUsize,
 }
 
@@ -44,7 +44,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Enters a range; none if the table is full. Under the lock.
+    /// Adds a range; `None` if the table is full. Under the lock.
     pub(super) fn enter(&self, range: &Range<usize>) -> Option<u16> {
         let used = self.used.load(Relaxed);
         let is_free = |&place: &usize| self.ranges[place].state.load(Relaxed) == FREE;
@@ -58,21 +58,21 @@ impl Table {
         Some(place as u16)
     }
 
-    /// Marks a loan as over; from any thread, without the lock.
+    /// Marks a loan as ended; from any thread, without the lock.
     pub(super) fn mark_over(&self, place: u16) {
         self.ranges[usize::from(place)].state.store(OVER, Release);
         self.over.fetch_add(1, Release);
     }
 
-    /// Frees an entry whose pages nobody has to unprotect any more. Under the lock.
+    /// Frees an entry whose pages need not be unprotected any more. Under the lock.
     pub(super) fn free(&self, place: u16) {
         let entry = &self.ranges[usize::from(place)];
         self.bytes.fetch_sub(self.range(usize::from(place)).len(), Relaxed);
         entry.state.store(FREE, Release);
     }
 
-    /// Gives each part of ranges that are over and that no other loan has to `unprotect`, and frees the
-    /// ranges. Under the lock.
+    /// Passes each part of ended ranges that no other loan covers to `unprotect`, and frees the ranges. Under
+    /// the lock.
     pub(super) fn sweep(&self, mut unprotect: impl FnMut(Range<usize>)) {
         if self.over.load(Acquire) == 0 {
             return;
@@ -101,7 +101,7 @@ impl Table {
         }
     }
 
-    /// End of a range that is out and has this address.
+    /// End of the lent range that contains this address.
     pub(super) fn end_of_loan(&self, address: usize) -> Option<usize> {
         self.out().filter(|range| range.contains(&address)).map(|range| range.end).max()
     }
@@ -116,7 +116,7 @@ impl Table {
         entry.start.load(Relaxed)..entry.end.load(Relaxed)
     }
 
-    /// Bytes of whole pages that are protected.
+    /// Bytes of whole protected pages.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }

@@ -1,21 +1,21 @@
-//! Lock of all changes of protection, which says which thread has it: that thread may be waiting for the one
-//! that serves write faults.
+//! Lock of all protection changes, which records its holder: the holder may be waiting for the thread that
+//! serves write faults.
 
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use rustix::thread::futex::{Flags, wait, wake};
 use rustix::time::Timespec;
 
-/// Set while a thread sleeps until it is unlocked.
+/// Set while threads sleep until the lock is released.
 const HAS_WAITERS: u32 = 1 << 31;
 
-/// Tries of a thread that does not sleep.
+/// Number of attempts of a thread that does not sleep.
 const TRIES: u32 = 100;
 
-/// Longest sleep at a time.
+/// Longest single sleep.
 const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// Number of the thread that has it, or 0.
+/// Id of the holding thread, or 0.
 #[derive(Debug)]
 pub(super) struct ThreadLock(AtomicU32);
 
@@ -24,7 +24,8 @@ impl ThreadLock {
         ThreadLock(AtomicU32::new(0))
     }
 
-    /// Locks for this thread; false if another has it for longer than some tries. Never sleeps.
+    /// Locks for this thread; false if another thread holds the lock for longer than some attempts. Never
+    /// sleeps.
     pub(super) fn try_lock(&self, thread: u32) -> bool {
         (0..TRIES).any(|_| {
             let is_locked = self.0.compare_exchange(0, thread, Acquire, Relaxed).is_ok();
@@ -35,31 +36,31 @@ impl ThreadLock {
         })
     }
 
-    /// Locks for this thread, which does not have it.
+    /// Locks for this thread, which must not hold the lock.
     pub(super) fn lock(&self, thread: u32) {
         while !self.try_lock(thread) {
             self.sleep();
         }
     }
 
-    /// Sleeps until it is unlocked, or for a while.
+    /// Sleeps until the lock is released, or up to the limit.
     pub(super) fn sleep(&self) {
         let seen = self.0.load(Relaxed);
         let marked = seen | HAS_WAITERS;
         if seen != 0 && self.0.compare_exchange(seen, marked, Relaxed, Relaxed).is_ok() {
-            // An error means that it was unlocked meanwhile, or that the time is over.
+            // An error means that the lock was released meanwhile, or that the time has passed.
             let _woken = wait(&self.0, Flags::PRIVATE, marked, Some(&SLEEP));
         }
     }
 
     pub(super) fn unlock(&self) {
         if self.0.swap(0, Release) & HAS_WAITERS != 0 {
-            // Who waits tries again; an error means that nobody does.
+            // Waiting threads retry; an error means that there are none.
             let _woken = wake(&self.0, Flags::PRIVATE, u32::MAX >> 1);
         }
     }
 
-    /// Thread that has it; 0 for none.
+    /// Holding thread; 0 for none.
     pub(super) fn holder(&self) -> u32 {
         self.0.load(Acquire) & !HAS_WAITERS
     }

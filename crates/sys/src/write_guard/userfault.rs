@@ -1,16 +1,16 @@
-//! userfaultfd: write protection of pages, and the events of threads that write to them (`userfaultfd(2)`).
+//! userfaultfd: write protection of pages, and events of threads that write to them (`userfaultfd(2)`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::{checked, ioctl};
 
-/// The system call, and the ABI of `linux/userfaultfd.h`, which `libc` does not have.
+/// System call, and ABI of `linux/userfaultfd.h`, missing in `libc`.
 const API: u64 = 0xaa;
 const FEATURE_WRITE_PROTECT: u64 = 1 << 0;
 const FEATURE_EVENT_REMAP: u64 = 1 << 2;
 const FEATURE_THREAD_ID: u64 = 1 << 8;
-/// Of Linux 6.4: pages that are not there are protected, too.
+/// Since Linux 6.4: pages that are not present are protected, too.
 const FEATURE_UNPOPULATED: u64 = 1 << 13;
 const REQUEST_API: u32 = 0xc018_aa3f;
 const REQUEST_REGISTER: u32 = 0xc020_aa00;
@@ -61,7 +61,7 @@ struct Copy {
     copied: i64,
 }
 
-/// `struct uffd_msg`: a page fault has flags, an address and a thread; a move two addresses and a length.
+/// `struct uffd_msg`: a page fault has flags, an address and a thread; a move has two addresses and a length.
 #[repr(C)]
 #[derive(Default)]
 struct Message {
@@ -73,9 +73,9 @@ struct Message {
 /// Event of registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The thread waits at this address until the page is written anew or woken.
+    /// The thread waits at this address until the page is filled again or the thread is woken.
     Fault { address: usize, thread: u32 },
-    /// `mremap` has moved pages, with their protection.
+    /// `mremap` moved pages, with their protection.
     Moved { to: usize, length: usize },
 }
 
@@ -83,16 +83,16 @@ pub(super) enum Event {
 #[derive(Debug)]
 pub(super) struct Userfault {
     descriptor: OwnedFd,
-    /// Device and number of its inode, which no other file has.
+    /// Device and number of the inode, which no other file has.
     inode: (u64, u64),
 }
 
 impl Userfault {
-    /// Opens it, for faults of the kernel, too: `read` into a protected page must work.
+    /// Opens a userfaultfd, also for faults of the kernel: `read` into a protected page must work.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_SYS_PTRACE` (unless `vm.unprivileged_userfaultfd` is 1), `ENOSYS` or `EINVAL` where
-    /// the kernel cannot protect pages from writing (before Linux 5.7).
+    /// `EPERM` without `CAP_SYS_PTRACE` (unless `vm.unprivileged_userfaultfd` is 1), `ENOSYS` or `EINVAL` if
+    /// the kernel cannot write-protect pages (before Linux 5.7).
     pub(super) fn open() -> io::Result<Userfault> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         // SAFETY: the call takes flags and answers a descriptor, which is nobody else's.
@@ -107,17 +107,18 @@ impl Userfault {
         Ok(Userfault { descriptor, inode })
     }
 
-    /// Returns whether its descriptor is still its own: programs close numbers that they did not open.
+    /// Returns whether the descriptor is still this userfaultfd: programs may close descriptors that they did
+    /// not open.
     pub(super) fn is_open(&self) -> bool {
         inode(self.descriptor.as_fd()).is_ok_and(|inode| inode == self.inode)
     }
 
-    /// Makes pages of private anonymous memory ready to be protected.
+    /// Registers pages of private anonymous memory for write protection.
     pub(super) fn register(&self, start: usize, length: usize) -> io::Result<()> {
         self.register_for(start, length, REGISTER_WRITE_PROTECT)
     }
 
-    /// The same; and whoever touches a page that is not there waits until it is written anew.
+    /// Like [`Userfault::register`]; in addition threads that touch a missing page wait until it is filled.
     pub(super) fn register_missing(&self, start: usize, length: usize) -> io::Result<()> {
         self.register_for(start, length, REGISTER_WRITE_PROTECT | REGISTER_MISSING)
     }
@@ -129,43 +130,43 @@ impl Userfault {
         unsafe { ioctl(&self.descriptor, REQUEST_REGISTER, &raw mut register) }.map(drop)
     }
 
-    /// Ends both, and wakes those who wait.
+    /// Ends both kinds of registration, and wakes waiting threads.
     pub(super) fn unregister(&self, start: usize, length: usize) -> io::Result<()> {
         let mut pages = pages(start, length);
         // SAFETY: the request reads this structure.
         unsafe { ioctl(&self.descriptor, REQUEST_UNREGISTER, &raw mut pages) }.map(drop)
     }
 
-    /// Makes writers of these pages wait, also of those that were never touched: a page that another thread writes first
-    /// between this call and the send would be lent without protection.
+    /// Makes writers of these pages wait, also on pages that were never touched: otherwise a page that
+    /// another thread writes first between this call and the send would be lent without protection.
     ///
     /// # Errors
-    /// `ENOENT` if not all are registered.
+    /// `ENOENT` if not all pages are registered.
     pub(super) fn protect(&self, start: usize, length: usize) -> io::Result<()> {
         self.change_protection(start, length, PROTECT)
     }
 
-    /// Lets writers have these pages as they are. Threads that wait already stay until they are woken.
+    /// Removes the write protection. Threads that already wait are not woken.
     pub(super) fn unprotect(&self, start: usize, length: usize) -> io::Result<()> {
         self.change_protection(start, length, PROTECT_DO_NOT_WAKE)
     }
 
     fn change_protection(&self, start: usize, length: usize, mode: u64) -> io::Result<()> {
-        // The kernel refuses the second flag beside the first.
+        // The kernel refuses the second flag together with the first.
         let mut change = WriteProtect { pages: pages(start, length), mode };
         // SAFETY: the request reads this structure; no byte of the memory changes.
         unsafe { ioctl(&self.descriptor, REQUEST_WRITE_PROTECT, &raw mut change) }.map(drop)
     }
 
-    /// Wakes threads that wait for these pages: they try again.
+    /// Wakes threads that wait for these pages: they retry.
     pub(super) fn wake(&self, start: usize, length: usize) -> io::Result<()> {
         let mut pages = pages(start, length);
         // SAFETY: the request reads this structure.
         unsafe { ioctl(&self.descriptor, REQUEST_WAKE, &raw mut pages) }.map(drop)
     }
 
-    /// Fills pages that are not there with these bytes, and wakes those who wait for them. Answers how many
-    /// bytes were filled.
+    /// Fills missing pages with these bytes, and wakes threads that wait for them. Returns the number of
+    /// bytes filled.
     pub(super) fn fill(&self, start: usize, bytes: &[u8]) -> io::Result<usize> {
         let (to, from, length) = (start as u64, bytes.as_ptr().addr() as u64, bytes.len() as u64);
         let mut copy = Copy { to, from, length, mode: 0, copied: 0 };
@@ -178,7 +179,7 @@ impl Userfault {
         }
     }
 
-    /// Takes the next event; none if there is none now.
+    /// Takes the next event; `None` if there is none now.
     pub(super) fn next_event(&self) -> Option<Event> {
         let mut message = Message::default();
         loop {

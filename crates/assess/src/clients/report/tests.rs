@@ -1,4 +1,4 @@
-//! The document of a made-up result.
+//! Tests of the report of a made-up result.
 
 use wirepath_report::terminal::Terminal;
 use wirepath_report::{csv, html};
@@ -39,7 +39,7 @@ fn result(peers: &[&str]) -> Clients {
     let mut searches: Vec<ClientSearch> = cases.iter().map(|case| search("wirepath", case, 10_000)).collect();
     searches.extend(peers.iter().map(|name| search(name, &cases[0], 40)));
     if !peers.is_empty() {
-        // The own server with as many clients as others carry.
+        // The own server with the number of clients that the peers carry.
         let mut few = step(40, 3.0, None);
         few.figures.iter_mut().for_each(|figures| figures.system_s = 0.0);
         searches[0].steps.push(few);

@@ -1,9 +1,9 @@
-//! Machines that lack one thing each.
+//! Tests with machines that each lack one thing.
 
 use super::*;
 use crate::result::{Feature, Rings, Setting};
 
-/// A machine about which there is nothing to say.
+/// Machine without findings.
 fn sound() -> Host {
     let features = ["tx-checksum-ip-generic", "tx-scatter-gather", "tx-udp-segmentation"];
     let limits = [
@@ -49,7 +49,7 @@ fn sound() -> Host {
     }
 }
 
-/// Advice for a sound machine after this change.
+/// Advice for the sound machine after a change.
 fn after(change: impl FnOnce(&mut Host)) -> Vec<Advice> {
     let mut host = sound();
     change(&mut host);
@@ -70,7 +70,7 @@ fn with(changes: &[(&str, &str)]) -> Vec<Advice> {
     })
 }
 
-/// The only advice there is.
+/// The only advice.
 #[track_caller]
 fn single(advice: Vec<Advice>) -> Advice {
     let [one] = &advice[..] else { panic!("one was expected: {advice:#?}") };
@@ -123,7 +123,7 @@ fn each_limit_that_is_too_small_has_its_remedy() {
         let advice = single(with(changes));
         assert!(advice.remedy.contains(remedy), "{changes:?}: {advice:?}");
     }
-    assert_eq!(with(&[("kernel.io_uring_disabled", "1")]), []); // who may do everything may do this
+    assert_eq!(with(&[("kernel.io_uring_disabled", "1")]), []); // a privileged process may use it anyway
     let outside = with(&[("kernel.io_uring_disabled", "1"), ("CAP_SYS_ADMIN", "no")]);
     assert!(outside.iter().any(|advice| advice.remedy.contains("io_uring_disabled=0")), "{outside:?}");
     assert_eq!(with(&[("RLIMIT_NOFILE", "1024 (hard unlimited)")]), []);

@@ -1,21 +1,21 @@
-//! Cases of handlers of all kinds, beside loops that do the same.
+//! Cases of all kinds of handlers, and of loops that do the same.
 
 use super::{BLOCK, OUTPUTS};
 use crate::result::{HandlerKind, Method, Part, RelayCase};
 
-/// Blocks of careful loops, of which the best counts, and the records of merges.
+/// Block sizes of careful loops, of which the best counts, and record sizes of merges.
 const BLOCKS: [u64; 3] = [BLOCK, 256 << 10, 1 << 20];
 
-/// Buffer of a plain program: that of `io.Copy` in Go.
+/// Buffer size of a plain program: that of `io.Copy` in Go.
 pub(crate) const PLAIN: u64 = 32 << 10;
 
-/// Buffers of plain programs, the paper's among them.
+/// Buffer sizes of plain programs, including the paper's.
 const BUFFERS: [u64; 2] = [4 << 10, PLAIN];
 
-/// Records of which a handler sees the first bytes.
+/// Size of records of which a handler sees the first bytes.
 pub(crate) const PEEKED_RECORD: u64 = BLOCK;
 
-/// Records that handlers take whole.
+/// Sizes of records that handlers take whole.
 const RECORDS: [u64; 4] = [1 << 10, 64 << 10, 1 << 20, 4 << 20];
 
 impl RelayCase {
@@ -24,7 +24,7 @@ impl RelayCase {
     }
 }
 
-/// Cases of handlers, beside those of [`super::cases`].
+/// Cases of handlers, in addition to those of [`super::cases`].
 pub(crate) fn handler_cases(part: Part) -> Vec<RelayCase> {
     use HandlerKind::{Gathered, Grow, Peek, Read, Select, Slices};
     let by = |method: Method| RelayCase::new(part, method);
@@ -40,7 +40,7 @@ pub(crate) fn handler_cases(part: Part) -> Vec<RelayCase> {
                 [of_buffer.handled(Read), of_buffer.touched()]
             };
             cases.extend(BUFFERS.iter().flat_map(plain));
-            cases.push(streams.of(BLOCK)); // what peeking is compared with
+            cases.push(streams.of(BLOCK)); // baseline of peeking
             if part == Part::Mirror {
                 cases.extend([loops.of(BLOCK), streams].map(RelayCase::touched)); // with fewer links
             }

@@ -1,15 +1,15 @@
-//! Cases of few and of many sinks, to which what a handler has changed goes.
+//! Cases of few and of many sinks that receive data changed by a handler.
 
 use super::{BLOCK, LINKS, RECEIVERS};
 use crate::result::{Method, Part, RELAY_DATAGRAM, RelayCase};
 
-/// Sinks of one source.
+/// Numbers of sinks of one source.
 const SINKS: [u32; 4] = [1, LINKS, RECEIVERS, 256];
 
-/// Datagrams that arrive together: about as many as one train may have.
+/// Datagrams that arrive together: about as many as a train may have.
 const LONG_TRAIN: u64 = 48;
 
-/// A careful loop and the stream service, both of which change each byte, for each number of sinks.
+/// Cases of a careful loop and of the stream service, both changing each byte, for each number of sinks.
 pub(super) fn by_sinks(part: Part) -> impl Iterator<Item = RelayCase> {
     let by = |method| RelayCase::new(part, method).touched();
     let (reads, streams) = match part {

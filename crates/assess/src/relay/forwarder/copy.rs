@@ -1,5 +1,4 @@
-//! Links that are copied by `read` and `write`: a loop as a careful programmer writes it, with a buffer for
-//! each link.
+//! Links copied by `read` and `write`: a carefully written loop with a buffer for each link.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +13,7 @@ use super::links::{Link, TURN, Turn};
 use super::{Ends, Prepared, links};
 use crate::relay::task::{Shape, Task};
 
-/// Copied through a buffer of its own.
+/// Link with its own buffer.
 struct Copied {
     from: OwnedFd,
     to: OwnedFd,

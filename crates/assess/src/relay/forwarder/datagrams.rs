@@ -1,5 +1,5 @@
-//! Datagrams to many receivers by `recv` and `send`: each is taken once and sent to one receiver after the
-//! other, over sockets that are connected, for which the kernel looks up no routes.
+//! Datagrams to many receivers by `recv` and `send`: each datagram is received once and sent to all
+//! receivers, over connected sockets, for which the kernel needs no route lookups.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -24,7 +24,7 @@ pub(super) fn prepare(receivers: &[SocketAddr], touch: bool, ends: Ends) -> io::
     }))
 }
 
-/// A socket for each receiver.
+/// Opens a connected socket for each receiver.
 pub(super) fn connected(receivers: &[SocketAddr]) -> io::Result<Vec<UdpSocket>> {
     let connect = |receiver: &SocketAddr| {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;

@@ -1,5 +1,5 @@
 //! Several inputs to one output and one input to several outputs by `read` and `write`: a block of each in
-//! turn, as the paper's applications do it. Calls wait; there is nothing else to do meanwhile.
+//! turn, as in the paper's applications. Calls block, since there is no other work.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
@@ -24,7 +24,7 @@ pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     }))
 }
 
-/// A block from each in turn, until the first has no more.
+/// Copies a block from each input in turn, until the first input ends.
 fn merge(inputs: &[TcpStream], output: &mut TcpStream, buffer: &mut Buffer) -> io::Result<()> {
     loop {
         for input in inputs {
@@ -38,7 +38,7 @@ fn merge(inputs: &[TcpStream], output: &mut TcpStream, buffer: &mut Buffer) -> i
     }
 }
 
-/// Whole blocks, each to the next output or to one at random.
+/// Sends whole blocks to the outputs, in turn or at random.
 fn spread(
     input: &TcpStream,
     outputs: &mut [TcpStream],
@@ -59,7 +59,7 @@ fn spread(
     Ok(())
 }
 
-/// Each block read to all outputs.
+/// Sends each block to all outputs.
 fn mirror(input: &TcpStream, outputs: &mut [TcpStream], buffer: &mut Buffer) -> io::Result<()> {
     loop {
         let read = rustix::io::read(input, buffer.room())?;
@@ -72,7 +72,7 @@ fn mirror(input: &TcpStream, outputs: &mut [TcpStream], buffer: &mut Buffer) -> 
     }
 }
 
-/// A whole block, in one call; less only at the end.
+/// Receives a whole block in one call; less only at the end.
 fn receive_block(input: &TcpStream, buffer: &mut Buffer) -> io::Result<usize> {
     Ok(recv(input, buffer.room(), RecvFlags::WAITALL)?.1)
 }

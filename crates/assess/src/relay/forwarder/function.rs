@@ -1,4 +1,4 @@
-//! The function of a loop: what handlers of the stream service do, on bytes in a buffer.
+//! Function of a loop: does the same as the handlers of the stream service, on bytes in a buffer.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -6,18 +6,18 @@ use std::ops::Range;
 use crate::relay::task::{HEADER, LEFT_OUT, MASK, PEEKED, Task};
 use crate::result::HandlerKind;
 
-/// Buffer that bytes are read into, handled in and written from.
+/// Buffer that bytes are read into, processed in and written from.
 pub(super) struct Buffer {
     /// Room for a header, and for a block.
     bytes: Box<[u8]>,
     block: usize,
     touch: bool,
     handler: Option<HandlerKind>,
-    /// Bytes of the current record that have come.
+    /// Received bytes of the current record.
     position: usize,
     /// Bytes that wait for the rest of their record.
     waiting: usize,
-    /// Sum of the bytes that were read, so that no compiler leaves the reading out.
+    /// Sum of the bytes that were read, so that the compiler cannot optimise the reads away.
     sum: u64,
 }
 
@@ -28,7 +28,7 @@ impl Buffer {
         Buffer { bytes, block: block_bytes, touch, handler, position: 0, waiting: 0, sum: 0 }
     }
 
-    /// Room for the next bytes: of records, up to the end of the current one.
+    /// Room for the next bytes; with records, up to the end of the current record.
     pub(super) fn room(&mut self) -> &mut [u8] {
         let has_records = !matches!(self.handler, None | Some(HandlerKind::Read));
         let most = if has_records { self.block - self.position } else { self.block };
@@ -36,7 +36,7 @@ impl Buffer {
         &mut self.bytes[from..from + most]
     }
 
-    /// Handles bytes that were read; returns where those are that are to be written, if there are any yet.
+    /// Processes bytes that were read; returns the range to write, which may be empty.
     pub(super) fn handle(&mut self, read: usize) -> Range<usize> {
         let (begin, before) = (HEADER.len() + self.waiting, self.position);
         let range = begin..begin + read;
@@ -68,7 +68,7 @@ impl Buffer {
         range
     }
 
-    /// Range of the record that waits: it is whole now, or its input has ended.
+    /// Range of the waiting record, which is whole now, or whose input has ended.
     pub(super) fn rest(&mut self) -> Range<usize> {
         let range = HEADER.len()..HEADER.len() + std::mem::take(&mut self.waiting);
         self.sum = black_box(self.sum ^ sum(&self.bytes[range.clone()]));
@@ -80,7 +80,7 @@ impl Buffer {
     }
 }
 
-/// Rewrites bytes in place, as the handler of the stream service does.
+/// Changes bytes in place, like the handler of the stream service.
 pub(super) fn touch_all(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|byte| *byte ^= MASK);
 }
@@ -99,7 +99,7 @@ mod tests {
     use crate::result::Method;
     use std::net::{IpAddr, Ipv4Addr};
 
-    /// Output of a buffer of 100 bytes for two records that come in pieces of so many bytes.
+    /// Output of a buffer of 100 bytes for two records that arrive in pieces of `piece` bytes.
     fn made(handler: Option<HandlerKind>, touch: bool, piece: usize) -> Vec<u8> {
         let task = Task {
             method: Method::ReadWrite,

@@ -1,4 +1,5 @@
-//! Handlers of the stream service that are measured: the same as the functions of loops ([`super::function`]).
+//! Measured handlers of the stream service, which do the same as the functions of loops
+//! ([`super::function`]).
 
 use std::hint::black_box;
 
@@ -11,7 +12,7 @@ use super::function::sum;
 use crate::relay::task::{HEADER, LEFT_OUT, MASK, PEEKED, Task};
 use crate::result::HandlerKind;
 
-/// The handler of a task, if it has one.
+/// Handler of a task, if it has one.
 pub(super) fn handler(task: &Task) -> Option<Handler> {
     let limit = task.block_bytes;
     let reading = |reach| Handler::Read(Box::new(Reading { reach, sum: 0 }));
@@ -70,9 +71,9 @@ impl Peek for Peeking {
     }
 }
 
-/// Leaves out the first bytes of each record.
+/// Drops the first bytes of each record.
 struct Selecting {
-    /// Bytes of the current record that have come.
+    /// Received bytes of the current record.
     position: usize,
 }
 
@@ -94,7 +95,7 @@ impl Select for Selecting {
     }
 }
 
-/// Changes all bytes, and puts a header in front of each record.
+/// Changes all bytes, and prepends a header to each record.
 struct Growing;
 
 impl Common for Growing {

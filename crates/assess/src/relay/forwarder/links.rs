@@ -1,4 +1,4 @@
-//! Links that are served by one thread: epoll with edges, and those that have more to do take turns.
+//! Links served by one thread, with edge-triggered epoll; links with more work take turns.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::Prepared;
 
-/// Bytes that a link moves in a turn.
+/// Bytes that a link moves per turn.
 pub(super) const TURN: usize = 256 * 1024;
 
 /// Result of a turn.
@@ -23,14 +23,14 @@ pub(super) enum Turn {
 
 /// Pair of descriptors that data is moved between.
 pub(super) trait Link {
-    /// Its descriptors.
+    /// Descriptors of the link.
     fn ends(&self) -> [BorrowedFd<'_>; 2];
 
-    /// Moves about as much as a turn may.
+    /// Moves about as many bytes as a turn allows.
     fn act(&mut self) -> io::Result<Turn>;
 }
 
-/// Moves all that comes over `links`, and watches connections that nothing comes over.
+/// Prepares moving all data of `links`, and watches idle connections.
 pub(super) fn prepare<L: Link + 'static>(links: Vec<L>, idle: Vec<TcpStream>) -> io::Result<Prepared> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     for (index, link) in links.iter().enumerate() {
@@ -60,14 +60,14 @@ fn run<L: Link>(epoll: &OwnedFd, mut links: Vec<L>) -> io::Result<()> {
     let mut queued = vec![true; links.len()];
     let mut left = links.len();
     while left > 0 {
-        // As many as stand there now: those that have more to do stand behind those that became ready
-        // meanwhile.
+        // One round over the links queued now: links with more work are queued behind links that became ready
+        // during the round.
         for _ in 0..queue.len() {
             let Some(index) = queue.pop_front() else { break };
             match links[index].act()? {
                 Turn::More => queue.push_back(index),
                 Turn::Blocked => queued[index] = false,
-                Turn::Ended => left -= 1, // what is queued for ever is queued no more
+                Turn::Ended => left -= 1, // it stays marked as queued, so it is not queued again
             }
         }
         if left > 0 {
@@ -77,7 +77,7 @@ fn run<L: Link>(epoll: &OwnedFd, mut links: Vec<L>) -> io::Result<()> {
     Ok(())
 }
 
-/// Queues links that became ready; waits for one if there is nothing else to do.
+/// Queues links that became ready; waits for one if there is no other work.
 fn wait(epoll: &OwnedFd, queued: &mut [bool], queue: &mut VecDeque<usize>) -> io::Result<()> {
     let mut events = [const { MaybeUninit::<Event>::uninit() }; 256];
     let timeout = (!queue.is_empty()).then(rustix::event::Timespec::default);
@@ -88,7 +88,7 @@ fn wait(epoll: &OwnedFd, queued: &mut [bool], queue: &mut VecDeque<usize>) -> io
     };
     for event in ready.iter() {
         let index = event.data.u64() as usize;
-        // Of the idle ones, which end with the whole, there is nothing to be moved.
+        // Idle connections have no data to move; they end with the forwarder.
         if let Some(queued @ false) = queued.get_mut(index) {
             *queued = true;
             queue.push_back(index);

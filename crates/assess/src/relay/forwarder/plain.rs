@@ -1,5 +1,5 @@
-//! A plain program: a thread for each link, which reads into its one buffer, handles that, and writes, and
-//! waits in each call. The user-level programs of the KStreams paper are of this kind.
+//! Plain program: a thread for each link, which reads into its single buffer, processes the data, and writes,
+//! blocking in each call. The user-level programs of the KStreams paper are of this kind.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -43,7 +43,7 @@ pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     }))
 }
 
-/// A link, from one end to the other.
+/// Runs a link from its input to its output.
 fn link<R: Read + Send + 'static, W: Write + Send + 'static>(
     task: &Task,
     mut from: R,

@@ -1,5 +1,5 @@
-//! Files for clients that ask for one after the other, by a server or through a proxy: a thread for each client,
-//! as in the KStreams paper (figures 6 and 8).
+//! Files for clients that request one file after the other, from a server or through a proxy: a thread for
+//! each client, as in the KStreams paper (figures 6 and 8).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,18 +17,18 @@ use crate::relay::task::{PATIENCE, REQUEST, Task};
 use crate::sockets::is_readable;
 use crate::subject::Method;
 
-/// Bytes asked of one call of `sendfile`.
+/// Bytes requested by one call of `sendfile`.
 const CALL: usize = 1 << 20;
 
 /// Server of one client.
 struct Server {
     task: Task,
-    /// The file that is sent, if it is not another server's.
+    /// File to send; `None` for the proxy.
     file: Option<PathBuf>,
     /// Bytes of an answer.
     size: u64,
     client: TcpStream,
-    /// Connection to the other server.
+    /// Connection to the server behind the proxy.
     backend: Option<TcpStream>,
     buffer: Buffer,
 }
@@ -43,7 +43,7 @@ pub(super) fn prepare(task: &Task, file: Option<&Path>, size: u64, ends: Ends) -
         backend: backends.next(),
         buffer: Buffer::new(task),
     };
-    // As servers do: else the end of an answer may wait for a delayed acknowledgement, by whatever method.
+    // As in servers: otherwise the end of an answer may wait for a delayed acknowledgement, with any method.
     ends.outputs.iter().try_for_each(|client| client.set_nodelay(true))?;
     let servers: Vec<Server> = ends.outputs.into_iter().map(server).collect();
     Ok(Box::new(move || {
@@ -57,7 +57,7 @@ pub(super) fn prepare(task: &Task, file: Option<&Path>, size: u64, ends: Ends) -
 }
 
 impl Server {
-    /// Answers requests until the client asks no more.
+    /// Answers requests until the client sends no more.
     fn serve(&mut self) -> io::Result<()> {
         let mut request = [0; REQUEST];
         while receive(&mut self.client, &mut request)? {
@@ -123,7 +123,7 @@ impl Server {
     }
 }
 
-/// Fills `bytes`; returns false at the end. Streams leave connections non-blocking.
+/// Fills `bytes`; returns false at the end of the connection. Streams leave connections non-blocking.
 fn receive(connection: &mut TcpStream, mut bytes: &mut [u8]) -> io::Result<bool> {
     while !bytes.is_empty() {
         match connection.read(bytes) {

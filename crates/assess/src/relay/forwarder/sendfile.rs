@@ -1,5 +1,5 @@
-//! A file to many connections by `sendfile` and nothing else: the lower bound of sending a file. One thread,
-//! epoll with edges.
+//! A file to many connections by `sendfile` only: the lower bound of sending a file. One thread,
+//! edge-triggered epoll.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::links::{self, Link, Turn};
 use super::{Ends, Prepared};
 
-/// Bytes asked of one call: as much as a call of the stream service.
+/// Bytes requested per call: as in the stream service.
 const CALL: usize = 1 << 20;
 
 struct Sent {
@@ -38,7 +38,7 @@ impl Link for Sent {
         [self.file.as_fd(), self.to.as_fd()]
     }
 
-    /// Sends until the connection takes no more, beyond a turn: nothing else is to be done meanwhile.
+    /// Sends until the connection's buffer is full, even beyond a turn: there is no other work.
     fn act(&mut self) -> io::Result<Turn> {
         while self.offset < self.length {
             match rustix::fs::sendfile(&self.to, &self.file, Some(&mut self.offset), CALL) {

@@ -1,4 +1,4 @@
-//! The stream service: an engine of one thread, and streams on it.
+//! Stream service: an engine with one thread, and its streams.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use crate::relay::tagged::tag_of;
 use crate::relay::task::{DATAGRAM, Shape, Task};
 use crate::subject::OrderKind;
 
-/// Most records that wait for those with smaller tags: several reads of each input.
+/// Limit of records that wait for records with smaller tags: several reads of each input.
 const WINDOW: usize = 16 * 1024;
 
 pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
@@ -25,13 +25,13 @@ pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     let start = |engine: &Engine, streams: Vec<Stream>| -> Vec<RunningStream> {
         streams.into_iter().map(|stream| stream.start(engine, StreamOptions::default())).collect()
     };
-    // Files are there before anybody says go; what comes over the network waits for that.
+    // A stream from a file would begin before the go message; data from the network only arrives after it.
     if matches!(task.shape, Shape::FileToSocket(_)) {
         return Ok(Box::new(move || end(start(&engine, streams))));
     }
     let running = start(&engine, streams);
     if let Some(last) = running.last() {
-        last.status(); // the engine thread has taken all of them
+        last.status(); // returns when the engine thread has accepted all streams
     }
     Ok(Box::new(move || {
         let _engine = engine;
@@ -39,7 +39,7 @@ pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     }))
 }
 
-/// Waits for all of them.
+/// Waits for the end of all streams.
 fn end(running: Vec<RunningStream>) -> io::Result<()> {
     running.iter().try_for_each(|stream| stream.wait().result).map_err(io::Error::other)
 }
@@ -75,7 +75,7 @@ fn streams(task: &Task, ends: Ends) -> io::Result<Vec<Stream>> {
         Shape::Merge | Shape::Stripe | Shape::Random | Shape::Mirror => {
             Ok(vec![many(task, inputs, outputs)?])
         }
-        Shape::Files(..) | Shape::FileProxy(_) => Ok(Vec::new()), // streams of their own for each answer
+        Shape::Files(..) | Shape::FileProxy(_) => Ok(Vec::new()), // a separate stream for each answer
         Shape::Datagrams(receivers) => {
             let socket = socket.ok_or(io::ErrorKind::InvalidInput)?;
             Ok(vec![mirror_of_datagrams(task, socket.into(), receivers)?])
@@ -83,19 +83,19 @@ fn streams(task: &Task, ends: Ends) -> io::Result<Vec<Stream>> {
     }
 }
 
-/// Records of the block's size, if there is a block.
+/// Framing in records of the block size, if there is a block.
 fn framing(task: &Task) -> Framing {
     if task.block_bytes > 1 { Framing::Fixed(task.block_bytes) } else { Framing::Whole }
 }
 
-/// A stream that nothing is to come to. It has no second descriptor, of which there may be too few for ten
-/// thousand.
+/// Stream that receives no data. It has no second descriptor, since there may be too few for ten thousand
+/// streams.
 fn idle(task: &Task, input: TcpStream) -> io::Result<Stream> {
     let (nowhere, _) = Object::collect("nowhere", 1);
     Ok(builder(task).input(connection(input)?, Framing::Whole).output(nowhere).build())
 }
 
-/// One stream of all inputs and outputs.
+/// Single stream of all inputs and outputs.
 fn many(task: &Task, inputs: Vec<TcpStream>, outputs: Vec<TcpStream>) -> io::Result<Stream> {
     let mut builder = builder(task);
     for input in inputs {
@@ -129,7 +129,7 @@ fn builder(task: &Task) -> StreamBuilder {
     }
 }
 
-/// A stream with the order of inputs.
+/// Stream builder with the order of inputs.
 fn ordered(task: &Task) -> StreamBuilder {
     let builder = StreamBuilder::default();
     match task.order {

@@ -1,5 +1,5 @@
-//! Links through pipes of the kernel by `splice` and nothing else: the lower bound of moving bytes between
-//! connections by reference. A link has a pipe only while something is in it, as HAProxy does it.
+//! Links through kernel pipes by `splice` only: the lower bound of moving bytes between connections by
+//! reference. A link has a pipe only while it contains data, as in HAProxy.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,15 +13,15 @@ use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice
 use super::links::{Link, TURN, Turn};
 use super::{Ends, Prepared, links};
 
-/// Room of a pipe, and what one call is asked for: as much as the stream service.
+/// Capacity of a pipe, and bytes requested per call: as in the stream service.
 const ROOM: usize = 1 << 20;
 
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
-/// A pipe's ends, to read and to write.
+/// Pipe: read end and write end.
 type Pipe = (OwnedFd, OwnedFd);
 
-/// Pipes with nothing in them.
+/// Empty pipes.
 type Spare = Rc<RefCell<Vec<Pipe>>>;
 
 struct Spliced {
@@ -62,7 +62,7 @@ impl Link for Spliced {
 }
 
 impl Spliced {
-    /// Empties the pipe, or fills one; answers whether there was something.
+    /// Empties the pipe, or fills one; returns whether there was data.
     fn step(&mut self, moved: &mut usize) -> Result<bool, Errno> {
         if let Some((pipe, held)) = &mut self.pipe {
             *held -= splice(&pipe.0, None, &self.to, None, *held, FLAGS)?;
@@ -91,7 +91,7 @@ impl Spliced {
 
 fn open() -> Result<Pipe, Errno> {
     let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    // It stays as it is where this user's pipes have used up their pages.
+    // The capacity stays at the default if this user's pipes have used up their page limit.
     fcntl_setpipe_size(&pipe.1, ROOM).ok();
     Ok(pipe)
 }

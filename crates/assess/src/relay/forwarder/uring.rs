@@ -1,4 +1,4 @@
-//! Links that are copied by an io_uring, through registered memory: no call for each, and no epoll.
+//! Links copied by an io_uring with registered memory: no call per link, and no epoll.
 
 use std::io;
 

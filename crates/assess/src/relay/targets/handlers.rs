@@ -1,31 +1,31 @@
-//! Targets of handlers: to careful loops, to plain programs, and to each other.
+//! Targets of handlers: relative to careful loops, to plain programs, and to each other.
 
 use super::{Goal, target};
 use crate::relay::cases::{PEEKED_RECORD, PLAIN};
 use crate::result::{HandlerKind, Method, Part, RelayCase, RelayCost};
 use crate::statistics::Summary;
 
-/// Limits of a handler that reads, and of one that rewrites in place, to the best careful loop.
+/// Limits of a reading handler and of a handler that rewrites in place, relative to the best careful loop.
 const READ: f64 = 0.85;
 const IN_PLACE: f64 = 0.9;
 
-/// Limit of both to a plain program.
+/// Limit of both handlers relative to a plain program.
 const PLAINLY: f64 = 0.75;
 
-/// Limit of slices to records that are copied together.
+/// Limit of slices relative to records that are copied into one buffer.
 const SLICES: f64 = 1.0;
 
-/// Limit of peeking to a stream without a handler.
+/// Limit of peeking relative to a stream without a handler.
 const PEEK: f64 = 1.2;
 
 const PARTS: [Part; 5] =
     [Part::FileToSocket, Part::SocketToFile, Part::SocketToSocket, Part::Merge, Part::Mirror];
 
-/// The targets of which everything was measured that they are made of.
+/// Targets whose figures were all measured.
 pub(super) fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     let mut found = Vec::new();
     for part in PARTS {
-        // All cases that are compared have as many links.
+        // All compared cases have the same number of links.
         let Some(links) = handled(costs, part).next().map(|cost| cost.case.links) else { continue };
         let of = |method: Method, touch: bool, handler: Option<HandlerKind>| {
             costs.iter().filter(move |cost| {
@@ -68,7 +68,7 @@ fn goal(what: String, limit: f64, one: Option<Summary>, other: Option<Summary>) 
     target(what, limit, &one?, &other?)
 }
 
-/// The summary with the least median.
+/// Summary with the lowest median.
 fn best<'a>(costs: impl Iterator<Item = &'a RelayCost>) -> Option<Summary> {
     let summaries = costs.filter_map(|cost| Summary::of(cost.costs()));
     summaries.min_by(|one, other| one.median.total_cmp(&other.median))
@@ -80,7 +80,7 @@ mod tests {
     use crate::relay::cases::{cases, handler_cases};
     use crate::result::RelayRun;
 
-    /// All cases of a part, each with its seconds for a GiB.
+    /// Costs of all cases of a part, with the given seconds per GiB.
     fn measured(part: Part, seconds: impl Fn(&RelayCase) -> f64) -> Vec<RelayCost> {
         let all = cases(part).into_iter().chain(handler_cases(part));
         all.map(|case| {

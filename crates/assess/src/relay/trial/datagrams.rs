@@ -1,4 +1,4 @@
-//! Runs of datagrams: to receivers, or to a device that drops and counts.
+//! Runs of datagrams: to receivers, or to a device that drops and counts packets.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use crate::result::RelayCase;
 use crate::sockets;
 use crate::test_bed::{Counted, Device, Target};
 
-/// The header of Ethernet, which a device counts, in bytes.
+/// Bytes of the Ethernet header, which a device counts.
 const ETHERNET: u64 = 14;
 
-/// A device that has counted nothing more for so long will not.
+/// Time without new packets after which a device's counters are final.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Polling interval for a device.
@@ -26,11 +26,11 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Destination of datagrams.
 enum Destination {
     Receivers(Receivers),
-    /// A device, and what it had counted before.
+    /// Device, and its counters before the run.
     Device(Device, Counted),
 }
 
-/// Bytes at each receiver, their contents if they were kept, and the time of the last.
+/// Bytes received by each receiver, their contents if they were kept, and the time of the last datagram.
 type Arrived = (Vec<u64>, Vec<Vec<u8>>, Instant);
 
 impl Trials<'_> {
@@ -53,7 +53,7 @@ impl Trials<'_> {
         Ok(Outcome { run, volume, contents })
     }
 
-    /// Destination, and its addresses.
+    /// Opens the destination of a case, and returns its addresses.
     fn destination(
         &self,
         case: &RelayCase,
@@ -73,7 +73,7 @@ impl Trials<'_> {
         }
     }
 
-    /// Sends all of them to what is measured, as it takes them.
+    /// Sends all datagrams to the measured process, as fast as it takes them.
     fn send(
         &self,
         case: &RelayCase,
@@ -96,7 +96,7 @@ impl Trials<'_> {
 }
 
 impl Destination {
-    /// Waits until so much came to each, or no more comes.
+    /// Waits until each receiver has `bytes_each` bytes, or until the timeout.
     fn finish(self, bytes_each: u64, receivers: usize) -> Result<Arrived, Error> {
         match self {
             Destination::Receivers(receivers) => {
@@ -106,7 +106,8 @@ impl Destination {
             Destination::Device(device, before) => {
                 let expected = bytes_each * receivers as u64;
                 let came = settled(|| Ok(device.counted()?.since(before)), expected)?;
-                // It does not say to whom. What is missing or too much is so at the first.
+                // The device does not count by receiver. Missing and surplus bytes are attributed to the
+                // first.
                 let mut counts = vec![bytes_each; receivers];
                 counts[0] = (bytes_each + came).saturating_sub(expected);
                 Ok((counts, Vec::new(), Instant::now()))
@@ -115,7 +116,7 @@ impl Destination {
     }
 }
 
-/// Payload that a device has counted, when that is as much as is expected or grows no more.
+/// Payload counted by a device, once it is as much as expected or no longer grows.
 fn settled(counted: impl Fn() -> Result<Counted, Error>, expected: u64) -> Result<u64, Error> {
     let mut last = (0, Instant::now());
     loop {

@@ -1,4 +1,4 @@
-//! Runs of clients that ask for one file after the other.
+//! Runs of clients that request one file after the other.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -43,7 +43,7 @@ impl Trials<'_> {
             .collect::<Result<Vec<_>, Error>>()?;
         side.wait_done()?;
         let used = side.spent()?;
-        drop(side); // its connections end those of the server behind it
+        drop(side); // closes its connections to the server behind it
         backend.map_or(Ok(()), Backend::finish)?;
         let ended = answers.iter().map(|answers| answers.ended).max().unwrap_or(start);
         let counts: Vec<u64> = answers.iter().map(|answers| answers.bytes).collect();

@@ -1,11 +1,11 @@
-//! Gains measured here against claims of the papers.
+//! Gains measured on this machine, compared with claims of the papers.
 
 use wirepath_report::{Cell, Kind};
 
 use crate::statistics::Summary;
 use crate::verdict::Significance;
 
-/// A gain of this machine.
+/// Gain on this machine.
 pub(super) struct Gain {
     /// Gain as a share.
     pub(super) share: f64,
@@ -15,7 +15,7 @@ pub(super) struct Gain {
     pub(super) noisy: bool,
 }
 
-/// Gains below this are none, however little the runs differ.
+/// Gains below this share count as no difference, even without noise.
 const NO_GAIN: f64 = 0.02;
 
 impl Gain {
@@ -24,9 +24,9 @@ impl Gain {
         Gain { share, significance: Significance::of(one, other), noisy: one.is_noisy() || other.is_noisy() }
     }
 
-    /// Returns whether a claim of such a gain holds.
+    /// Verdict on a claimed gain.
     pub(super) fn verdict(&self, claimed: f64) -> Cell {
-        // Two quiet figures that are the same are no doubt.
+        // Two equal figures without noise leave no doubt.
         let same = self.share.abs() < NO_GAIN && !self.noisy && self.significance != Significance::TooFewRuns;
         match (self.significance.doubt(), self.share) {
             _ if same => Cell::plain("no difference"),

@@ -1,4 +1,4 @@
-//! Reports on a terminal, and the cells that they are made of.
+//! Tests of reports on a terminal, and of their cells.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::result::{
     FunctionShare, Loan, LoanPoint, Loans, Measurement, Profile, Run, SCHEMA, Threshold, Transport,
 };
 
-/// Text that would command a terminal or be markup.
+/// Text with control sequences and markup.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m\r\u{202e}\u{2066}`a` `</td></table><script>alert(1)</script>\
                        <!-- end -->\" onload='x' | **b** [a](b)";
 
@@ -21,7 +21,7 @@ fn terminal(assessment: &Assessment, width: usize, utf8: bool) -> String {
     Terminal { width, utf8 }.document(&document(assessment))
 }
 
-/// Kept results of assessments.
+/// Stored results of assessments.
 fn kept() -> Vec<(String, Assessment)> {
     let files = |folder: &Path| -> Vec<PathBuf> {
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
@@ -36,7 +36,7 @@ fn kept() -> Vec<(String, Assessment)> {
     kept.collect()
 }
 
-/// Results that nobody kept: examples, this machine, long names of functions.
+/// Results that are not stored: examples, this machine, long names of functions.
 fn others() -> Vec<(String, Assessment)> {
     let mut long = example::full();
     let function = FunctionShare { function: "__list_del_entry_valid_or_report".to_owned(), share: 1.0 };
@@ -56,7 +56,7 @@ fn every_kept_result_fits_a_terminal_of_80_columns() {
             let text = terminal(&assessment, 80, utf8);
             let wide: Vec<&str> = text.lines().filter(|line| line.width() > 80).collect();
             assert!(wide.is_empty() && (utf8 || text.is_ascii()), "{name}: {wide:#?}");
-            // With all that is known of the machine.
+            // With all facts about the machine.
             assessment.settings.experiments.push(Experiment::Host);
         }
     }
@@ -94,12 +94,12 @@ fn a_whole_report_of_hostile_texts_commands_nothing() {
     }
 }
 
-/// The texts of a table's rows.
+/// Texts of a table's rows.
 fn rows(table: &Table) -> Vec<Vec<&str>> {
     table.rows.iter().map(|row| row.iter().map(|cell| cell.text.as_str()).collect()).collect()
 }
 
-/// The first table of a report whose caption begins so.
+/// First table of a report whose caption begins with this text.
 fn table(assessment: &Assessment, caption: &str) -> Option<Table> {
     let sections = document(assessment).sections;
     let mut blocks = sections.into_iter().flat_map(|section| section.blocks);
@@ -109,7 +109,7 @@ fn table(assessment: &Assessment, caption: &str) -> Option<Table> {
     })
 }
 
-/// A measurement whose runs took such processor seconds for a GiB.
+/// Measurement whose runs took this many processor seconds per GiB.
 fn measured(path: &str, size: u64, seconds: &[f64]) -> Measurement {
     let example = example::full().measurements[0].clone();
     let run = |system_s: &f64| Run { user_s: 0.0, system_s: *system_s, bytes: 1 << 30, ..example.runs[0] };
@@ -168,7 +168,7 @@ fn lent_pages_of_all_runs_are_added_up() {
     assert_eq!(of(vec![other]), None);
 }
 
-/// A point of sends that take so many seconds; the copy alone takes 100 ns.
+/// Point of sends that take this many seconds; the copy alone takes 100 ns.
 fn point(size: u64, copied: f64, lent: Option<f64>) -> LoanPoint {
     LoanPoint {
         size,

@@ -1,4 +1,5 @@
-//! Answers of the callback, kept for a time and in bounded number; equal questions at once wait for one answer.
+//! Cache of callback answers, with an expiry time and a limited number of entries; concurrent equal questions
+//! wait for one answer.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::Verdict;
 
-/// Hash of a question: neither passwords nor long queries are held.
+/// Hash of a question, so that neither passwords nor long queries are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key([u8; 32]);
 
@@ -28,24 +29,24 @@ impl Key {
     }
 }
 
-/// Answers by question; the least recently used leaves first.
+/// Answers by question; the least recently used entry is evicted first.
 pub(super) struct KeptAnswers {
     answers: Mutex<LruCache<Key, Arc<Answer>>>,
     keep: Duration,
 }
 
-/// Answer that is kept, or awaited.
+/// Cached or awaited answer.
 #[derive(Default)]
 pub(super) struct Answer(OnceCell<(Verdict, Instant)>);
 
 impl KeptAnswers {
-    /// Room for so many answers, which are kept so long.
+    /// Cache with room for `most` answers, each cached for `keep`.
     pub(super) fn new(most: usize, keep: Duration) -> KeptAnswers {
         let most = NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN);
         KeptAnswers { answers: Mutex::new(LruCache::new(most)), keep }
     }
 
-    /// The answer to a question: kept, awaited by another, or to be asked for.
+    /// Entry of a question: cached, awaited by another request, or new.
     pub(super) fn find(&self, key: Key) -> Arc<Answer> {
         let mut answers = self.answers.lock();
         match answers.get(&key) {
@@ -58,20 +59,21 @@ impl KeptAnswers {
         }
     }
 
-    /// Forgets all answers.
+    /// Drops all answers.
     pub(super) fn clear(&self) {
         self.answers.lock().clear();
     }
 }
 
 impl Answer {
-    /// The verdict; asks if nobody has. If who asks gives up, the next that waits asks.
+    /// Verdict; calls `ask` if no request has asked yet. If the asking request is dropped, the next waiting
+    /// request asks.
     pub(super) async fn get_or_init(&self, ask: impl AsyncFnOnce() -> Verdict) -> Verdict {
         let answered = async || (ask().await, Instant::now());
         self.0.get_or_init(answered).await.0
     }
 
-    /// Returns whether it is awaited, or may still be given. A failure is not kept.
+    /// Returns whether the answer is awaited, or still valid. Failures are not cached.
     fn is_good(&self, keep: Duration) -> bool {
         self.0.get().is_none_or(|(verdict, at)| *verdict != Verdict::Failed && at.elapsed() < keep)
     }
@@ -122,7 +124,7 @@ mod tests {
         let releasing = async { release.send(()).expect("it waits") };
         let (asked, waited, ()) = tokio::join!(asking, waiting, releasing);
         assert_eq!((asked, waited), (Verdict::Allowed, Verdict::Allowed));
-        // Who asks may leave: the next asks.
+        // If the asking request is dropped, the next request asks.
         let (left, next) = (kept.find(key(2)), kept.find(key(2)));
         drop(left.get_or_init(async || std::future::pending().await));
         assert_eq!(next.get_or_init(async || Verdict::Allowed).await, Verdict::Allowed);

@@ -1,4 +1,4 @@
-//! Wait for the end of a listener, registered once for a connection and not for each of its requests.
+//! Wait for the drain of a listener, registered once per connection and not for each request.
 
 use std::fmt;
 use std::pin::Pin;
@@ -6,11 +6,11 @@ use std::pin::Pin;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// Tells a connection that it is to end: a channel that has become true, or whose sender is gone.
+/// Drain signal of a connection: a channel that has become true, or whose sender was dropped.
 pub(super) struct Drain {
     receiver: watch::Receiver<bool>,
-    /// Stays among those that wait from one wait to the next: to enter and leave costs more than the rest of a wait.
-    /// The lock is never taken; it makes a connection `Sync`.
+    /// Stays registered between waits: registering and unregistering costs more than the rest of a wait. The
+    /// lock is never taken; it makes a connection `Sync`.
     waiting: Mutex<Option<Waiting>>,
 }
 
@@ -21,12 +21,12 @@ impl Drain {
         Self { receiver, waiting: Mutex::new(None) }
     }
 
-    /// Returns whether the connection is to end.
+    /// Returns whether the connection drains.
     pub(super) fn is_drained(&self) -> bool {
         *self.receiver.borrow()
     }
 
-    /// Waits until the connection is to end. May be dropped and called again.
+    /// Waits until the connection drains. May be dropped and called again.
     pub(super) async fn wait(&mut self) {
         let Self { receiver, waiting } = self;
         let waiting = waiting.get_mut();
@@ -36,7 +36,7 @@ impl Drain {
             Box::pin(async move { drop(receiver.wait_for(|&drain| drain).await) })
         });
         wait.as_mut().await;
-        // A future that has ended must not be polled again.
+        // A completed future must not be polled again.
         *waiting = None;
     }
 }

@@ -1,4 +1,4 @@
-//! Sending a response: by the thread that read its request, or by the engine.
+//! Sending of a response: by the thread that read its request, or by the engine.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -16,27 +16,28 @@ use crate::http::parts::Parts;
 use crate::http::prepared::Body;
 use crate::http::unsent_parts::UnsentParts;
 
-/// Longest response that the connection's own thread sends. Handing one to the engine costs as much as sending
-/// 512 KiB; longer ones go there so that others get turns.
+/// Longest response that the connection's own thread sends. Handing a response to the engine costs as much as
+/// sending 512 KiB; longer responses go there so that other connections get turns.
 const SHORT_BYTES: u64 = 2 * 1024 * 1024;
 
-/// Most bytes of a file that are sent before other connections of the thread have a turn. Shorter turns cost
-/// more, because they wake the receiver more often.
+/// Maximum number of bytes of a file sent before other connections of the thread get a turn. Shorter turns
+/// cost more, because they wake the receiver more often.
 const TURN_BYTES: u64 = 512 * 1024;
 
-/// Bytes that are sent without a turn for other connections.
+/// Bytes sent without a turn for other connections.
 const UNNOTICED_BYTES: u64 = 64 * 1024;
 
-/// Longest body that handlers make on the connection's own thread, which holds it until the client has taken it.
+/// Longest body that handlers make on the connection's own thread, which is occupied until the client has
+/// received the body.
 const SHORT_HANDLED_BYTES: u64 = 512 * 1024;
 
-/// Returns whether parts are in memory, and so short that handlers see them on the connection's own thread.
+/// Returns whether parts are in memory, and short enough for handlers to run on the connection's own thread.
 fn are_short(parts: &[ObjectPart]) -> bool {
     let bytes: u64 = parts.iter().map(ObjectPart::length).sum();
     bytes <= SHORT_BYTES && parts.iter().all(ObjectPart::is_all_in_memory)
 }
 
-/// Has handlers make a body of these parts on this thread.
+/// Runs handlers on these parts, on this thread.
 fn make_here(parts: Vec<ObjectPart>, handlers: Vec<Handler>, bytes: usize) -> io::Result<Vec<ObjectPart>> {
     let (output, made) = Object::collect("answer", bytes);
     let stream = handlers.into_iter().fold(StreamBuilder::default(), StreamBuilder::handler);
@@ -47,8 +48,8 @@ fn make_here(parts: Vec<ObjectPart>, handlers: Vec<Handler>, bytes: usize) -> io
 
 impl Connection {
     /// Sends these parts; returns the number of bytes. This thread sends a short body that is in memory, and
-    /// the engine all else. A connection on which bytes are missing is reset: an orderly end could be taken
-    /// for that of the answer.
+    /// the engine sends other bodies. A connection with an incomplete response is reset, since an orderly
+    /// shutdown could be taken for the end of the response.
     pub async fn send(&mut self, engine: &Engine, parts: Vec<ObjectPart>) -> io::Result<u64> {
         let mut parts = UnsentParts::new(parts, engine.pool());
         let is_short = parts.bytes() <= SHORT_BYTES;
@@ -59,7 +60,8 @@ impl Connection {
         }
     }
 
-    /// Sends a head and a mapped file behind it. A connection on which bytes are missing is reset when it is closed.
+    /// Sends a head followed by a mapped file. A connection with an incomplete response is reset when it is
+    /// closed.
     ///
     /// # Errors
     /// An error of `sendmsg`, that the file has become shorter, or `TimedOut`.
@@ -85,7 +87,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a head, and parts as they are or what handlers make of them; returns the number of bytes.
+    /// Sends a head, and parts unchanged or processed by handlers; returns the number of bytes.
     pub(in crate::http) async fn send_parts(
         &mut self,
         engine: &Engine,
@@ -110,7 +112,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Sends the front of the parts on this thread; returns the number of bytes.
+    /// Sends leading parts on this thread; returns the number of bytes.
     async fn send_here(&mut self, parts: &mut UnsentParts<'_>) -> io::Result<u64> {
         let mut sent = 0;
         loop {
@@ -125,8 +127,8 @@ impl Connection {
         }
     }
 
-    /// Sends the front of the parts when the connection takes more; none if there is none, or the engine has
-    /// to send it.
+    /// Sends the leading part when the connection has room; `None` if there is no part, or the engine has to
+    /// send it.
     async fn send_front(&mut self, parts: &mut UnsentParts<'_>) -> io::Result<Option<usize>> {
         self.when_writable(|stream, context| {
             loop {
@@ -135,7 +137,7 @@ impl Connection {
                 let sent = stream.try_io(Interest::WRITABLE, || match parts.send(&*stream, TURN_BYTES)? {
                     None => Ok(None),
                     Some(SendOutcome { bytes, fills_socket: false }) => Ok(Some(bytes)),
-                    // To wait now saves the call that would say so.
+                    // Waiting now saves the call that would return EAGAIN.
                     Some(SendOutcome { bytes, fills_socket: true }) => {
                         short = Some(bytes);
                         Err(io::ErrorKind::WouldBlock.into())
@@ -154,7 +156,7 @@ impl Connection {
         .await
     }
 
-    /// Has the engine send what the handlers make of these parts; returns the number of bytes.
+    /// Sends by the engine the output of the handlers for these parts; returns the number of bytes.
     async fn send_by_engine(
         &mut self,
         engine: &Engine,
@@ -176,7 +178,7 @@ impl Connection {
             .output(Object::stream("client", socket)?)
             .output_timeout(self.timeouts.write)
             .build();
-        // Sending fails only if this connection's task was ended, which stops the stream.
+        // The send fails only if this connection's task has ended, which stops the stream.
         let on_end = Box::new(move |end| drop(on_end.send(end)));
         let sending = body.start(engine, StreamOptions { on_end: Some(on_end), ..StreamOptions::default() });
         let StreamEnd { result, status } = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
@@ -188,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Cuts the connection after a part of a response.
+    /// Cuts the connection after part of a response.
     fn cut_after(&mut self, sent: u64, error: io::Error) -> io::Error {
         match error.kind() {
             io::ErrorKind::TimedOut => self.reset_when_closed(true).err().unwrap_or(error),
