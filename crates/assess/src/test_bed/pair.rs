@@ -22,6 +22,11 @@ impl Pair {
     /// Pair between the namespace `here`, where the calling thread is, and a new namespace.
     pub(super) fn from(here: Namespace, mtu: u32) -> Result<Pair, Error> {
         let far = here.create()?;
+        Pair::between(here, far, mtu)
+    }
+
+    /// Pair between the namespace `here`, where the calling thread is, and another namespace.
+    pub(super) fn between(here: Namespace, far: Namespace, mtu: u32) -> Result<Pair, Error> {
         ip(&format!("link add near mtu {mtu} type veth peer name far mtu {mtu} netns {}", far.path()))?;
         ip(&format!("address add {NEAR}/24 dev near"))?;
         ip("link set near up")?;

@@ -44,8 +44,24 @@ impl Processors {
     /// Moves the calling thread, and processes that it starts from now on, to all other processors; without
     /// other processors the thread stays.
     pub(super) fn pin_to_others(&self) -> Result<(), Error> {
-        let others: Vec<usize> = self.all.iter().copied().filter(|cpu| *cpu != self.measuring).collect();
+        let others = self.all_others();
         if others.is_empty() { Ok(()) } else { pin_to(&others) }
+    }
+
+    fn all_others(&self) -> Vec<usize> {
+        self.all.iter().copied().filter(|cpu| *cpu != self.measuring).collect()
+    }
+
+    /// Has devices that are made later in the calling thread's namespace receive on the measuring processor.
+    pub(super) fn receive_on_measuring(&self) -> Result<(), Error> {
+        receive_on(&[self.measuring])
+    }
+
+    /// Has devices that are made later in the calling thread's namespace receive on all other processors; without other
+    /// processors nothing changes.
+    pub(super) fn receive_on_others(&self) -> Result<(), Error> {
+        let others = self.all_others();
+        if others.is_empty() { Ok(()) } else { receive_on(&others) }
     }
 
     /// Lets the calling thread, and processes that it starts from now on, use all processors.
@@ -59,6 +75,25 @@ impl Processors {
     }
 }
 
+/// Sets the processors of receive packet steering (RPS) for new devices. Before Linux 6.3 that is not a setting of a
+/// namespace: there, what is sent over a veth pair is received on the sender's processor.
+fn receive_on(processors: &[usize]) -> Result<(), Error> {
+    match std::fs::write("/proc/sys/net/core/rps_default_mask", mask(processors)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        written => written.doing("choosing the processors that receive (net.core.rps_default_mask)"),
+    }
+}
+
+/// Mask of processors as the kernel's files take it: hexadecimal words of 32 bits, the highest first.
+fn mask(processors: &[usize]) -> String {
+    let words = processors.iter().max().map_or(1, |most| most / 32 + 1);
+    let word = |word: usize| {
+        let bits = processors.iter().filter(|cpu| *cpu / 32 == word).map(|cpu| 1u32 << (cpu % 32));
+        format!("{:08x}", bits.fold(0, |mask, bit| mask | bit))
+    };
+    (0..words).rev().map(word).collect::<Vec<_>>().join(",")
+}
+
 fn pin_to(processors: &[usize]) -> Result<(), Error> {
     let mut set = CpuSet::new();
     processors.iter().for_each(|cpu| set.set(*cpu));
@@ -68,6 +103,13 @@ fn pin_to(processors: &[usize]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn masks_have_words_of_32_processors() {
+        assert_eq!(mask(&[0]), "00000001");
+        assert_eq!(mask(&[1, 4, 31]), "80000012");
+        assert_eq!(mask(&[2, 64]), "00000001,00000000,00000004");
+    }
 
     #[test]
     fn the_last_processor_is_kept_to() {
