@@ -1,14 +1,15 @@
 //! Sessions beyond what the processor can send in time.
 
+use std::collections::HashMap;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use wirepath_tests::playback::{self, Playback};
-use wirepath_tests::process::Process;
+use wirepath_tests::process::{self, Process};
 use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::{Server, binary, calibration};
 use wirepath_tests::{Deadline, clips, trials};
@@ -25,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         the_first_cost_is_that_of_the_calibration,
         downloads_are_refused_while_sessions_are_late,
         a_session_that_plays_alone_does_not_keep_many_out,
+        requests_yield_to_sessions_that_play,
     ]
 }
 
@@ -51,6 +53,25 @@ fn sessions_beyond_the_capacity_are_refused_and_the_others_play_on() -> Result<(
         let (_, status) = set_up(&server)?;
         Ok((status == 200).then_some(()))
     })
+}
+
+/// Promise: On a busy processor, sessions that play go before RTSP and HTTP requests: their threads are at nice 0 and 5.
+fn requests_yield_to_sessions_that_play() -> Result<()> {
+    let folder = process::open_folder()?;
+    let server = Server::of(folder.path()).with(["--threads", "1"]).start()?;
+    let mut nice = HashMap::new();
+    for text in process::of_threads(server.process.pid(), "stat")? {
+        // proc(5): the name is in parentheses; niceness is field 19.
+        let (before, after) = text.rsplit_once(") ").context("no name of a thread")?;
+        let (_, name) = before.split_once('(').context("no name of a thread")?;
+        let value: i32 = after.split(' ').nth(16).context("no niceness")?.parse()?;
+        nice.insert(name.to_owned(), value);
+    }
+    let of = |name: &str| nice.get(name).copied().with_context(|| format!("no thread {name} in {nice:?}"));
+    let lower = (of("engine-0")? + 5).min(19);
+    let requests = std::fs::read_to_string(format!("/proc/{}/comm", server.process.pid()))?;
+    ensure!(of(requests.trim())? == lower && of("http-0")? == lower, "{nice:?}");
+    Ok(())
 }
 
 fn no_time_for_sessions_is_no_session() -> Result<()> {

@@ -89,7 +89,8 @@ pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Pro
     let scratch = &options.scratch;
     std::fs::create_dir_all(scratch).map_err(|error| Error::of_file("make the folder", scratch, error))?;
     let descriptors = allow_descriptors(1 << 17);
-    with_client_bed(options.cpu, |bed| {
+    let on_all = options.dimensions.cases().iter().any(|case| case.processors == Processors::All);
+    with_client_bed(options.cpu, on_all, |bed| {
         let most = most(options, descriptors);
         result.conditions = conditions(options, bed, descriptors, most);
         let cases = options.dimensions.cases();

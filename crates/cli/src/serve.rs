@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
+use wirepath_engine::Priority;
 use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::handover::{Offer, Takeover};
 use wirepath_net::program::{ListenAddress, Log, Signals};
@@ -96,6 +97,8 @@ async fn serve(
     let ServeSockets { handed, successors, takeover } = sockets;
     let mut signals = Signals::watch()?;
     let server = Server::start(options, handed).map_err(with_advice)?;
+    // Sessions that play go before requests. The server's own threads have started, and keep their priorities.
+    Priority::Low.apply();
     reload_on_hang_up(&mut signals, configuration, server.reloader());
     let offer = successors.map(|listener| anyhow::Ok(Offer::new(listener, server.sockets()?))).transpose()?;
     let handed_over = hand_over(offer, server.popularity());

@@ -7,6 +7,7 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use wirepath_media::image::MAX_TRAIN_PACKETS;
 
 pub use loans::{LoanThreshold, Transport};
 
@@ -14,9 +15,6 @@ use crate::DataPath;
 
 /// Packets in the trains by which paths are chosen: those of a stream of 4 Mb/s in bursts of 20 ms.
 pub const USUAL_TRAIN: u32 = 8;
-
-/// Packets in the longest trains: as many as an IPv4 datagram holds.
-pub(crate) const LONGEST_TRAIN: u32 = 48;
 
 /// Size of measured packets: seven packets of a transport stream and a header.
 pub const PACKET_SIZE: u16 = 1328;
@@ -98,7 +96,7 @@ pub struct PathCost {
     pub cpu_ns_per_packet: f64,
 }
 
-/// Processor time of a train: a part for the train, and one for each packet.
+/// Processor time of a train: a fixed cost, and a cost of each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrainCost {
     train_ns: f64,
@@ -119,17 +117,11 @@ impl TrainCost {
         TrainCost { train_ns: train_ns((shorter.0, shorter.1 - packet_ns)), packet_ns }
     }
 
-    /// The higher cost of both parts.
-    pub(crate) fn max(self, other: TrainCost) -> TrainCost {
-        TrainCost {
-            train_ns: self.train_ns.max(other.train_ns),
-            packet_ns: self.packet_ns.max(other.packet_ns),
-        }
-    }
-
-    /// Nanoseconds of a packet in trains of so many packets on average; no train is longer than a datagram.
+    /// Nanoseconds of a packet if so many packets are sent at a time, in as few trains as possible.
     pub fn ns_per_packet(self, packets: f64) -> f64 {
-        self.packet_ns + self.train_ns / packets.clamp(1.0, f64::from(LONGEST_TRAIN))
+        let packets = packets.max(1.0);
+        let trains = (packets / f64::from(MAX_TRAIN_PACKETS)).ceil();
+        self.packet_ns + self.train_ns * trains / packets
     }
 }
 
@@ -150,9 +142,9 @@ impl Calibration {
     /// in all trains what they cost in those of [`USUAL_TRAIN`].
     pub(crate) fn train_cost(&self, path: DataPath, own_headers: bool) -> Option<TrainCost> {
         let usual = self.cost_ns(path, own_headers)?;
-        let longest = self.cost_in_trains_ns(path, own_headers, LONGEST_TRAIN);
+        let longest = self.cost_in_trains_ns(path, own_headers, MAX_TRAIN_PACKETS);
         Some(longest.map_or(TrainCost::of_packets(usual), |longest| {
-            TrainCost::between((USUAL_TRAIN, usual), (LONGEST_TRAIN, longest))
+            TrainCost::between((USUAL_TRAIN, usual), (MAX_TRAIN_PACKETS, longest))
         }))
     }
 

@@ -138,14 +138,14 @@ impl Support {
         Some(calibration.cost_ns(own, true)? - calibration.cost_ns(stored, false)?)
     }
 
-    /// Processor time of a train on an ordinary device: the higher cost of stored and made headers, with the
-    /// paths chosen for them. None if neither was measured.
-    pub fn train_cost(&self) -> Option<TrainCost> {
+    /// Processor time of trains on an ordinary device, with stored and with made headers, by the paths chosen for
+    /// them; none for what was not measured.
+    pub fn train_costs(&self) -> [Option<TrainCost>; 2] {
         let (stored, own) = (self.host().path, self.host_for_own_headers().path);
         let calibrations = self.calibrations.lock();
-        let calibration = calibrations.find(&self.host, &USUAL_DEVICE, USUAL_MTU)?;
-        let costs = [calibration.train_cost(stored, false), calibration.train_cost(own, true)];
-        costs.into_iter().flatten().reduce(TrainCost::max)
+        let found = calibrations.find(&self.host, &USUAL_DEVICE, USUAL_MTU);
+        let cost = |path, own_headers| found.and_then(|found| found.train_cost(path, own_headers));
+        [cost(stored, false), cost(own, true)]
     }
 
     /// Returns whether a path was measured to be dearer than the choice for an ordinary device.
@@ -355,13 +355,15 @@ mod tests {
         let local = "127.0.0.1".parse().unwrap();
         assert!(support.is_unmeasured() && support.measured_costs().is_empty());
         assert_eq!(support.saved_by_stored_headers_ns(), None);
-        assert_eq!(support.train_cost(), None);
+        assert_eq!(support.train_costs(), [None; 2]);
         assert!(support.choose(local, 1500).reason.contains("works on this host"));
         let measured = support.calibrate(Duration::from_millis(100)).unwrap();
         assert!(!support.is_unmeasured());
         assert_eq!(support.measured_costs(), [measured]);
         assert!(support.saved_by_stored_headers_ns().is_some_and(f64::is_finite));
-        assert!(support.train_cost().is_some_and(|cost| cost.ns_per_packet(8.0) > 0.0));
+        for cost in support.train_costs() {
+            assert!(cost.is_some_and(|cost| cost.ns_per_packet(8.0) > 0.0));
+        }
         let chosen = support.choose(local, 1500);
         assert!(chosen.reason.contains("cheapest per packet in trains of 8: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());

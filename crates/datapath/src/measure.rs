@@ -7,9 +7,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use wirepath_media::image::MAX_TRAIN_PACKETS;
 use wirepath_media::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
 
-use crate::calibration::{LONGEST_TRAIN, PACKET_SIZE, PathCost, USUAL_TRAIN};
+use crate::calibration::{PACKET_SIZE, PathCost, USUAL_TRAIN};
 use crate::probe::{in_memory, ready_packets};
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
 
@@ -68,8 +69,8 @@ fn measure_registered(
     register: impl Fn(&mut SendContext, &MappedFile) -> io::Result<()>,
 ) -> io::Result<Measured> {
     let started = Instant::now();
-    let block = ready_packets(RUN, LONGEST_TRAIN, PACKET_SIZE.into());
-    let file = in_memory(&block, FILE_PACKETS / LONGEST_TRAIN)?;
+    let block = ready_packets(RUN, MAX_TRAIN_PACKETS, PACKET_SIZE.into());
+    let file = in_memory(&block, FILE_PACKETS / MAX_TRAIN_PACKETS)?;
     let mut context = SendContext::default();
     let (mut lanes, mut left_out) = (Vec::new(), Vec::new());
     let stored = paths.iter().map(|path| (*path, Headers::Stored));
@@ -80,7 +81,7 @@ fn measure_registered(
             left_out.push((path, error));
             continue;
         }
-        for packets in [USUAL_TRAIN, LONGEST_TRAIN] {
+        for packets in [USUAL_TRAIN, MAX_TRAIN_PACKETS] {
             let sink = UdpSink::new(connect()?, PACKET_SIZE, path)?;
             lanes.push(Lane { path, headers, packets, sink, next: 0, runs: Vec::new() });
         }

@@ -99,7 +99,8 @@ impl SendContext {
         }
     }
 
-    /// Registers or unregisters one piece of a region: at most about 0.2 milliseconds of work.
+    /// Registers or unregisters one piece of a region: about 0.2 milliseconds of work, and the
+    /// completions that there are.
     ///
     /// # Errors
     /// [`RegisterError`]: the region is dropped.
@@ -154,7 +155,7 @@ impl SendContext {
         self.ring.as_mut().is_none_or(|uring| uring.ring.drain(limit))
     }
 
-    /// Processes completed loans of the ring. Never blocks; makes a call if anything is in flight.
+    /// Processes completed loans of the ring. Never blocks; makes a call for each 20 if anything is in flight.
     pub fn reclaim_loans(&mut self) {
         if let Some(uring) = &mut self.ring {
             uring.ring.reap_completions();

@@ -371,7 +371,7 @@ impl Playbacks {
         &self.support
     }
 
-    /// Longest burst of a playback, which all have while many play.
+    /// Longest burst: that of every playback while many play.
     pub fn longest_burst(&self) -> Duration {
         self.burst.longest()
     }

@@ -121,7 +121,8 @@ impl Admission {
     fn estimate(&self, state: &State) -> Estimate {
         let measured = state.ns_per_packet.map(TrainCost::of_packets);
         Estimate {
-            train_cost: measured.or_else(|| self.playbacks.support().train_cost()),
+            train_costs: measured
+                .map_or_else(|| self.playbacks.support().train_costs(), |cost| [Some(cost), None]),
             burst: self.playbacks.longest_burst(),
             payload_bits: state.payload_bits,
         }

@@ -21,7 +21,7 @@ fn main() -> std::process::ExitCode {
     let tests = trials![
         trains_arrive_and_answer_twice,
         many_buffers_and_sockets_in_one_call,
-        second_answers_do_not_pile_up,
+        notifications_do_not_pile_up,
         what_lies_outside_is_refused,
         a_full_queue_says_so,
         a_full_socket_is_told_and_nothing_is_sent,
@@ -115,10 +115,10 @@ fn many_buffers_and_sockets_in_one_call() {
     }
 }
 
-/// Promise: The ring takes the kernel's second answers as fast as it sends: none pile up.
+/// Promise: The ring takes notifications of completed zero-copy sends as fast as it sends: none pile up.
 ///
-/// Each call brings the second answers of earlier sends, whatever their number.
-fn second_answers_do_not_pile_up() {
+/// Each call brings the notifications of earlier sends, whatever their number.
+fn notifications_do_not_pile_up() {
     const SENDS: usize = 256;
     const ROUNDS: usize = 20;
     let mut ring = Ring::new(SENDS as u32, 8).unwrap();
@@ -136,10 +136,10 @@ fn second_answers_do_not_pile_up() {
             assert_eq!(pairs[send % pairs.len()].1.recv(&mut buffer).unwrap(), PACKET);
         }
         // A receiver on this machine has its own copy: all sends are done.
-        assert!(ring.in_flight() <= SENDS, "{} of {SENDS} sends have no second answer", ring.in_flight());
+        assert!(ring.in_flight() <= SENDS, "{} of {SENDS} sends have no notification", ring.in_flight());
     }
     ring.reap_completions();
-    assert_eq!(ring.in_flight(), 0, "one request takes all that is there");
+    assert_eq!(ring.in_flight(), 0, "one call of reap_completions reaps all");
 }
 
 fn what_lies_outside_is_refused() {

@@ -291,7 +291,7 @@ fn method(conditions: &Conditions) -> Section {
     section.paragraph(format!(
         "The server has processor {processor}, the load client the others ({client_processors}), unless the case says \
          all. Media over UDP of clients that are not judged go to a device that drops; the others cross a veth pair, \
-         each end of which receives on its own processors (from Linux 6.3 on). Media \
+         each end of which receives on its own processors (from Linux 6.3 on; not if the server may use all). Media \
          over TCP and HTTP are received and thrown away. `wirepath serve` runs with `--admission off`, unless an argument given for it \
          says otherwise; refused sessions count as a limit. A step that may have failed by chance is repeated once."
     ));

@@ -1,5 +1,7 @@
 //! Processors: one for the measuring thread, the others for the receiver.
 
+use std::io::ErrorKind;
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{Doing, Error};
@@ -52,13 +54,13 @@ impl Processors {
         self.all.iter().copied().filter(|cpu| *cpu != self.measuring).collect()
     }
 
-    /// Has devices that are made later in the calling thread's namespace receive on the measuring processor.
+    /// Sets RPS to the measuring processor for devices created later in the calling thread's namespace.
     pub(super) fn receive_on_measuring(&self) -> Result<(), Error> {
         receive_on(&[self.measuring])
     }
 
-    /// Has devices that are made later in the calling thread's namespace receive on all other processors; without other
-    /// processors nothing changes.
+    /// Sets RPS to all other processors for devices created later in the calling thread's namespace, if there are
+    /// others.
     pub(super) fn receive_on_others(&self) -> Result<(), Error> {
         let others = self.all_others();
         if others.is_empty() { Ok(()) } else { receive_on(&others) }
@@ -75,11 +77,12 @@ impl Processors {
     }
 }
 
-/// Sets the processors of receive packet steering (RPS) for new devices. Before Linux 6.3 that is not a setting of a
-/// namespace: there, what is sent over a veth pair is received on the sender's processor.
+/// Sets receive packet steering (RPS) for new devices of this namespace (since Linux 6.3). Without it, the
+/// sender's processor receives what is sent over a veth pair. The kernel refuses a mask of isolated processors
+/// only (EINVAL).
 fn receive_on(processors: &[usize]) -> Result<(), Error> {
     match std::fs::write("/proc/sys/net/core/rps_default_mask", mask(processors)) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidInput) => Ok(()),
         written => written.doing("choosing the processors that receive (net.core.rps_default_mask)"),
     }
 }

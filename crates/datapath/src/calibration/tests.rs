@@ -97,7 +97,7 @@ fn the_cost_of_a_train_lies_between_measured_lengths() {
         ..measured(DeviceKind::WithChecksums, 1500, &[(DataPath::WireSendfile, ns)]).costs[0].clone()
     };
     calibration.costs.push(long(150.0));
-    let expected = [(1.0, 3440.0), (8.0, 500.0), (48.0, 150.0), (480.0, 150.0)];
+    let expected = [(1.0, 3440.0), (8.0, 500.0), (48.0, 150.0), (96.0, 150.0), (60.0, 192.0)];
     for (packets, ns) in expected {
         assert_eq!(cost(&calibration, packets), Some(ns), "{packets} packets");
     }

@@ -62,8 +62,9 @@ pub(super) struct Cost {
 /// Estimate of costs, where too few sessions play to measure them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Estimate {
-    /// Processor time of a train: as measured, else by the calibration, if there is one.
-    pub(super) train_cost: Option<TrainCost>,
+    /// Processor time of trains, the highest of which counts: as measured, else by the calibration for stored
+    /// and for made headers, if there is one.
+    pub(super) train_costs: [Option<TrainCost>; 2],
     /// Length of a burst when many sessions play.
     pub(super) burst: Duration,
     /// Bit rate of a session's payload that is not known.
@@ -75,7 +76,8 @@ impl Estimate {
     fn cost(&self, payload_bits: f64) -> Cost {
         let packets = payload_bits / 8.0 / PAYLOAD_BYTES;
         let packets_per_train = packets * self.burst.as_secs_f64();
-        let ns_per_packet = self.train_cost.map_or(0.0, |cost| cost.ns_per_packet(packets_per_train));
+        let costs = self.train_costs.iter().flatten().map(|cost| cost.ns_per_packet(packets_per_train));
+        let ns_per_packet = costs.fold(0.0, f64::max);
         let threads = (packets * ns_per_packet / 1e9).max(LEAST_COST);
         Cost { threads, bits: link_bits(payload_bits / 8.0, packets) }
     }
@@ -186,7 +188,7 @@ impl Load {
         }
         let settled = speeds(self.sessions) * each.threads;
         let limit = settled + (limit - settled) * MOST_GROWTH;
-        // Few sessions are admitted by an estimate, which is too high already.
+        // Before many sessions play, the estimate decides: it takes the dearer way of making headers.
         if self.costs[0].is_some_and(|cost| cost.is_of_many(limits)) && needed > limit {
             return Err(Overload::Growth { needed, limit });
         }

@@ -6,7 +6,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
 /// Capacity for completions per submission entry.
-pub(super) const COMPLETIONS: u32 = 4;
+pub(super) const COMPLETIONS: u32 = 8;
 
 /// Opens a ring whose kernel work happens in its thread's calls, from Linux 6.1 on only on request.
 pub(super) fn open(entries: u32) -> io::Result<IoUring> {

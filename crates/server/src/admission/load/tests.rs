@@ -1,7 +1,7 @@
 use super::*;
 
 const UNMEASURED: Estimate =
-    Estimate { train_cost: None, burst: Duration::from_millis(100), payload_bits: 4e6 };
+    Estimate { train_costs: [None; 2], burst: Duration::from_millis(100), payload_bits: 4e6 };
 
 fn threads(threads: f64) -> Limits {
     Limits { all_threads: 1.0, reserve: 1.0 - threads, rate: None }
@@ -83,13 +83,13 @@ fn the_first_sessions_are_admitted_before_anything_was_measured() {
 /// Promise: A session's cost is that of the calibration before any session plays, then the measured one.
 #[test]
 fn the_first_cost_is_that_of_the_calibration() {
-    let estimate = Estimate { train_cost: Some(TrainCost::of_packets(10_000.0)), ..UNMEASURED };
+    let estimate = Estimate { train_costs: [Some(TrainCost::of_packets(10_000.0)), None], ..UNMEASURED };
     // 1,000 packets a second take 10 ms.
     let payload_bits = Some(1_000.0 * PAYLOAD_BYTES * 8.0);
     let asked = Asked { more: 1.0, payload_bits, sessions: 0 };
     let limits = Limits { all_threads: 1.0, reserve: 0.9, rate: None };
     assert_eq!(Load::default().admit(asked, limits, estimate), Ok(()));
-    let dear = Estimate { train_cost: Some(TrainCost::of_packets(120_000.0)), ..estimate };
+    let dear = Estimate { train_costs: [Some(TrainCost::of_packets(120_000.0)), None], ..estimate };
     assert!(Load::default().admit(asked, limits, dear).is_err(), "0.12 threads");
     let usual = 4e6 / 8.0 / PAYLOAD_BYTES * 10_000.0 / 1e9;
     assert_eq!(Load::default().capacity(limits, estimate), (0.1 / usual) as u64);
