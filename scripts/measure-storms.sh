@@ -46,6 +46,7 @@ held = []
 for number in range(half_open):
     one = socket.socket()
     try:
+        one.bind((f"10.79.1.{number % 8 + 1}", 0)) # an address may have some only
         one.connect((host, int(port)))
         one.sendall(b"OPTIONS rtsp://a/clip.ts RT")
         held.append(one)

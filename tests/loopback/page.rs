@@ -86,6 +86,16 @@ fn expected(status: &Value) -> Value {
     };
     let mut sessions: Vec<Value> = list("sessions").iter().map(session).collect();
     sessions.sort_by_key(|session| text(&session["Client"]));
+    let asset = |asset: &Value| {
+        let own = |session: &&Value| session["asset"] == asset["name"];
+        json!({
+            "Name": asset["name"], "State": asset["state"], "Plays": text(&asset["plays"]),
+            "Sessions": list("sessions").iter().filter(own).count().to_string(),
+            "Duration": text(&asset["duration_s"]), "Bit rate": text(&asset["bits_per_second"]),
+        })
+    };
+    let mut assets: Vec<Value> = list("assets").iter().map(asset).collect();
+    assets.sort_by_key(|asset| text(&asset["Name"]));
     let upto = status["lateness_us"]["histogram"].as_array().cloned().unwrap_or_default();
     let mut upto: Vec<u64> = upto.iter().filter_map(|row| row["trains"].as_u64()).collect();
     upto.push(status["lateness_us"]["trains"].as_u64().unwrap_or(0));
@@ -105,6 +115,7 @@ fn expected(status: &Value) -> Value {
         "path": status["data_path"]["name"],
         "costs": costs,
         "sessions": sessions,
+        "assets": assets,
         "warnings": list("warnings").iter().map(|warning| warning["text"].clone()).collect::<Vec<_>>(),
         "capacity": format!("{} of {}", sessions.len(), thousands(&most)),
         "threads": list("threads").len(),

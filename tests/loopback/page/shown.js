@@ -8,6 +8,7 @@
         all('td', row).map((cell) => [cell.dataset.label, cell.dataset.value ?? cell.textContent]),
       ),
     );
+  const ASSET_FIELDS = ['Name', 'State', 'Plays', 'Sessions', 'Duration', 'Bit rate'];
   const meter = (name) =>
     all('#capacity .meter').find((meter) => meter.firstChild.textContent === name).children[1].textContent;
   // Whole numbers are told with separators of thousands only.
@@ -29,7 +30,10 @@
       .map((row) => row.firstChild.textContent)
       .sort(),
     sessions: rows('sessions'),
-    assets: rows('assets'),
+    // Rates over time are drawn, and what is sent now is computed by the page.
+    assets: rows('assets')
+      .map((row) => Object.fromEntries(ASSET_FIELDS.map((field) => [field, row[field]])))
+      .sort((one, other) => (one.Name < other.Name ? -1 : 1)),
     files: rows('files'),
     warnings: all('#warnings li').map((item) => item.textContent),
     capacity: meter('Sessions'),
