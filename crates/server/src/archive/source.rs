@@ -117,12 +117,17 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
         let Some(there) = source.upgrade() else { return };
         let Some((epoch, mut after_us)) = there.wanted() else { continue };
         drop(there);
+        // A search may take long, and a seek needs another one.
+        let is_wanted = || {
+            let wanted = source.upgrade().and_then(|source| source.wanted());
+            wanted.is_some_and(|(wanted, _)| wanted == epoch)
+        };
         let following = loop {
             let (opener, like) = (opener.clone(), like.clone());
             let search = tokio::task::spawn_blocking(move || opener.after(after_us, &like)).await;
             match search {
                 Ok(Ok(Search::Found(opened))) => break Following::Known(opened),
-                Ok(Ok(Search::NotYet(up_to_us))) if source.strong_count() > 0 => after_us = up_to_us,
+                Ok(Ok(Search::NotYet(up_to_us))) if is_wanted() => after_us = up_to_us,
                 Ok(Ok(Search::End | Search::NotYet(_))) => break Following::End,
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "an archive cannot be read: a session ends with its recording");
