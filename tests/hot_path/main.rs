@@ -274,7 +274,10 @@ impl OneSegment {
         file.write_all(&vec![0; length]).unwrap();
         let mapped_file = Arc::new(MappedFile::new(file, length as u64).unwrap());
         let departures = (0..TRAINS).map(departure).collect();
-        OneSegment { segment: Arc::new(Segment { mapped_file, departures }), failures: Arc::default() }
+        OneSegment {
+            segment: Arc::new(Segment { mapped_file, departures, original: None }),
+            failures: Arc::default(),
+        }
     }
 }
 

@@ -50,6 +50,7 @@
 //! let segment = Segment {
 //!     mapped_file: Arc::new(MappedFile::new(file, packet.len() as u64)?),
 //!     departures: [Departure { at_us: 0, train }].into(),
+//!     original: None,
 //! };
 //!
 //! let engine = Arc::new(Engine::start(EngineOptions::default())?);

@@ -21,6 +21,9 @@ pub struct Segment {
     pub mapped_file: Arc<MappedFile>,
     /// In order of departure; never empty.
     pub departures: Box<[Departure]>,
+    /// The segment that has these departures with other numbers. It is kept, so that other playbacks find it while
+    /// this one is used.
+    pub original: Option<Arc<Segment>>,
 }
 
 /// Answer to a request for a segment.

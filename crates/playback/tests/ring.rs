@@ -310,7 +310,7 @@ struct Large(Arc<Segment>);
 
 impl Large {
     fn new(numbered: &Numbered, departures: Box<[Departure]>) -> Large {
-        Large(Arc::new(Segment { mapped_file: Arc::clone(&numbered.file), departures }))
+        Large(Arc::new(Segment { mapped_file: Arc::clone(&numbered.file), departures, original: None }))
     }
 }
 

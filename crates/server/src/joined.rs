@@ -65,7 +65,7 @@ impl Joined {
     pub(crate) fn give(
         &mut self,
         image: &Image,
-        segment: &Segment,
+        segment: &Arc<Segment>,
         number: u32,
         streams: &[StreamPlan],
     ) -> Arc<Segment> {
@@ -81,7 +81,8 @@ impl Joined {
                 }
             }
         }
-        Arc::new(Segment { mapped_file: Arc::clone(&segment.mapped_file), departures })
+        let mapped_file = Arc::clone(&segment.mapped_file);
+        Arc::new(Segment { mapped_file, departures, original: Some(Arc::clone(segment)) })
     }
 
     fn place(&self, image: &Image, departure: &Departure, streams: &[StreamPlan]) -> Departure {

@@ -90,7 +90,7 @@ impl TrainSource for Numbered {
                 Departure { at_us: u64::from(first) * PACKET_US, train }
             })
             .collect();
-        Load::Ready(Arc::new(Segment { mapped_file: Arc::clone(&self.file), departures }))
+        Load::Ready(Arc::new(Segment { mapped_file: Arc::clone(&self.file), departures, original: None }))
     }
 }
 
@@ -221,7 +221,11 @@ impl Flood {
         let Load::Ready(segment) = Numbered::new(1).segment(0, None) else { panic!("it is ready") };
         let train = segment.departures[0].train;
         let departures = (0..10_000).map(|number| Departure { at_us: number * 100, train }).collect();
-        Arc::new(Flood(Arc::new(Segment { mapped_file: Arc::clone(&segment.mapped_file), departures })))
+        Arc::new(Flood(Arc::new(Segment {
+            mapped_file: Arc::clone(&segment.mapped_file),
+            departures,
+            original: None,
+        })))
     }
 }
 

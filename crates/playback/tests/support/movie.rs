@@ -82,7 +82,7 @@ impl Movie {
             }
         }
         let mapped_file = Arc::new(MappedFile::new(file, offset).unwrap());
-        let segment = Arc::new(Segment { mapped_file, departures: departures.into() });
+        let segment = Arc::new(Segment { mapped_file, departures: departures.into(), original: None });
         Arc::new(Movie { segment, end_us, packets })
     }
 

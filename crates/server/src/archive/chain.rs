@@ -104,7 +104,12 @@ impl Piece {
     }
 
     /// A segment of the recording, at its position in the chain.
-    pub(super) fn give(&mut self, segment: &Segment, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
+    pub(super) fn give(
+        &mut self,
+        segment: &Arc<Segment>,
+        local: u32,
+        streams: &[StreamPlan],
+    ) -> Arc<Segment> {
         self.joined.give(&self.image, segment, local, streams)
     }
 }

@@ -140,7 +140,7 @@ impl Played {
     }
 
     /// A segment of the asset, in its place.
-    fn give(&mut self, segment: &Segment, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
+    fn give(&mut self, segment: &Arc<Segment>, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
         self.joined.give(&self.piece.image, segment, local, streams)
     }
 }

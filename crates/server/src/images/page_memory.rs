@@ -242,8 +242,13 @@ mod tests {
                 read_at: Instant::now(),
             });
         };
-        let segment =
-            || Arc::new(Segment { mapped_file: Arc::clone(&mapped_file), departures: Box::default() });
+        let segment = || {
+            Arc::new(Segment {
+                mapped_file: Arc::clone(&mapped_file),
+                departures: Box::default(),
+                original: None,
+            })
+        };
         let (played, other) = (segment(), segment());
         read(&played);
         assert_eq!(memory.counts().held_bytes, 4096, "a playback has it");

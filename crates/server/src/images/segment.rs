@@ -53,7 +53,7 @@ fn read_trains(
         (Some(_), None) => return Err(ReadImageError::AssetChanged),
         (None, _) => (&files.stored, trains.iter().map(|train| from_image(plan, entry, train)).collect()),
     };
-    Ok(Segment { mapped_file: Arc::clone(mapped_file), departures })
+    Ok(Segment { mapped_file: Arc::clone(mapped_file), departures, original: None })
 }
 
 fn trains(

@@ -116,7 +116,7 @@ impl Place {
     }
 
     /// A segment of the item, in its place.
-    fn give(&mut self, segment: &Segment, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
+    fn give(&mut self, segment: &Arc<Segment>, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
         self.joined.give(&self.item.image, segment, local, streams)
     }
 }
