@@ -15,6 +15,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
 use crate::errno_of;
+use crate::ring;
 use crate::write_guard::{Guarded, WriteGuard};
 
 /// Maximum number of outstanding loans of a lender.
@@ -184,7 +185,7 @@ impl Lender {
             // SAFETY: nothing is submitted, and no argument is given.
             unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, ENTER_GETEVENTS, None) }?;
             self.read_answers();
-            if before - self.out() < COMPLETIONS_PER_CALL {
+            if before - self.out() < ring::COMPLETIONS_PER_CALL {
                 return Ok(());
             }
         }
@@ -318,9 +319,6 @@ impl AsFd for Lender {
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
-
-/// Deferred completions that the kernel handles in a call that waits for none (since Linux 6.13).
-const COMPLETIONS_PER_CALL: usize = 20;
 
 /// `IORING_ENTER_GETEVENTS`.
 const ENTER_GETEVENTS: u32 = 1;

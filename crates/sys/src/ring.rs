@@ -479,7 +479,7 @@ impl Notices {
 
 /// Deferred completions that the kernel handles in a call that waits for none (IO_LOCAL_TW_DEFAULT_MAX, since
 /// Linux 6.13; before, all).
-const COMPLETIONS_PER_CALL: usize = 20;
+pub(crate) const COMPLETIONS_PER_CALL: usize = 20;
 
 /// Longest single wait: the kernel refuses times beyond its clock.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
