@@ -21,7 +21,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use wirepath_datapath::calibration::Calibrations;
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_datapath::srtp::MasterKey;
-use wirepath_datapath::{DataPath, MappedFile, SendContext, Support, Train};
+use wirepath_datapath::{CopyLayout, DataPath, MappedFile, SendContext, Support, Train};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     At, Burst, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
@@ -140,7 +140,7 @@ fn count(path: DataPath, own_headers: bool, key: Option<MasterKey>) -> Result<Co
     if path == DataPath::WireUring {
         let file = &source.segment.mapped_file;
         let region = Arc::new(file.copy::<std::io::Error>(file.file().metadata()?.len(), |_| Ok(()))?);
-        file.set_hot(Some(&region));
+        file.set_hot(CopyLayout::Packets, Some(&region));
         playbacks.register(&region);
     }
     let sessions = (0..SESSIONS)
@@ -291,6 +291,7 @@ fn departure(number: u64) -> Departure {
         packet_size: PACKET as u16,
         skip: 0,
         first: 0,
+        packets_before: number as u32 * PACKETS_PER_TRAIN,
         run: Run::new(first, 225 << 16),
     };
     Departure { at_us: number * TRAIN_US, train }

@@ -132,5 +132,6 @@ fn train(number: u64, headers: Headers) -> Train {
     let packet_size = if headers == Headers::Generated { 7 * 188 } else { PACKET as u16 };
     let length = PACKETS * u32::from(packet_size);
     let run = Run::new(first, 225 << 16);
-    Train { offset: number * u64::from(length), length, packet_size, skip: 0, first: 0, run }
+    let offset = number * u64::from(length);
+    Train { offset, length, packet_size, skip: 0, first: 0, packets_before: 0, run }
 }

@@ -1,20 +1,25 @@
 //! Images in hot memory: sent from there when they are, from their files when not, the same bytes.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_tests::hot::{counted, require_ring, wait_for_path};
+use wirepath_tests::interleaved::Interleaved;
 use wirepath_tests::playback::{Playback, announced, ensure_bytes};
 use wirepath_tests::process::Process;
 use wirepath_tests::server::{self, Server};
-use wirepath_tests::{Deadline, clips, process, require, trials};
+use wirepath_tests::{Deadline, clients, clips, frames, process, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         wire_uring_sends_every_byte,
         sessions_begin_before_their_image_is_hot,
         after_a_seek_the_same_bytes_leave_by_gso_writev,
+        connections_play_from_hot_memory,
+        ffmpeg_plays_over_tcp_from_hot_memory,
+        ffmpeg_plays_a_movie_over_tcp_from_hot_memory,
         an_image_that_does_not_fit_is_sent_from_its_file,
         a_limit_of_locked_memory_costs_a_line_in_the_log,
         hot_memory_for_another_path_is_not_used,
@@ -81,6 +86,66 @@ fn after_a_seek_the_same_bytes_leave_by_gso_writev() -> Result<()> {
     let (before, after) = received.payload.split_at(sought.payload.start);
     ensure!(bed.stored.starts_with(before) && bed.stored.ends_with(after), "other bytes came");
     ensure!(before.len() > 100_000 && after.len() > 100_000, "{}, {} bytes", before.len(), after.len());
+    Ok(())
+}
+
+/// Promise: Sessions over TCP play from hot memory, the same bytes, among responses.
+fn connections_play_from_hot_memory() -> Result<()> {
+    require_ring()?;
+    let bed = TestBed::hot_over_tcp("clip.ts", &clips::constant(6)?)?;
+    let before = bed.server.status()?;
+    let mut client = Interleaved::set_up_in(bed.server.rtsp, "clip.ts", [0, 1])?;
+    let (sequence, timestamp) = announced(&client.play(None)?)?;
+    let deadline = Deadline::seconds(20.0);
+    while client.received.bye.is_none() {
+        ensure!(!deadline.has_passed(), "no BYE");
+        client.succeed("GET_PARAMETER", &[])?;
+    }
+    ensure_bytes(&client.received, &bed.stored)?;
+    let first = client.received.packets.first().context("no packet")?;
+    ensure!((first.sequence, first.timestamp) == (sequence, timestamp), "RTP-Info announced another packet");
+    ensure!(client.responses > 100, "only {} responses", client.responses);
+    let after = bed.server.status()?;
+    let more = |name| Ok::<_, anyhow::Error>(counted(&after, name)? - counted(&before, name)?);
+    ensure!(
+        more("trains_lent")? == more("trains")?,
+        "{} of {} trains",
+        more("trains_lent")?,
+        more("trains")?
+    );
+    let image = &after["hot_memory"]["images"][0];
+    ensure!(image["name"] == "clip.ts" && image["transport"] == "tcp", "{image}");
+    Ok(())
+}
+
+/// Promise: ffmpeg plays a clip and a movie over TCP from hot memory.
+fn ffmpeg_plays_over_tcp_from_hot_memory() -> Result<()> {
+    require_ring()?;
+    let bed = TestBed::hot_over_tcp("clip.ts", &clips::constant(6)?)?;
+    let before = counted(&bed.server.status()?, "trains_lent")?;
+    let home = process::open_folder()?;
+    let output = home.path().join("out.ts");
+    clients::ffmpeg_with(&["-rtsp_transport", "tcp"], &bed.server.rtsp_url("clip.ts"), &output, 25.0)?;
+    let (came, stored) = (clips::pictures(&output)?.len(), clips::pictures(&clips::constant(6)?)?.len());
+    // ffmpeg passes a picture on when the next begins, so the last one stays inside.
+    ensure!(came <= stored && came + 1 >= stored, "{came} pictures of {stored} came");
+    ensure!(counted(&bed.server.status()?, "trains_lent")? > before + 100);
+    Ok(())
+}
+
+/// Promise: ffmpeg plays a clip and a movie over TCP from hot memory.
+fn ffmpeg_plays_a_movie_over_tcp_from_hot_memory() -> Result<()> {
+    require_ring()?;
+    let film = clips::film(6, "libx264", "aac", "mp4")?;
+    let bed = TestBed::hot_over_tcp("film.mp4", &film)?;
+    let before = counted(&bed.server.status()?, "trains_lent")?;
+    let came = frames::decode(&["-rtsp_transport", "tcp"], &bed.server.rtsp_url("film.mp4"), 40.0)?;
+    let path = film.to_str().context("a clip's name")?;
+    let stored = frames::decode(&["-ignore_editlist", "1"], path, 60.0)?;
+    ensure!((came.len(), stored.len()) == (2, 2), "{} of {} tracks came", came.len(), stored.len());
+    frames::ensure_all(&came[0], &stored[0], 1)?;
+    ensure!(frames::ensure_from(&came[1], &stored[1], 1, 1)? == 1);
+    ensure!(counted(&bed.server.status()?, "trains_lent")? > before + 100);
     Ok(())
 }
 
@@ -166,6 +231,24 @@ impl TestBed {
         let folder = clips::folder(&[("clip.ts", &clip)])?;
         let server = Server::of(folder.path()).with(arguments).under(before).start()?;
         Ok(Self { server, stored: std::fs::read(&clip)?, _folder: folder })
+    }
+
+    /// A server of a clip by this name, whose image is complete and held with framing.
+    fn hot_over_tcp(name: &str, clip: &Path) -> Result<Self> {
+        let folder = clips::folder(&[(name, clip)])?;
+        let server = Server::of(folder.path()).with(["--hot-memory", "64MiB"]).packed().start()?;
+        let bed = Self { server, stored: std::fs::read(clip)?, _folder: folder };
+        bed.wait_until_hot_over_tcp(name)?;
+        Ok(bed)
+    }
+
+    /// Has the image held with framing, by setting up a session over TCP until it is.
+    fn wait_until_hot_over_tcp(&self, name: &str) -> Result<()> {
+        let _session = Interleaved::set_up_in(self.server.rtsp, name, [0, 1])?;
+        Deadline::seconds(10.0).wait_for("hot memory", || {
+            let hot = self.server.status()?["hot_memory"]["images"].clone();
+            Ok((hot[0]["transport"] == "tcp").then_some(()))
+        })
     }
 
     /// Has the image held, by playing it until it is.

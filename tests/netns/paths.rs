@@ -324,7 +324,8 @@ impl Media {
         file.write_all(&bytes)?;
         let length = (bytes.len() - offset) as u32;
         let packet_size = (length / packets) as u16;
-        let train = Train { offset: offset as u64, length, packet_size, skip: 0, first: 0, run };
+        let train =
+            Train { offset: offset as u64, length, packet_size, skip: 0, first: 0, packets_before: 0, run };
         Ok(Self { medium: MappedFile::new(file, bytes.len() as u64)?, train, headers, bytes, ssrc })
     }
 

@@ -144,7 +144,15 @@ fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()>
     let whole = MappedFile::new(tempfile_of(&[7; PACKET as usize])?, PACKET.into())?;
     let first = Header { marker: false, payload_type: 33, sequence: 1, timestamp: 2, ssrc: 3 };
     let run = Run::new(first, 0);
-    let bare = Train { offset: 0, length: PACKET.into(), packet_size: PACKET, skip: 0, first: 0, run };
+    let bare = Train {
+        offset: 0,
+        length: PACKET.into(),
+        packet_size: PACKET,
+        skip: 0,
+        first: 0,
+        packets_before: 0,
+        run,
+    };
     // The first packet crosses into what cannot be read, or begins there; the train goes far beyond.
     for offset in [8192 - 500, 8192] {
         let train = Train { offset, length: 10 * u32::from(PACKET), ..bare };

@@ -23,6 +23,7 @@ pub struct Interleaved {
     pub session: String,
     /// Transport that the server chose.
     pub transport: String,
+    channels: [u8; 2],
     sequence: u32,
     /// Media and reports that came so far.
     pub received: Received,
@@ -41,8 +42,8 @@ pub enum Came {
     End,
 }
 
-/// Channels that it asks for.
-const CHANNELS: (u8, u8) = (2, 3);
+/// Channels that it asks for, unless told otherwise.
+const CHANNELS: [u8; 2] = [2, 3];
 
 impl Interleaved {
     /// Sets a session up, with a receive buffer of so many bytes if that matters.
@@ -54,19 +55,28 @@ impl Interleaved {
         Self::over(stream, format!("rtsp://{server}/{path}"))
     }
 
+    /// Sets a session up in these channels.
+    pub fn set_up_in(server: SocketAddr, path: &str, channels: [u8; 2]) -> Result<Self> {
+        Self::over_in(http::connect(server)?, format!("rtsp://{server}/{path}"), channels)
+    }
+
     /// Sets a session up over a connection made elsewhere.
     pub fn over(stream: TcpStream, url: String) -> Result<Self> {
+        Self::over_in(stream, url, CHANNELS)
+    }
+
+    fn over_in(stream: TcpStream, url: String, channels: [u8; 2]) -> Result<Self> {
         let mut client = Client::over(stream.try_clone().context("dup")?);
         let (_, control) = describe(&mut client, &url)?;
-        let asked = format!("RTP/AVP/TCP;unicast;interleaved={}-{}", CHANNELS.0, CHANNELS.1);
+        let asked = format!("RTP/AVP/TCP;unicast;interleaved={}-{}", channels[0], channels[1]);
         let answer = client.succeed("SETUP", &control, &[("Transport", &asked)])?;
         let session = answer.header("session").context("SETUP was answered without a Session")?;
         let session = session.split(';').next().unwrap_or_default().to_owned();
         let transport = answer.header("transport").context("SETUP was answered without a Transport")?;
         let transport = transport.to_owned();
         ensure!(transport.starts_with(&asked), "{transport} was answered to {asked}");
-        let (buffer, received) = (Vec::new(), Received::default());
-        Ok(Self { stream, buffer, url, session, transport, sequence: 100, received, responses: 0 })
+        let (buffer, received, responses) = (Vec::new(), Received::default(), 0);
+        Ok(Self { stream, buffer, url, session, transport, channels, sequence: 100, received, responses })
     }
 
     /// Sends a request in the session and waits for nothing.
@@ -144,8 +154,8 @@ impl Interleaved {
         let frame: Vec<u8> = self.buffer.drain(..4 + length).skip(4).collect();
         let now = Instant::now();
         let entered = match channel {
-            channel if channel == CHANNELS.0 => enter_packet(&mut self.received, &frame, now),
-            channel if channel == CHANNELS.1 => enter_report(&mut self.received, &frame, now),
+            channel if channel == self.channels[0] => enter_packet(&mut self.received, &frame, now),
+            channel if channel == self.channels[1] => enter_report(&mut self.received, &frame, now),
             other => bail!("a frame of channel {other}"),
         };
         entered.map_err(anyhow::Error::msg)?;

@@ -125,6 +125,7 @@ impl Case {
             packet_size: packet as u16,
             skip: 0,
             first: stretch.first as u32,
+            packets_before: 0,
             run: RUN,
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rtp_types::RtpPacket;
 use rustix::fs::{MemfdFlags, memfd_create};
-use wirepath_datapath::{Extent, Headers, MappedFile, SendContext};
+use wirepath_datapath::{CopyLayout, Extent, Headers, MappedFile, SendContext};
 
 use crate::case::{Case, Content, RUN};
 use crate::error::{Doing, Error};
@@ -131,7 +131,7 @@ impl Sample<'_> {
             return sample.over_all_ways(test_bed, context);
         }
         let region = medium.copy::<io::Error>(length, |_| Ok(())).map(Arc::new).doing("copying packets")?;
-        medium.set_hot(Some(&region));
+        medium.set_hot(CopyLayout::Packets, Some(&region));
         let held = context.register_now(Arc::clone(&region));
         held.map_err(|error| Error::Unable(format!("its ring cannot hold packets of odd size: {error}")))?;
         let verified = sample.over_all_ways(test_bed, context);

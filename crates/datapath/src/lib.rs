@@ -22,7 +22,8 @@
 //! let first =
 //!     Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 0, ssrc: 7 };
 //! let run = Run::new(first, 90 << 16);
-//! let train = Train { offset: 0, length: 4 * 188, packet_size: 188, skip: 0, first: 0, run };
+//! let (length, packet_size) = (4 * 188, 188);
+//! let train = Train { offset: 0, length, packet_size, skip: 0, first: 0, packets_before: 0, run };
 //!
 //! let (receiver, socket) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
 //! socket.connect(receiver.local_addr()?)?;
@@ -44,6 +45,8 @@ mod calls;
 mod choice;
 mod cork;
 mod error;
+mod framed_copy;
+mod framing;
 mod loans;
 mod mapped_file;
 pub mod measure;
@@ -67,8 +70,9 @@ pub use assessed::block_sink::BlockSink;
 pub use assessed::loan_policy::{LoanPolicy, LoanSwitch};
 pub use choice::{Choice, Support};
 pub use error::SendError;
+pub use framed_copy::FramedCopy;
 pub use loans::{LOANS_FOR_A_READING, LoanCounts};
-pub use mapped_file::{Extent, MappedFile, PageCache, advise, read_only_as_told};
+pub use mapped_file::{CopyLayout, Extent, MappedFile, PageCache, advise, read_only_as_told};
 pub use names::UnknownPath;
 pub use path::DataPath;
 pub use pipe::Pipe;

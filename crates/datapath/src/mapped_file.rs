@@ -24,8 +24,8 @@ pub struct MappedFile {
     pub(crate) mapping: Mapping,
     /// True for an asset, which contains no packet headers.
     has_payload_only: bool,
-    /// Identity of the region with the same bytes, or 0.
-    hot: AtomicU64,
+    /// Identities of the regions with copies, by [`CopyLayout`]; 0 if there is none.
+    hot: [AtomicU64; 2],
 }
 
 impl MappedFile {
@@ -57,7 +57,7 @@ impl MappedFile {
     }
 
     fn with(file: Arc<File>, mapping: Mapping, has_payload_only: bool) -> MappedFile {
-        MappedFile { file, mapping, has_payload_only, hot: AtomicU64::new(0) }
+        MappedFile { file, mapping, has_payload_only, hot: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 
     /// Returns whether the file has no packet headers because it is an asset.
@@ -138,15 +138,17 @@ impl MappedFile {
         })
     }
 
-    /// Lets threads whose ring holds `region`, a copy of this file's start, send from it; none ends that.
-    pub fn set_hot(&self, region: Option<&Region>) {
+    /// Lets threads whose ring holds `region`, a copy of this file's start in this layout, send from it; none
+    /// ends that.
+    pub fn set_hot(&self, layout: CopyLayout, region: Option<&Region>) {
         // Relaxed, since the sending thread received the region in another way.
-        self.hot.store(region.map_or(0, Region::id), Relaxed);
+        self.hot[layout as usize].store(region.map_or(0, Region::id), Relaxed);
     }
 
-    /// Identity of the region that is a copy of this file, if any.
-    pub(crate) fn hot(&self) -> Option<u64> {
-        Some(self.hot.load(Relaxed)).filter(|id| *id != 0)
+    /// Identity of the region that is a copy of this file in this layout, if any.
+    #[inline]
+    pub(crate) fn hot(&self, layout: CopyLayout) -> Option<u64> {
+        Some(self.hot[layout as usize].load(Relaxed)).filter(|id| *id != 0)
     }
 
     /// Reads what fills `buffer`.
@@ -175,8 +177,17 @@ pub fn read_only_as_told(file: &File) {
 }
 
 /// A length that memory can have.
-fn in_memory(length: u64) -> io::Result<usize> {
+pub(crate) fn in_memory(length: u64) -> io::Result<usize> {
     usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge.into())
+}
+
+/// Layout of a copy of a file in a region, from which a ring sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyLayout {
+    /// The bytes of the file, for UDP: [`MappedFile::copy`].
+    Packets,
+    /// Each packet after its framing, for RTSP connections: [`MappedFile::copy_framed`].
+    Frames,
 }
 
 /// Bytes of a file, by reference.

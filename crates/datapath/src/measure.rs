@@ -184,6 +184,7 @@ impl Lane {
             packet_size: PACKET_SIZE,
             skip: 0,
             first,
+            packets_before: 0,
             run: RUN,
         }
     }

@@ -113,7 +113,15 @@ fn three_packets() -> io::Result<(MappedFile, Train, Vec<u8>)> {
     let run = Run::new(first, 0);
     let packets = ready_packets(run, 3, PACKET_SIZE);
     let length = packets.len() as u32;
-    let train = Train { offset: 0, length, packet_size: PACKET_SIZE as u16, skip: 0, first: 0, run };
+    let train = Train {
+        offset: 0,
+        length,
+        packet_size: PACKET_SIZE as u16,
+        skip: 0,
+        first: 0,
+        packets_before: 0,
+        run,
+    };
     Ok((in_memory(&packets, 1)?, train, packets))
 }
 

@@ -12,7 +12,7 @@ use wirepath_sys::region::Region;
 
 use crate::buffer::{Buffer, ProtectedBuffer};
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
-use crate::{Extent, MappedFile, SendError};
+use crate::{CopyLayout, Extent, MappedFile, SendError};
 
 /// State for sending, one for each thread: buffers, ring and the kernel module's device.
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl SendContext {
         }
         let length = file.file().metadata()?.len();
         let region = Arc::new(file.copy::<io::Error>(length, |_| Ok(()))?);
-        file.set_hot(Some(&region));
+        file.set_hot(CopyLayout::Packets, Some(&region));
         self.register_now(region)
     }
 

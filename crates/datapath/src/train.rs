@@ -21,6 +21,9 @@ pub struct Train {
     pub skip: u16,
     /// Index of the first packet in `run`.
     pub first: u32,
+    /// Number of packets in the file before the first one, of all streams: its place in a [copy with
+    /// framing](crate::MappedFile::copy_framed). 0 for a file of which there is none.
+    pub packets_before: u32,
     /// The headers as they are stored.
     pub run: Run,
 }
@@ -113,6 +116,7 @@ impl Train {
             offset: self.offset + u64::from(cut),
             length: self.length - cut,
             first: self.first + packets,
+            packets_before: self.packets_before.wrapping_add(packets),
             skip: 0,
             ..*self
         })
@@ -285,7 +289,8 @@ pub(crate) mod tests {
     pub(crate) fn example(length: u32) -> Train {
         let first =
             Header { marker: false, payload_type: 33, sequence: 65_534, timestamp: 1000, ssrc: 0x1234_5678 };
-        Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, run: Run::new(first, 90 << 16) }
+        let run = Run::new(first, 90 << 16);
+        Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, packets_before: 0, run }
     }
 
     #[test]

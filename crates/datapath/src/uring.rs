@@ -5,12 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use wirepath_media::image::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS};
 use wirepath_sys::errno_of;
 use wirepath_sys::pages::SharedPages;
 use wirepath_sys::region::Region;
 use wirepath_sys::ring::{BufferIndex, Ledger, MOST_BUFFERS, Refused, Ring, Socket};
 
-use crate::{Extent, MappedFile, SendError};
+use crate::framing::FRAMING_LENGTH;
+use crate::{CopyLayout, Extent, MappedFile, SendError, Train};
 
 /// The name that errors carry.
 pub(crate) const CALL: &str = "io_uring send_zc";
@@ -22,8 +24,10 @@ const ENTRIES: u32 = 256;
 /// small pages, Linux 6.18), which engine threads do not have. All pieces of a ring are 128 GiB.
 const PIECE: usize = 8 << 20;
 
-/// Overlap of pieces. No datagram is longer, so each is completely in the piece in which it begins.
-const OVERLAP: usize = 1 << 16;
+/// Overlap of pieces. No train is longer, even with framing, so each is completely in the piece in which it
+/// begins.
+const OVERLAP: usize = (1 << 16) + (1 << 12);
+const _: () = assert!((MAX_TRAIN_BYTES + MAX_TRAIN_PACKETS * FRAMING_LENGTH as u32) as usize <= OVERLAP);
 
 /// The extent is not registered with the ring.
 pub(crate) const NOT_REGISTERED: SendError = SendError::Unsupported { call: CALL, errno: Errno::OPNOTSUPP };
@@ -140,11 +144,22 @@ impl Uring {
         Ok(if self.busy { RegistrationProgress::Later } else { RegistrationProgress::Done })
     }
 
-    /// Position of an extent, or of the part of it that is in one piece, if it is held. A piece is longer
+    /// Position of a file's extent, or of the part of it that is in one piece, if it is held. A piece is longer
     /// than any datagram, and the kernel refuses a shortened one (`EMSGSIZE`) like a whole one.
     #[inline]
     pub(crate) fn find(&self, file: &MappedFile, extent: Extent) -> Option<Place> {
-        let held = &self.regions[self.position(file.hot()?).ok()?];
+        self.find_in(file.hot(CopyLayout::Packets)?, extent)
+    }
+
+    /// Position of a train with its framing, if it is held.
+    #[inline]
+    pub(crate) fn find_framed(&self, file: &MappedFile, train: &Train) -> Option<Place> {
+        self.find_in(file.hot(CopyLayout::Frames)?, train.framed_extent())
+    }
+
+    #[inline]
+    fn find_in(&self, region_id: u64, extent: Extent) -> Option<Place> {
+        let held = &self.regions[self.position(region_id).ok()?];
         let start = usize::try_from(extent.offset).ok()?;
         let piece = *held.pieces.get(start / PIECE).filter(|_| held.wanted)?;
         let end = start.checked_add(extent.length)?;

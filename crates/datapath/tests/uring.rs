@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile, PageBuffer,
-    ReclaimError, RegistrationProgress, SendContext, SendError, SendOutcome, SharedPages, Train, UdpSink,
+    BlockPath, BlockSink, CopyLayout, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile,
+    PageBuffer, ReclaimError, RegistrationProgress, SendContext, SendError, SendOutcome, SharedPages, Train,
+    UdpSink,
 };
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_testkit::udp::close_port;
@@ -65,7 +66,7 @@ impl Hot {
             Ok(())
         });
         let region = Arc::new(region.unwrap());
-        medium.set_hot(Some(&region));
+        medium.set_hot(CopyLayout::Packets, Some(&region));
         let region_id = region.id();
         scratch.register_now(region).unwrap();
         Hot { medium, bytes, scratch, region_id }
@@ -101,6 +102,7 @@ fn train(offset: usize, length: usize) -> Train {
         packet_size: PACKET as u16,
         skip: 0,
         first: 0,
+        packets_before: 0,
         run: Run::new(first, 0),
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
 use wirepath_datapath::interleaved::{FrameTrain, TakenFrames, send_bytes};
@@ -38,7 +39,8 @@ enum State {
 pub(crate) struct FrameWriter {
     /// Identity that commands carry.
     id: u64,
-    socket: OwnedFd,
+    /// Shared with queued trains.
+    socket: Arc<OwnedFd>,
     state: State,
     /// Bytes to send before the next train: the rest of a frame, responses, reports.
     pending: Vec<u8>,
@@ -56,7 +58,7 @@ impl FrameWriter {
     pub(crate) fn new(id: u64, socket: OwnedFd) -> FrameWriter {
         FrameWriter {
             id,
-            socket,
+            socket: Arc::new(socket),
             state: State::Open,
             pending: Vec::with_capacity(CAPACITY),
             sent: 0,
@@ -146,20 +148,7 @@ impl FrameWriter {
             State::Broken => Err(SendError::Other { call: CALL, errno: rustix::io::Errno::PIPE }),
         };
         match taken {
-            Ok(taken) if taken.bytes == 0 => {
-                if !self.pending.is_empty() {
-                    self.flush(); // the rest of an encrypted frame
-                }
-                Ok(taken.packets)
-            }
-            Ok(taken) => {
-                if let Err(error) = frames.read_rest(taken, &mut self.pending) {
-                    self.fail(); // half a frame cannot be taken back
-                    return Err(error);
-                }
-                self.flush();
-                Ok(taken.packets + 1)
-            }
+            Ok(taken) => self.complete(frames, taken),
             Err(error @ SendError::Full { .. }) => {
                 self.state = State::Full;
                 if !self.waiting.contains(&key) {
@@ -174,6 +163,40 @@ impl FrameWriter {
                 Err(error)
             }
         }
+    }
+
+    /// Queues a train in the thread's ring, if it can be sent from registered memory. Returns whether it is
+    /// queued: then [`FrameWriter::finish`] gets the result, before anything else is sent to the connection.
+    ///
+    /// Another playback of the connection might send before that, so trains are queued only for one that is
+    /// alone.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, frames: &FrameTrain<'_>, context: &mut SendContext, token: u64) -> bool {
+        let can_send = self.state == State::Open && self.pending.is_empty() && self.playbacks.len() == 1;
+        can_send && frames.enqueue(&self.socket, context, token)
+    }
+
+    /// Takes the number of bytes that were sent of a queued train; returns that of packets, at least one. The
+    /// last of them may have been sent only in part.
+    ///
+    /// # Errors
+    /// [`SendError::Storage`].
+    pub(crate) fn finish(&mut self, frames: &FrameTrain<'_>, bytes: u32) -> Result<u32, SendError> {
+        self.complete(frames, frames.taken(bytes))
+    }
+
+    /// Sends the rest of a frame that was taken in part. Returns the number of packets.
+    fn complete(&mut self, frames: &FrameTrain<'_>, taken: TakenFrames) -> Result<u32, SendError> {
+        if taken.bytes > 0
+            && let Err(error) = frames.read_rest(taken, &mut self.pending)
+        {
+            self.fail(); // half a frame cannot be taken back
+            return Err(error);
+        }
+        if !self.pending.is_empty() {
+            self.flush();
+        }
+        Ok(taken.packets + u32::from(taken.bytes > 0))
     }
 
     /// Sends waiting bytes after the connection got room again. Returns whether there is room for trains.
@@ -218,7 +241,7 @@ impl FrameWriter {
         self.pending = Vec::new();
         self.sent = 0;
         self.callbacks.clear();
-        if let Err(error) = shutdown(&self.socket, Shutdown::Both) {
+        if let Err(error) = shutdown(&*self.socket, Shutdown::Both) {
             tracing::debug!(%error, "a connection is gone already");
         }
     }

@@ -45,6 +45,7 @@
 //!     packet_size: packet.len() as u16,
 //!     skip: 0,
 //!     first: 0,
+//!     packets_before: 0,
 //!     run: Run::new(first, 0),
 //! };
 //! let segment = Segment {
@@ -84,6 +85,7 @@ mod connection_writer;
 mod counters;
 mod frame_writer;
 mod lateness;
+mod lending;
 mod numbering;
 mod output;
 mod paced_playback;

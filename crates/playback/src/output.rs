@@ -7,6 +7,7 @@ use wirepath_datapath::{
     DataPath, Headers, MappedFile, SendError, SendOutcome, Support, Train, TrainProtector, UdpSink, errno_of,
 };
 
+use crate::lending::Lending;
 use crate::progress::SharedProgress;
 use crate::thread_state::ThreadState;
 
@@ -36,9 +37,7 @@ impl Output {
     ) -> Result<SendOutcome<u32>, SendError> {
         match self {
             Output::Udp(output) => output.send(file, train, headers, thread, token),
-            Output::Interleaved(output) => {
-                output.send(file, train, headers, thread, token).map(SendOutcome::Sent)
-            }
+            Output::Interleaved(output) => output.send(file, train, headers, thread, token),
         }
     }
 
@@ -58,37 +57,29 @@ pub(crate) struct UdpOutput {
     makes_headers: bool,
     /// The path that sent the last train.
     used: DataPath,
-    /// True if trains in registered memory leave by `wire_uring`, whatever path is chosen for stored headers.
-    lends: bool,
+    /// Whether trains in registered memory leave by `wire_uring`, whatever path is chosen for stored headers.
+    lending: Lending,
     /// True if the receiver did not request the packets.
     is_push: bool,
-    /// Trains that were sent from registered memory, and how many of them the kernel copied.
-    lent: u32,
-    copied: u32,
     progress: Arc<SharedProgress>,
     /// Encryption, which has its own paths. Boxed, since few outputs use it.
     protector: Option<Box<TrainProtector>>,
 }
-
-/// Least number of copied trains of a receiver before lending stops: it stops if the kernel copied half of
-/// the lent trains.
-const LEAST_COPIED: u32 = 8;
 
 impl UdpOutput {
     pub(crate) fn new(sink: UdpSink, paths: DataPaths, progress: Arc<SharedProgress>) -> UdpOutput {
         // No train has been looked up in registered memory yet.
         let path = paths.stored;
         let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
-        progress.set_path(used);
-        let (lent, copied) = (0, 0);
-        let (makes_headers, lends, is_push) = (false, false, false);
-        let protector = None;
-        UdpOutput { sink, paths, makes_headers, used, lends, is_push, lent, copied, progress, protector }
+        progress.set_path(Some(used));
+        let (makes_headers, is_push) = (false, false);
+        let (lending, protector) = (Lending::OFF, None);
+        UdpOutput { sink, paths, makes_headers, used, lending, is_push, progress, protector }
     }
 
     /// The output that encrypts all packets.
     pub(crate) fn protected(self, protector: TrainProtector) -> UdpOutput {
-        UdpOutput { protector: Some(Box::new(protector)), lends: false, ..self }
+        UdpOutput { protector: Some(Box::new(protector)), lending: Lending::OFF, ..self }
     }
 
     /// The output to a receiver that did not request the packets.
@@ -104,7 +95,8 @@ impl UdpOutput {
 
     /// The output that sends trains in registered memory from there, unless its path sends packet by packet.
     pub(crate) fn lending(self) -> UdpOutput {
-        UdpOutput { lends: self.paths.stored.segments(), ..self }
+        let lending = if self.paths.stored.segments() { Lending::UNLESS_COPIED } else { Lending::OFF };
+        UdpOutput { lending, ..self }
     }
 
     /// Prefetches the data needed for sending, except the output itself.
@@ -114,13 +106,12 @@ impl UdpOutput {
 
     /// Notes that a queued train has left.
     pub(crate) fn note_lent(&mut self) {
-        self.lent = self.lent.saturating_add(1);
+        self.lending.note_lent();
     }
 
     /// Notes that the kernel copied a lent train.
     pub(crate) fn note_copied(&mut self) {
-        self.copied += 1;
-        self.lends &= self.copied < LEAST_COPIED || self.copied < self.lent / 2;
+        self.lending.note_copied();
     }
 
     #[inline]
@@ -145,7 +136,7 @@ impl UdpOutput {
         let context = &mut thread.context;
         let path = match makes_headers {
             true => self.paths.own,
-            false if self.lends => self.paths.stored.or_registered(train, file, context),
+            false if self.lending.is_on() => self.paths.stored.or_registered(train, file, context),
             false => self.paths.stored,
         };
         let path = path.for_train(train, headers, file, context);
@@ -157,7 +148,7 @@ impl UdpOutput {
     fn note_path(&mut self, path: DataPath) {
         if path != self.used {
             self.used = path;
-            self.progress.set_path(path);
+            self.progress.set_path(Some(path));
         }
     }
 
@@ -170,7 +161,7 @@ impl UdpOutput {
         if self.sink.prepare(*path).is_err() {
             // Works everywhere, packet by packet.
             *path = DataPath::Sendmmsg;
-            self.lends = false;
+            self.lending.stop();
             let call = "setsockopt";
             self.sink.prepare(*path).map_err(|error| SendError::Other { call, errno: errno_of(&error) })?;
         }
@@ -190,7 +181,9 @@ impl UdpOutput {
             self.paths.own = path;
         }
         // The socket may be set up for single packets by now.
-        self.lends &= self.used != DataPath::WireUring && path.segments();
+        if self.used == DataPath::WireUring || !path.segments() {
+            self.lending.stop();
+        }
         Ok(())
     }
 }
@@ -202,6 +195,11 @@ pub(crate) struct InterleavedOutput {
     channel: u8,
     /// Encryption of the first stream.
     protector: Option<Box<TrainProtector>>,
+    /// Whether trains in registered memory leave from there.
+    lending: Lending,
+    /// True if the last train did.
+    has_lent: bool,
+    progress: Arc<SharedProgress>,
     /// Lateness beyond which a playback skips forward because its client reads too slowly.
     pub(crate) max_lag_us: u64,
     /// True from a full connection until the playback has caught up with its timetable.
@@ -213,11 +211,20 @@ pub(crate) struct InterleavedOutput {
 }
 
 impl InterleavedOutput {
-    pub(crate) fn new(channel: u8, max_lag_us: u64, protector: Option<TrainProtector>) -> InterleavedOutput {
+    pub(crate) fn new(
+        channel: u8,
+        max_lag_us: u64,
+        protector: Option<TrainProtector>,
+        lending: Lending,
+        progress: Arc<SharedProgress>,
+    ) -> InterleavedOutput {
         InterleavedOutput {
             writer: usize::MAX,
             channel,
             protector: protector.map(Box::new),
+            lending,
+            has_lent: false,
+            progress,
             max_lag_us,
             is_behind: false,
             waits_for_room: false,
@@ -248,7 +255,7 @@ impl InterleavedOutput {
         headers: Headers,
         thread: &mut ThreadState,
         token: u64,
-    ) -> Result<u32, SendError> {
+    ) -> Result<SendOutcome<u32>, SendError> {
         let mut protector = self.protector.take();
         let channel = (self.channel, protector.as_deref_mut());
         let sent = self.send_in(channel, file, train, headers, thread, token);
@@ -256,7 +263,7 @@ impl InterleavedOutput {
         sent
     }
 
-    /// Sends a train's first packets in a channel, encrypted if there is a protector.
+    /// Sends a train's first packets in a channel, encrypted if there is a protector, or queues all of it.
     #[inline]
     pub(crate) fn send_in(
         &mut self,
@@ -266,13 +273,67 @@ impl InterleavedOutput {
         headers: Headers,
         thread: &mut ThreadState,
         token: u64,
-    ) -> Result<u32, SendError> {
+    ) -> Result<SendOutcome<u32>, SendError> {
         self.waits_for_room = false;
         let frames = FrameTrain { channel, file, train: *train, headers };
-        let sent = thread.writers[self.writer].send(&frames, protector, &mut thread.context, token as usize);
+        let (writer, context) = (&mut thread.writers[self.writer], &mut thread.context);
+        if self.lending.is_on() && protector.is_none() && writer.enqueue(&frames, context, token) {
+            return Ok(SendOutcome::Queued);
+        }
+        self.note_way(false);
+        let sent = writer.send(&frames, protector, context, token as usize);
+        self.note_full(&sent);
+        sent.map(SendOutcome::Sent)
+    }
+
+    /// Channel of the first stream.
+    pub(crate) fn channel(&self) -> u8 {
+        self.channel
+    }
+
+    /// Takes the result of a queued train; returns the number of packets that were sent.
+    pub(crate) fn finish(
+        &mut self,
+        frames: &FrameTrain<'_>,
+        result: Result<u32, SendError>,
+        thread: &mut ThreadState,
+        token: u64,
+    ) -> Result<u32, SendError> {
+        let (writer, context) = (&mut thread.writers[self.writer], &mut thread.context);
+        let sent = match result {
+            Ok(bytes) => {
+                self.lending.note_lent();
+                thread.counters.trains_lent.increment();
+                writer.finish(frames, bytes)
+            }
+            // The copying call reports whether the connection is full or gone, or the ring could not send.
+            Err(error) => {
+                if !matches!(error, SendError::Full { .. }) {
+                    self.lending.stop();
+                }
+                writer.send(frames, None, context, token as usize)
+            }
+        };
+        self.note_way(result.is_ok());
+        self.note_full(&sent);
+        sent
+    }
+
+    /// Notes that the kernel copied a lent train.
+    pub(crate) fn note_copied(&mut self) {
+        self.lending.note_copied();
+    }
+
+    fn note_way(&mut self, has_lent: bool) {
+        if has_lent != self.has_lent {
+            self.has_lent = has_lent;
+            self.progress.set_path(has_lent.then_some(DataPath::WireUring));
+        }
+    }
+
+    fn note_full(&mut self, sent: &Result<u32, SendError>) {
         if matches!(sent, Err(SendError::Full { .. })) {
             (self.is_behind, self.waits_for_room) = (true, true);
         }
-        sent
     }
 }

@@ -308,23 +308,26 @@ impl PacedPlayback {
         self.streams.note_copied();
     }
 
-    /// Handles the result of a queued train.
+    /// Handles the result of a queued train: the number of bytes sent.
     pub(crate) fn note_result(
         &mut self,
         result: Result<u32, SendError>,
         thread: &mut ThreadState,
         now_us: u64,
+        token: u64,
     ) -> Step {
         let Some((departure, due_us)) = self.queued.take() else { return Step::At(now_us) };
+        let Some(file) = self.playhead.mapped_file() else { return Step::At(now_us) };
         let train = departure.train;
         let index = self.streams.index(train.run.stream);
-        match self.settle(index, &train, result.map(|_| train.packets()), thread) {
+        let result = self.streams.finish(index, file, &train, result, thread, token);
+        match self.settle(index, &train, result, thread) {
             Ok(0) => {} // another path is next
             Ok(_) => {
                 self.note_departure(&departure, thread);
-                self.streams.note_lent(index);
-                thread.counters.trains_lent.increment();
-                thread.counters.lateness_seconds.record(now_us.saturating_sub(due_us));
+                if !self.is_behind() {
+                    thread.counters.lateness_seconds.record(now_us.saturating_sub(due_us));
+                }
             }
             Err(error) => return self.after_error(error, thread, now_us),
         }

@@ -137,8 +137,7 @@ impl Pacer {
         let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
         playback.play(request, reply);
         self.thread.set_burst();
-        self.step(key, now_us());
-        self.flush(); // the next command may be for the same playback
+        self.step_alone(key);
         self.set_timer(context);
     }
 
@@ -221,6 +220,13 @@ impl Pacer {
         }
     }
 
+    /// Steps a playback, and sends what it queues: the next command may be for the same playback or
+    /// connection.
+    fn step_alone(&mut self, key: usize) {
+        self.step(key, now_us());
+        self.flush();
+    }
+
     fn step(&mut self, key: usize, now_us: u64) {
         if let Some(Entry { playback, .. }) = self.playbacks.get_mut(key) {
             let step = playback.step(&mut self.thread, now_us, key as u64);
@@ -239,7 +245,7 @@ impl Pacer {
             for index in 0..self.results.len() {
                 let (key, result) = (self.results[index].0 as usize, self.results[index].1);
                 let Some(Entry { playback, .. }) = self.playbacks.get_mut(key) else { continue };
-                match playback.note_result(result, &mut self.thread, now_us) {
+                match playback.note_result(result, &mut self.thread, now_us, key as u64) {
                     Step::At(at_us) if at_us <= now_us && round < TRAINS_PER_STEP => self.step(key, now_us),
                     step => self.conclude(key, step),
                 }

@@ -19,6 +19,7 @@ use crate::balance::{ThreadLoad, least_loaded, next_move};
 use crate::burst::Burst;
 use crate::connection_writer::ConnectionWriter;
 use crate::counters::{Counters, ThreadCounters};
+use crate::lending::Lending;
 use crate::numbering::{Numbering, Timestamps};
 use crate::output::{DataPaths, InterleavedOutput, Output, UdpOutput};
 use crate::paced_playback::{PacedOptions, PacedPlayback};
@@ -79,6 +80,9 @@ struct PacerThread {
 
 /// Reason for the way by which trains leave on a connection.
 const OVER_TCP: &str = "over TCP: one call and one copy for a train";
+
+/// The same if threads have rings.
+const LENT_OVER_TCP: &str = "over TCP: one call and one copy for a train, or no copy from hot memory";
 
 /// The same for encrypted trains.
 const PROTECTED_OVER_TCP: &str = "SRTP over TCP: a train is read, encrypted and sent, by two calls";
@@ -151,10 +155,15 @@ impl Playbacks {
                 (Output::Udp(output), reason, None)
             }
             PlaybackSink::Interleaved { writer, channel, max_lag_us } => {
-                let reason = if key.is_some() { PROTECTED_OVER_TCP } else { OVER_TCP };
+                let reason = match self.ring {
+                    _ if key.is_some() => PROTECTED_OVER_TCP,
+                    RingUse::Never => OVER_TCP,
+                    RingUse::Always | RingUse::UnlessCopied => LENT_OVER_TCP,
+                };
                 let protector = key.as_ref().map(TrainProtector::new);
-                let output = Output::Interleaved(InterleavedOutput::new(channel, max_lag_us, protector));
-                (output, reason.to_owned(), Some(writer))
+                let (lending, progress) = (self.lending_over_tcp(), Arc::clone(&progress));
+                let output = InterleavedOutput::new(channel, max_lag_us, protector, lending, progress);
+                (Output::Interleaved(output), reason.to_owned(), Some(writer))
             }
         };
         let first = Stream { number: stream, numbering };
@@ -216,6 +225,14 @@ impl Playbacks {
         let (id, other) = (playback.id, Box::new(OtherStream { stream, output }));
         playback.pacer.with(move |pacer, _| pacer.add_stream(id, other));
         Ok(())
+    }
+
+    fn lending_over_tcp(&self) -> Lending {
+        match self.ring {
+            RingUse::Never => Lending::OFF,
+            RingUse::Always => Lending::ALWAYS,
+            RingUse::UnlessCopied => Lending::UNLESS_COPIED,
+        }
     }
 
     fn udp_output(
@@ -298,7 +315,7 @@ impl Playbacks {
     }
 
     /// Registers a region with the io_urings of all threads. Once registered, a thread sends a file from
-    /// there if the region is a [copy of](wirepath_datapath::MappedFile::set_hot) the file.
+    /// there if the region is a [copy](wirepath_datapath::MappedFile::set_hot) of the file.
     pub fn register(&self, region: &Arc<Region>) {
         for thread in &self.threads {
             let region = Arc::clone(region);

@@ -30,7 +30,8 @@ pub struct Progress {
     pub scale: Scale,
     /// Number of skips forward because a client over TCP read too slowly.
     pub forward_skips: u64,
-    /// The data path that sent the last train, or that is tried for the first one; none over TCP.
+    /// The data path that sent the last train, or that is tried for the first one; over TCP `wire_uring` or
+    /// none.
     pub path: Option<DataPath>,
     /// Length of the last burst in microseconds; 0 before the first.
     pub burst_us: u64,
@@ -142,9 +143,9 @@ impl SharedProgress {
         self.position_us.store(at_us, Relaxed);
     }
 
-    pub(crate) fn set_path(&self, path: DataPath) {
-        let index = DataPath::ALL.iter().position(|other| *other == path).unwrap_or_default();
-        self.path.store(index as u8, Relaxed);
+    pub(crate) fn set_path(&self, path: Option<DataPath>) {
+        let index = path.and_then(|path| DataPath::ALL.iter().position(|other| *other == path));
+        self.path.store(index.map_or(NO_PATH, |index| index as u8), Relaxed);
     }
 
     pub(crate) fn set_burst(&self, burst_us: u64) {

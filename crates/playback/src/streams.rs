@@ -1,5 +1,6 @@
 //! The sent streams of a playback: the output and the numbers of each.
 
+use wirepath_datapath::interleaved::FrameTrain;
 use wirepath_datapath::{Headers, MappedFile, SendError, SendOutcome, Support, Train, TrainProtector};
 
 use crate::numbering::{Numbering, Numbers};
@@ -122,11 +123,42 @@ impl Streams {
             (OtherOutput::Udp(output), _) => output.send(file, train, headers, thread, token),
             (OtherOutput::Channel(channel, protector), Output::Interleaved(output)) => {
                 let channel = (*channel, protector.as_deref_mut());
-                output.send_in(channel, file, train, headers, thread, token).map(SendOutcome::Sent)
+                output.send_in(channel, file, train, headers, thread, token)
             }
             (OtherOutput::Channel(..), Output::Udp(_)) => {
                 unreachable!("streams of a playback have one lower transport")
             }
+        }
+    }
+
+    /// Takes the result of a queued train of the stream at an index: bytes. Returns the number of packets that
+    /// were sent.
+    pub(crate) fn finish(
+        &mut self,
+        index: usize,
+        file: &MappedFile,
+        train: &Train,
+        result: Result<u32, SendError>,
+        thread: &mut ThreadState,
+        token: u64,
+    ) -> Result<u32, SendError> {
+        if let Some(output) = self.udp(index) {
+            result?;
+            output.note_lent();
+            thread.counters.trains_lent.increment();
+            return Ok(train.packets());
+        }
+        let channel = match index.checked_sub(1).map(|other| &self.others[other].output) {
+            Some(OtherOutput::Channel(channel, _)) => Some(*channel),
+            _ => None,
+        };
+        match &mut self.output {
+            Output::Interleaved(output) => {
+                let channel = channel.unwrap_or(output.channel());
+                let frames = FrameTrain { channel, file, train: *train, headers: Headers::Stored };
+                output.finish(&frames, result, thread, token)
+            }
+            Output::Udp(_) => unreachable!("streams of a playback have one lower transport"),
         }
     }
 
@@ -150,14 +182,12 @@ impl Streams {
         }
     }
 
-    /// Notes that a queued train of the stream at an index has left.
-    pub(crate) fn note_lent(&mut self, index: usize) {
-        self.udp(index).into_iter().for_each(UdpOutput::note_lent);
-    }
-
     /// Notes that the kernel copied a queued train. The kernel does not report of which stream, but all
     /// streams go to the same host.
     pub(crate) fn note_copied(&mut self) {
+        if let Some(connection) = self.connection_mut() {
+            return connection.note_copied();
+        }
         for index in 0..=self.others.len() {
             self.udp(index).into_iter().for_each(UdpOutput::note_copied);
         }

@@ -5,141 +5,18 @@
 mod support;
 
 use std::io::Read;
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::Shutdown;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use support::connection::{Came, Client, PATIENCE, Session, Starts, connect, open, wait_for_full, with_lag};
 use support::{
     Flood, Numbered, PACKET, PACKET_US, TRAIN, TRAINS, on_threads, packet, playbacks, position_of, run,
 };
 use wirepath_datapath::DataPath;
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_engine::Waker;
-use wirepath_playback::{
-    At, ConnectionWriter, Cursor, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks,
-    Position, TrainSource,
-};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A response of a server, as far as these tests go.
-const RESPONSE: &[u8] = b"RTSP/1.0 200 OK\r\nCSeq: 1\r\n\r\n";
-
-/// Both ends of a connection, with a send buffer of so many bytes if one is given.
-fn connect(send_buffer: Option<usize>) -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    far.set_read_timeout(Some(PATIENCE)).unwrap();
-    let near = listener.accept().unwrap().0;
-    near.set_nodelay(true).unwrap();
-    if let Some(bytes) = send_buffer {
-        rustix::net::sockopt::set_socket_send_buffer_size(&near, bytes).unwrap();
-    }
-    (near, far)
-}
-
-struct Client {
-    writer: Arc<ConnectionWriter>,
-    /// The descriptor that the server reads from.
-    near: TcpStream,
-    stream: TcpStream,
-}
-
-/// Items that come on a connection.
-#[derive(Debug, PartialEq, Eq)]
-enum Came {
-    Frame(u8, Vec<u8>),
-    Response,
-    End,
-}
-
-impl Client {
-    fn new(playbacks: &Playbacks, send_buffer: Option<usize>) -> Client {
-        let (near, stream) = connect(send_buffer);
-        let socket = near.as_fd().try_clone_to_owned().unwrap();
-        Client { writer: Arc::new(playbacks.open_writer(socket).unwrap()), near, stream }
-    }
-
-    /// The next frame or response; anything else is an error.
-    fn next(&mut self) -> Came {
-        let mut first = [0];
-        match self.stream.read(&mut first).unwrap() {
-            0 => Came::End,
-            _ if first[0] == b'$' => {
-                let mut head = [0; 3];
-                self.stream.read_exact(&mut head).unwrap();
-                let mut frame = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
-                self.stream.read_exact(&mut frame).unwrap();
-                Came::Frame(head[0], frame)
-            }
-            _ => {
-                let mut response = RESPONSE.to_vec();
-                response[0] = first[0];
-                self.stream.read_exact(&mut response[1..]).unwrap();
-                assert_eq!(response, RESPONSE);
-                Came::Response
-            }
-        }
-    }
-
-    fn respond(&self) -> Receiver<()> {
-        let (tell, told) = channel();
-        self.writer.write(RESPONSE.to_vec(), move || tell.send(()).unwrap_or_default());
-        told
-    }
-}
-
-struct Session {
-    playback: Playback,
-    events: Receiver<PlaybackEvent>,
-}
-
-fn open(playbacks: &Playbacks, client: &Client, channel_number: u8, source: Arc<dyn TrainSource>) -> Session {
-    with_lag(playbacks, client, channel_number, source, 2_000_000)
-}
-
-fn with_lag(
-    playbacks: &Playbacks,
-    client: &Client,
-    channel_number: u8,
-    source: Arc<dyn TrainSource>,
-    max_lag_us: u64,
-) -> Session {
-    let (tell, events) = channel();
-    let writer = Arc::clone(&client.writer);
-    let playback = playbacks.open(PlaybackOptions {
-        source,
-        streams: 1,
-        sink: PlaybackSink::Interleaved { writer, channel: channel_number, max_lag_us }.into(),
-        most_burst_us: 8000,
-        on_event: Box::new(move |event| tell.send(event).unwrap_or_default()),
-    });
-    Session { playback: playback.unwrap(), events }
-}
-
-impl Session {
-    /// Begins to play, with a response in front of the first packet.
-    fn play(&self, client: &Client, from: Option<Cursor>, until_us: Option<u64>) -> Position {
-        let (tell, answer) = channel();
-        self.playback.play(from, until_us, move |result| tell.send(result).unwrap_or_default());
-        let position = answer.recv_timeout(PATIENCE).unwrap().unwrap();
-        client.respond();
-        self.playback.release();
-        position
-    }
-
-    fn pause(&self) -> u64 {
-        let (tell, answer) = channel();
-        self.playback.pause(move |result| tell.send(result).unwrap_or_default());
-        answer.recv_timeout(PATIENCE).unwrap().unwrap()
-    }
-
-    fn wait_for_end(&self) {
-        assert!(matches!(self.events.recv_timeout(PATIENCE), Ok(PlaybackEvent::Finished)));
-    }
-}
+use wirepath_playback::{At, Cursor, PlaybackEvent, Playbacks};
 
 const ALL: u32 = 3 * TRAINS * TRAIN;
 
@@ -226,11 +103,7 @@ fn what_others_write_comes_between_frames_however_little_fits() {
     for session in &sessions {
         session.play(&client, None, None);
     }
-    let deadline = Instant::now() + PATIENCE;
-    while playbacks.counters().sockets_full == 0 {
-        assert!(Instant::now() < deadline, "the connection is never full");
-        std::thread::yield_now();
-    }
+    wait_for_full(&playbacks);
     let mut responses = 0;
     let (mut next, mut reports) = ([0; 2], 0);
     while next != [MANY; 2] {
@@ -251,23 +124,6 @@ fn what_others_write_comes_between_frames_however_little_fits() {
         }
     }
     assert!(responses > MANY && reports > MANY, "{responses} responses, {reports} reports");
-}
-
-/// A source without an end that has a place to begin every 100 ms.
-struct Starts(Arc<Flood>);
-
-const START_US: u64 = 100_000;
-
-impl TrainSource for Starts {
-    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
-        self.0.segment(number, waker)
-    }
-
-    fn next_start(&self, at_us: u64) -> Option<Cursor> {
-        let train = (at_us.next_multiple_of(START_US) / 100) as u32;
-        let at = At::Packet { train, packet: 0, skip: 0 };
-        (train < 10_000).then_some(Cursor { segment: 0, at })
-    }
 }
 
 /// Promise: A client over TCP that reads too slowly skips forward to a random access point, and is counted.
@@ -315,11 +171,7 @@ fn a_session_that_ends_leaves_whole_frames_and_the_others() {
     let mut client = Client::new(&playbacks, Some(1));
     let goes = open(&playbacks, &client, 0, Flood::new());
     goes.play(&client, None, None);
-    let deadline = Instant::now() + PATIENCE;
-    while playbacks.counters().sockets_full == 0 {
-        assert!(Instant::now() < deadline, "the connection is never full");
-        std::thread::yield_now();
-    }
+    wait_for_full(&playbacks);
     goes.pause();
     drop(goes);
     let stays = open(&playbacks, &client, 6, Numbered::new(1));
@@ -492,11 +344,7 @@ fn a_full_connection_stays_on_its_thread() {
     let client = Client::new(&playbacks, Some(1));
     let session = with_lag(&playbacks, &client, 0, Flood::new(), u64::MAX);
     session.play(&client, None, None);
-    let deadline = Instant::now() + PATIENCE;
-    while playbacks.counters().sockets_full == 0 {
-        assert!(Instant::now() < deadline, "the connection is never full");
-        std::thread::yield_now();
-    }
+    wait_for_full(&playbacks);
     playbacks.move_playbacks(0, 1, 1);
     session.pause();
     assert_eq!(playbacks.counters().moves, 0);

@@ -15,7 +15,7 @@ use support::{
     Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, packet, playbacks, playbacks_with, position_of, run,
 };
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
-use wirepath_datapath::{DataPath, MappedFile, Region, SendContext, Train};
+use wirepath_datapath::{CopyLayout, DataPath, MappedFile, Region, SendContext, Train};
 use wirepath_engine::Waker;
 use wirepath_playback::{
     At, Cursor, Departure, Load, PlayError, PlaybackEvent, Playbacks, RingUse, Segment, TrainSource,
@@ -46,7 +46,7 @@ fn main() -> std::process::ExitCode {
 fn register_copy(playbacks: &Playbacks, file: &MappedFile) -> Arc<Region> {
     let length = file.file().metadata().unwrap().len();
     let region = Arc::new(file.copy::<io::Error>(length, |_| Ok(())).unwrap());
-    file.set_hot(Some(&region));
+    file.set_hot(CopyLayout::Packets, Some(&region));
     playbacks.register(&region);
     region
 }
@@ -139,7 +139,7 @@ fn memory_comes_and_goes_between_trains() {
     arrive_until(DataPath::WireSendfile);
     let region = register_copy(&playbacks, &source.file);
     arrive_until(DataPath::WireUring);
-    source.file.set_hot(None);
+    source.file.set_hot(CopyLayout::Packets, None);
     playbacks.unregister(&region);
     arrive_until(DataPath::WireSendfile);
     wait_for("the last reference", || Arc::strong_count(&region) == 1);

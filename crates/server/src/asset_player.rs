@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
+use wirepath_datapath::CopyLayout;
 use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
 use wirepath_media::image::StreamPlan;
@@ -182,7 +183,11 @@ impl Presentation for AssetPresentation {
                 MediaSink::Interleaved(..) => Arc::clone(&self.image),
             };
             // Encrypted packets are not sent from registered memory.
-            let is_hot = matches!(sink, MediaSink::Udp(_, None));
+            let hot_layout = match &sink {
+                MediaSink::Udp(_, None) => Some(CopyLayout::Packets),
+                MediaSink::Interleaved(_, _, None) => Some(CopyLayout::Frames),
+                MediaSink::Udp(_, Some(_)) | MediaSink::Interleaved(_, _, Some(_)) => None,
+            };
             let AssetPlayer { playbacks, max_lag_us, bursts, hot, plays, .. } = &self.player;
             let options = PlaybackOptions {
                 source: Arc::clone(&image) as Arc<dyn TrainSource>,
@@ -193,7 +198,7 @@ impl Presentation for AssetPresentation {
             };
             let playback = playbacks.open(options).map_err(socket_error)?;
             let playback = ImagePlayback {
-                _hot: hot.as_ref().filter(|_| is_hot).and_then(|hot| hot.session(&image)),
+                _hot: hot.as_ref().zip(hot_layout).and_then(|(hot, layout)| hot.session(&image, layout)),
                 image,
                 playback: Arc::new(playback),
                 playbacks: Arc::clone(playbacks),

@@ -66,6 +66,7 @@ impl Example {
             packet_size: (header_length + payload) as u16,
             skip: 0,
             first: 0,
+            packets_before: 0,
             run,
         };
         let mut bytes = vec![0xee; offset];

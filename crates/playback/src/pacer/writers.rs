@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::event::epoll::EventFlags;
-use wirepath_engine::{Context, now_us};
+use wirepath_engine::Context;
 
 use super::Pacer;
 use crate::frame_writer::{FrameWriter, OnSent};
@@ -93,7 +93,7 @@ impl Pacer {
         if let Some((key, playback)) = self.find(id)
             && playback.release()
         {
-            self.step(key, now_us());
+            self.step_alone(key);
             self.set_timer(context);
         }
     }

@@ -36,8 +36,8 @@ fn segment_of(file: File, number: u32) -> Arc<Segment> {
             ssrc: 1,
         };
         let run = Run::new(first, 900 << 16);
-        let train =
-            Train { offset: u64::from(place) * 200, length: 600, packet_size: 200, skip: 0, first: 0, run };
+        let (offset, packets_before) = (u64::from(place) * 200, place);
+        let train = Train { offset, length: 600, packet_size: 200, skip: 0, first: 0, packets_before, run };
         Departure { at_us: u64::from(place) * PACKET_US, train }
     };
     let mapped_file = Arc::new(MappedFile::new(file, 4096).unwrap());

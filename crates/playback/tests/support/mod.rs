@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
+pub(crate) mod connection;
 pub(crate) mod movie;
 
 use std::io::Write;
@@ -85,6 +86,7 @@ impl TrainSource for Numbered {
                     packet_size: PACKET as u16,
                     skip: 0,
                     first: 0,
+                    packets_before: first,
                     run: run(first),
                 };
                 Departure { at_us: u64::from(first) * PACKET_US, train }

@@ -63,7 +63,7 @@ impl Movie {
         let mut packets = [Vec::new(), Vec::new()];
         let mut departures = Vec::new();
         let mut file = tempfile::tempfile().unwrap();
-        let mut offset = 0;
+        let (mut offset, mut packets_before) = (0, 0);
         for at_us in (0..end_us).step_by(picture_us as usize / 2) {
             for stream in [VIDEO, AUDIO].into_iter().filter(|s| *s == AUDIO || at_us % picture_us == 0) {
                 let run = run(stream, packets[usize::from(stream)].len() as u16, at_us);
@@ -76,9 +76,11 @@ impl Movie {
                     packets[usize::from(stream)].push(packet);
                 }
                 let length = count * size as u32;
-                let train = Train { offset, length, packet_size: size as u16, skip: 0, first: 0, run };
+                let packet_size = size as u16;
+                let train = Train { offset, length, packet_size, skip: 0, first: 0, packets_before, run };
                 departures.push(Departure { at_us, train });
                 offset += u64::from(length);
+                packets_before += count;
             }
         }
         let mapped_file = Arc::new(MappedFile::new(file, offset).unwrap());

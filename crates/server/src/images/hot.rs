@@ -3,7 +3,8 @@
 //! A background thread copies a complete image and verifies its segments, as they are verified before they
 //! are sent from a file. Meanwhile sessions continue from the file. The most popular images are held. An
 //! image without sessions stays until its memory is needed for a more popular image; an image with sessions
-//! is replaced by one that is played much more. An image is held as a whole or not at all.
+//! is replaced by one that is played much more. An image is held as a whole or not at all. Sessions over UDP
+//! and over TCP need copies of different layouts; an image that both play much is held twice.
 //!
 //! If the kernel copies the sent packets, as it does for receivers on this host, hot memory saves nothing.
 //! Automatic hot memory is then freed for some time.
@@ -17,7 +18,7 @@ use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 use wirepath_counters::{Counter, Gauge, counters};
-use wirepath_datapath::{MappedFile, Region};
+use wirepath_datapath::{CopyLayout, MappedFile, Region};
 use wirepath_engine::{BlockingPool, Priority};
 use wirepath_playback::Playbacks;
 
@@ -26,8 +27,10 @@ use super::image::Image;
 use super::read::ReadImageError;
 use crate::memory_limit::available_memory;
 
+mod complete_image;
 mod options;
 
+use complete_image::CompleteImage;
 pub use options::HotMemorySize;
 pub(crate) use options::HotOptions;
 
@@ -82,6 +85,7 @@ counters! {
 pub(crate) struct HotSession {
     memory: Arc<HotMemory>,
     image: Weak<Image>,
+    layout: CopyLayout,
 }
 
 #[derive(Default)]
@@ -100,8 +104,10 @@ struct State {
     rests_until: Option<Instant>,
 }
 
+/// An image in a layout.
 struct Entry {
     image: Weak<Image>,
+    layout: CopyLayout,
     demand: Demand,
     last_request: u64,
     copy: Copy,
@@ -143,18 +149,18 @@ impl HotMemory {
         }))
     }
 
-    /// Begins a session that plays `image`.
-    pub(crate) fn session(&self, image: &Arc<Image>) -> Option<HotSession> {
+    /// Begins a session that plays `image` from a copy of this layout.
+    pub(crate) fn session(&self, image: &Arc<Image>, layout: CopyLayout) -> Option<HotSession> {
         let memory = self.this.upgrade()?;
         let image = Arc::downgrade(image);
         let mut state = self.state.lock();
         state.requests += 1;
         let last_request = state.requests;
         let now = Instant::now();
-        let known = state.entries.iter_mut().position(|entry| entry.image.ptr_eq(&image));
+        let known = state.entries.iter().position(|entry| entry.is_of(&image, layout));
         let index = known.unwrap_or_else(|| {
             let (demand, copy) = (Demand::new(now), Copy::None);
-            state.entries.push(Entry { image: image.clone(), demand, last_request, copy });
+            state.entries.push(Entry { image: image.clone(), layout, demand, last_request, copy });
             state.entries.len() - 1
         });
         let entry = &mut state.entries[index];
@@ -162,7 +168,7 @@ impl HotMemory {
         entry.last_request = last_request;
         drop(state);
         self.wakeup.notify_one();
-        Some(HotSession { memory, image })
+        Some(HotSession { memory, image, layout })
     }
 
     /// Counters and gauges.
@@ -181,6 +187,10 @@ impl HotMemory {
             let (image, demand) = (entry.image.upgrade()?, entry.demand);
             Some(json!({
                 "name": image.name(),
+                "transport": match entry.layout {
+                    CopyLayout::Packets => "udp",
+                    CopyLayout::Frames => "tcp",
+                },
                 "bytes": region.length(),
                 "sessions": demand.sessions,
                 "popularity": demand.score(now).round(),
@@ -273,7 +283,7 @@ impl HotMemory {
     fn release(&self, state: &mut State, index: usize, instead: Copy) {
         let before = std::mem::replace(&mut state.entries[index].copy, instead);
         if let Copy::Resident { mapped_file, region, .. } = before {
-            mapped_file.set_hot(None);
+            mapped_file.set_hot(state.entries[index].layout, None);
             // This may be the last reference; this code runs on the control thread.
             self.copier.discard(mapped_file);
             self.playbacks.unregister(&region);
@@ -300,9 +310,10 @@ impl HotMemory {
         let mut wanted: Vec<usize> =
             (0..state.entries.len()).filter(|index| is_wanted(&state.entries[*index])).collect();
         wanted.sort_by(|one, other| state.order(*other, *one, &scores));
-        let complete = wanted
-            .into_iter()
-            .filter_map(|index| Some((index, CompleteImage::of(state.entries[index].image.upgrade()?)?)));
+        let complete = wanted.into_iter().filter_map(|index| {
+            let Entry { image, layout, .. } = &state.entries[index];
+            Some((index, CompleteImage::of(image.upgrade()?, *layout)?))
+        });
         let fits = |(index, image): &(usize, CompleteImage)| {
             let stays = |(other, entry): &(usize, &Entry)| {
                 !self.is_replaceable(entry, scores[*other], scores[*index], now)
@@ -364,7 +375,8 @@ impl HotMemory {
         copy: Result<Region, ReadImageError>,
     ) {
         let mut state = self.state.lock();
-        let Some(entry) = state.entries.iter_mut().find(|entry| entry.image.ptr_eq(image)) else { return };
+        let layout = complete.layout;
+        let Some(entry) = state.entries.iter_mut().find(|entry| entry.is_of(image, layout)) else { return };
         if !matches!(entry.copy, Copy::Copying(_)) {
             return; // it was released meanwhile
         }
@@ -372,7 +384,7 @@ impl HotMemory {
         match copy {
             Ok(region) => {
                 let region = Arc::new(region);
-                complete.mapped_file.set_hot(Some(&region));
+                complete.mapped_file.set_hot(layout, Some(&region));
                 self.playbacks.register(&region);
                 tracing::info!(asset, bytes, "an image is held in hot memory");
                 let mapped_file = Arc::clone(&complete.mapped_file);
@@ -401,7 +413,7 @@ async fn maintain(memory: Weak<HotMemory>) {
 impl Drop for HotSession {
     fn drop(&mut self) {
         let mut state = self.memory.state.lock();
-        if let Some(entry) = state.entries.iter_mut().find(|entry| entry.image.ptr_eq(&self.image)) {
+        if let Some(entry) = state.entries.iter_mut().find(|entry| entry.is_of(&self.image, self.layout)) {
             entry.demand.end();
         }
         drop(state);
@@ -445,6 +457,12 @@ impl State {
     }
 }
 
+impl Entry {
+    fn is_of(&self, image: &Weak<Image>, layout: CopyLayout) -> bool {
+        self.layout == layout && self.image.ptr_eq(image)
+    }
+}
+
 impl Copy {
     fn bytes(&self) -> u64 {
         match self {
@@ -452,39 +470,6 @@ impl Copy {
             Copy::Copying(bytes) => *bytes,
             Copy::Resident { region, .. } => region.length() as u64,
         }
-    }
-}
-
-/// A complete image, to be copied.
-struct CompleteImage {
-    /// Dropped before the image, whose file is closed on another thread.
-    mapped_file: Arc<MappedFile>,
-    image: Arc<Image>,
-    length: u64,
-}
-
-impl CompleteImage {
-    /// An image, if it is complete and not empty.
-    fn of(image: Arc<Image>) -> Option<CompleteImage> {
-        let (mapped_file, length) = image.whole()?;
-        Some(CompleteImage { mapped_file, image, length })
-    }
-
-    /// Copies all segments, each verified as before it is sent from the file. If the image starts over
-    /// meanwhile, the copy belongs to an older generation and is released.
-    fn copy(&self) -> Result<Region, ReadImageError> {
-        self.mapped_file.copy(self.length, |bytes| {
-            let segments = self.image.segments();
-            let ends = segments.iter().skip(1).map(|next| next.first_departure_us);
-            for (entry, until_us) in segments.iter().zip(ends.chain([u64::MAX])) {
-                let range = entry.offset as usize..(entry.offset + entry.length()) as usize;
-                let segment =
-                    bytes.get(range).ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-                let trains = entry.trains(self.image.plan(), until_us, segment);
-                trains.map_err(|error| ReadImageError::Format(entry.offset, error))?;
-            }
-            Ok(())
-        })
     }
 }
 

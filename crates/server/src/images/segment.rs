@@ -51,7 +51,7 @@ fn read_trains(
             (asset, trains.iter().map(|train| from_asset(plan, offset, train)).collect())
         }
         (Some(_), None) => return Err(ReadImageError::AssetChanged),
-        (None, _) => (&files.stored, trains.iter().map(|train| from_image(plan, entry, train)).collect()),
+        (None, _) => (&files.stored, from_image(plan, entry, &trains).collect()),
     };
     Ok(Segment { mapped_file: Arc::clone(mapped_file), departures, original: None })
 }
@@ -93,17 +93,25 @@ pub(super) fn bytes(file: &File, offset: u64, length: usize) -> io::Result<Vec<u
     Ok(bytes)
 }
 
-/// A train of stored packets, in the form for playbacks.
-fn from_image(plan: &Plan, entry: &SegmentEntry, record: &TrainRecord) -> Departure {
-    let train = Train {
-        offset: entry.offset + u64::from(record.offset),
-        length: record.length,
-        packet_size: record.packet_size,
-        skip: 0,
-        first: 0,
-        run: record.run(plan),
-    };
-    Departure { at_us: record.departure_us, train }
+/// Trains of stored packets, in the form for playbacks.
+pub(super) fn from_image(
+    plan: &Plan,
+    entry: &SegmentEntry,
+    records: &[TrainRecord],
+) -> impl Iterator<Item = Departure> {
+    records.iter().scan(entry.first_packet as u32, move |packets_before, record| {
+        let train = Train {
+            offset: entry.offset + u64::from(record.offset),
+            length: record.length,
+            packet_size: record.packet_size,
+            skip: 0,
+            first: 0,
+            packets_before: *packets_before,
+            run: record.run(plan),
+        };
+        *packets_before = packets_before.wrapping_add(record.packets());
+        Some(Departure { at_us: record.departure_us, train })
+    })
 }
 
 /// The same train if the segment's payload begins at `offset` of the asset.
@@ -116,6 +124,7 @@ fn from_asset(plan: &Plan, offset: u64, record: &TrainRecord) -> Departure {
         packet_size: payload_length as u16,
         skip: 0,
         first: 0,
+        packets_before: 0,
         run: record.run(plan),
     };
     Departure { at_us: record.departure_us, train }

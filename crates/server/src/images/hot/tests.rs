@@ -104,10 +104,11 @@ fn what_is_played_is_held_whole() {
     let (memory, image) = (fixture.memory(1), fixture.image("a.ts"));
     memory.settle();
     assert_eq!(memory.names(), [""; 0], "nobody plays it");
-    let session = memory.session(&image).unwrap();
+    let session = memory.session(&image, CopyLayout::Packets).unwrap();
     memory.wait_until_held(&["a.ts"]);
     let (mapped_file, length) = image.whole().unwrap();
-    let expected = json!([{"name": "a.ts", "bytes": length, "sessions": 1, "popularity": 2.0}]);
+    let expected =
+        json!([{"name": "a.ts", "transport": "udp", "bytes": length, "sessions": 1, "popularity": 2.0}]);
     assert_eq!((&memory.json()["images"], memory.used(), memory.counts().copied), (&expected, length, 1));
     let mut stored = vec![0; length as usize];
     mapped_file.file().read_exact_at(&mut stored, 0).unwrap();
@@ -119,18 +120,49 @@ fn what_is_played_is_held_whole() {
     assert_eq!(memory.json()["images"][0]["sessions"], 0);
 }
 
+/// Promise: Hot memory holds an image with framing for sessions over TCP, and apart from that for UDP.
+#[test]
+fn sessions_over_tcp_play_a_copy_with_framing() {
+    let fixture = fixture();
+    let (memory, image) = (fixture.memory(2), fixture.image("a.ts"));
+    let _udp = memory.session(&image, CopyLayout::Packets).unwrap();
+    memory.wait_until_held(&["a.ts"]);
+    let _tcp = memory.session(&image, CopyLayout::Frames).unwrap();
+    memory.wait_until_held(&["a.ts", "a.ts"]);
+    let (mapped_file, length) = image.whole().unwrap();
+    let mut stored = vec![0; length as usize];
+    mapped_file.file().read_exact_at(&mut stored, 0).unwrap();
+    let state = memory.state.lock();
+    let entry = state.entries.iter().find(|entry| entry.layout == CopyLayout::Frames).unwrap();
+    let Copy::Resident { region, .. } = &entry.copy else { panic!("it is held") };
+    let mut packets = 0;
+    for segment in image.segments() {
+        let mut stored = &stored[segment.offset as usize..][..segment.data_length as usize];
+        let mut frames = &region.bytes()[(segment.offset + 4 * segment.first_packet) as usize..];
+        for _ in 0..segment.packets {
+            let length = usize::from(u16::from_be_bytes([frames[2], frames[3]]));
+            assert_eq!((frames[0], frames[1]), (b'$', 0));
+            assert!(frames[4..4 + length] == stored[..length], "packet {packets}");
+            (frames, stored) = (&frames[4 + length..], &stored[length..]);
+            packets += 1;
+        }
+        assert_eq!(stored.len(), 0);
+    }
+    assert_eq!(region.length() as u64, length + 4 * packets);
+}
+
 /// Promise: `--hot-memory` holds complete images within its budget and evicts the least popular first.
 #[test]
 fn the_least_popular_goes_and_never_one_that_is_played_as_much() {
     let fixture = fixture();
     let memory = fixture.memory(2);
     let images = ["a.ts", "b.ts", "c.ts", "d.ts"].map(|name| fixture.image(name));
-    let a = memory.session(&images[0]).unwrap();
+    let a = memory.session(&images[0], CopyLayout::Packets).unwrap();
     memory.wait_until_held(&["a.ts"]);
-    let b = memory.session(&images[1]).unwrap();
+    let b = memory.session(&images[1], CopyLayout::Packets).unwrap();
     memory.wait_until_held(&["a.ts", "b.ts"]);
     // Both are in use: nothing is released, and no part of an image is held.
-    let c = memory.session(&images[2]).unwrap();
+    let c = memory.session(&images[2], CopyLayout::Packets).unwrap();
     memory.settle();
     assert_eq!(memory.names(), ["a.ts", "b.ts"]);
     // Nobody plays b any more, but its space is not needed if c is gone, too.
@@ -138,11 +170,11 @@ fn the_least_popular_goes_and_never_one_that_is_played_as_much() {
     memory.settle();
     assert_eq!(memory.names(), ["a.ts", "b.ts"]);
     // a was requested before b, but is in use.
-    let d = memory.session(&images[3]).unwrap();
+    let d = memory.session(&images[3], CopyLayout::Packets).unwrap();
     memory.wait_until_held(&["a.ts", "d.ts"]);
     drop((a, d));
     // Now both could be released, and a was requested first.
-    let _b = memory.session(&images[1]).unwrap();
+    let _b = memory.session(&images[1], CopyLayout::Packets).unwrap();
     memory.wait_until_held(&["b.ts", "d.ts"]);
     wait_for("memory", || {
         memory.update();
@@ -157,7 +189,7 @@ fn the_budget_holds_while_images_come_and_go() {
     let memory = fixture.memory(1);
     let images = ["a.ts", "b.ts"].map(|name| fixture.image(name));
     for round in 0..6 {
-        let _session = memory.session(&images[round % 2]).unwrap();
+        let _session = memory.session(&images[round % 2], CopyLayout::Packets).unwrap();
         let name = ["a.ts", "b.ts"][round % 2];
         wait_for(name, || {
             memory.update();
@@ -172,7 +204,7 @@ fn the_budget_holds_while_images_come_and_go() {
 fn what_does_not_fit_leaves_the_others_alone() {
     let fixture = fixture();
     let memory = HotMemory::new(HotOptions::of_bytes(1000), Arc::clone(&fixture.playbacks)).unwrap();
-    let _session = memory.session(&fixture.image("a.ts")).unwrap();
+    let _session = memory.session(&fixture.image("a.ts"), CopyLayout::Packets).unwrap();
     memory.settle();
     assert_eq!((memory.names().len(), memory.used(), &memory.json()["given_up"]), (0, 0, &Json::Null));
 }
@@ -185,7 +217,9 @@ fn the_most_popular_image_is_held() {
     let memory = fixture.memory(1);
     let images = ["a.ts", "b.ts"].map(|name| fixture.image(name));
     let sessions = |image: usize, count| {
-        (0..count).map(|_| memory.session(&images[image]).unwrap()).collect::<Vec<HotSession>>()
+        (0..count)
+            .map(|_| memory.session(&images[image], CopyLayout::Packets).unwrap())
+            .collect::<Vec<HotSession>>()
     };
     let mut a = sessions(0, 2);
     memory.wait_until_held(&["a.ts"]);
@@ -212,9 +246,9 @@ fn an_image_that_is_played_much_more_takes_the_place_of_one_that_is_played() {
     let fixture = fixture();
     let memory = fixture.memory_with_stay(1, Duration::ZERO);
     let images = ["a.ts", "b.ts"].map(|name| fixture.image(name));
-    let _a = memory.session(&images[0]).unwrap();
+    let _a = memory.session(&images[0], CopyLayout::Packets).unwrap();
     memory.wait_until_held(&["a.ts"]);
-    let _b = [(); 3].map(|()| memory.session(&images[1]).unwrap());
+    let _b = [(); 3].map(|()| memory.session(&images[1], CopyLayout::Packets).unwrap());
     memory.wait_until_held(&["b.ts"]);
     assert_eq!(memory.counts().demoted, 1);
     memory.settle();
@@ -228,7 +262,7 @@ fn a_damaged_image_is_not_held() {
     let (memory, image) = (fixture.memory(1), fixture.image("a.ts"));
     let path = fixture.store.path_of(&image);
     File::options().write(true).open(path).unwrap().write_all_at(&[0xa5; 64], 500_000).unwrap();
-    let _session = memory.session(&image).unwrap();
+    let _session = memory.session(&image, CopyLayout::Packets).unwrap();
     wait_for("the refusal", || {
         memory.update();
         matches!(memory.state.lock().entries[0].copy, Copy::Failed)
@@ -241,7 +275,7 @@ fn a_damaged_image_is_not_held() {
 fn closed_images_are_released() {
     let fixture = fixture();
     let (memory, image) = (fixture.memory(1), fixture.image("a.ts"));
-    let session = memory.session(&image).unwrap();
+    let session = memory.session(&image, CopyLayout::Packets).unwrap();
     memory.wait_until_held(&["a.ts"]);
     drop((session, image));
     drop(fixture.store); // which keeps images open for a while
@@ -260,10 +294,10 @@ fn fewer_than_eight_sessions_do_not_make_an_image_hot_by_themselves() {
     let image = fixture.image("a.ts");
     let options = HotOptions { least_sessions: 8, is_automatic: true, ..HotOptions::of_bytes(1 << 30) };
     let memory = HotMemory::new(options, Arc::clone(&fixture.playbacks)).unwrap();
-    let seven: Vec<_> = (0..7).map(|_| memory.session(&image)).collect();
+    let seven: Vec<_> = (0..7).map(|_| memory.session(&image, CopyLayout::Packets)).collect();
     memory.update();
     assert!(!memory.state.lock().is_copying() && memory.used() == 0);
-    let _eighth = memory.session(&image);
+    let _eighth = memory.session(&image, CopyLayout::Packets);
     memory.update();
     wait_for("the copy", || memory.names() == ["a.ts"]);
     drop(seven);
@@ -275,8 +309,8 @@ fn a_copy_that_is_not_wanted_any_more_is_dropped() {
     let fixture = fixture();
     let image = fixture.image("a.ts");
     let memory = fixture.memory(1);
-    let _session = memory.session(&image);
-    let complete = CompleteImage::of(Arc::clone(&image)).unwrap();
+    let _session = memory.session(&image, CopyLayout::Packets);
+    let complete = CompleteImage::of(Arc::clone(&image), CopyLayout::Packets).unwrap();
     let copy = complete.copy();
     memory.finish_copy(&Arc::downgrade(&image), complete, copy);
     assert_eq!(memory.used(), 0, "nothing was being copied");
