@@ -13,8 +13,8 @@
  *
  * With an interval, it sleeps after so many trains until the next multiple of the interval, as a server does that has nothing due.
  *
- * FILE is read round and round and is in the page cache. For wire_sendfile and wire_uring its bytes are ready packets, for
- * the others payload; what they mean does not matter to a sink that drops.
+ * FILE is read round and round and is in the page cache. For wire_sendfile, wire_mapping and wire_uring its bytes are ready
+ * packets, for the others payload; what they mean does not matter to a sink that drops.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -79,7 +79,8 @@ static void wire_sendfile(const struct job *job, int socket, off_t offset, uint1
 
 /*
  * An io_uring, as its kernel interface has it: no library. Trains are queued, and TRAINS_PER_CALL of them sent by one call, from
- * a copy of the file that was registered. The call also runs what the kernel deferred, so that it never has much to tell.
+ * a copy of the file that was registered, or from the mapping of the file. The call also runs what the kernel deferred: it waits
+ * for as many answers as there are trains, since Linux 6.13 takes that number as its limit for notifications.
  */
 #define TRAINS_PER_CALL 64
 #define RING_ENTRIES 256
@@ -90,6 +91,7 @@ static struct {
 	struct io_uring_sqe *entries;
 	struct io_uring_cqe *completions;
 	const char *memory;
+	unsigned flags;	    /* of each send */
 	unsigned queued;    /* not yet submitted */
 	uint64_t in_flight; /* submitted, and the network is not done with them */
 } ring;
@@ -110,10 +112,9 @@ static struct iovec memory_copy(const struct job *job)
 	return (struct iovec){ copy, job->length };
 }
 
-static void ring_open(const struct job *job)
+static void ring_open(void)
 {
 	struct io_uring_params params = { .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN };
-	struct iovec memory = memory_copy(job);
 	size_t length;
 	char *queues;
 
@@ -136,9 +137,23 @@ static void ring_open(const struct job *job)
 	ring.completions = (struct io_uring_cqe *)(queues + params.cq_off.cqes);
 	for (unsigned i = 0; i < params.sq_entries; i++)
 		((unsigned *)(queues + params.sq_off.array))[i] = i;
+}
+
+static void ring_open_registered(const struct job *job)
+{
+	struct iovec memory = memory_copy(job);
+
+	ring_open();
 	if (syscall(__NR_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS, &memory, 1))
 		err(1, "io_uring_register");
 	ring.memory = memory.iov_base;
+	ring.flags = IORING_RECVSEND_FIXED_BUF;
+}
+
+static void ring_open_mapping(const struct job *job)
+{
+	ring_open();
+	ring.memory = job->mapping;
 }
 
 /* Submits what is queued, and takes what is told: of each send its result, and later that its memory is free. */
@@ -161,8 +176,8 @@ static void ring_enter(const struct job *job, unsigned wait_for)
 	__atomic_store_n(ring.cq_head, head, __ATOMIC_RELEASE);
 }
 
-/* A call for many trains, no copy: pages were pinned when the memory was registered. */
-static void wire_uring(const struct job *job, int socket, off_t offset, uint16_t sequence)
+/* A call for many trains, no copy: pages were pinned when the memory was registered, or are looked up for each train. */
+static void ring_send(const struct job *job, int socket, off_t offset, uint16_t sequence)
 {
 	struct io_uring_sqe *entry = &ring.entries[*ring.sq_tail & ring.sq_mask];
 
@@ -173,15 +188,20 @@ static void wire_uring(const struct job *job, int socket, off_t offset, uint16_t
 	entry->addr = (uintptr_t)(ring.memory + offset);
 	entry->len = job->packets_per_train * packet;
 	entry->msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-	entry->ioprio = IORING_RECVSEND_FIXED_BUF;
+	entry->ioprio = ring.flags;
 	__atomic_store_n(ring.sq_tail, *ring.sq_tail + 1, __ATOMIC_RELEASE);
 	if (++ring.queued == TRAINS_PER_CALL)
-		ring_enter(job, 0);
+		ring_enter(job, ring.queued);
+}
+
+static void ring_flush(const struct job *job)
+{
+	ring_enter(job, ring.queued);
 }
 
 static void ring_drain(const struct job *job)
 {
-	ring_enter(job, 0);
+	ring_flush(job);
 	while (ring.in_flight)
 		ring_enter(job, 1);
 }
@@ -243,10 +263,11 @@ static const struct {
 	int segments;	 /* needs UDP_SEGMENT */
 	int ready;	 /* the file has headers too */
 	void (*open)(const struct job *);
-	void (*flush)(const struct job *, unsigned); /* sends what is queued, and waits for so many answers */
+	void (*flush)(const struct job *);	     /* sends what is queued */
 	void (*drain)(const struct job *);	     /* the same, and waits until the network is done */
 } paths[] = {
-	{ "wire_uring", wire_uring, 1, 1, ring_open, ring_enter, ring_drain },
+	{ "wire_uring", ring_send, 1, 1, ring_open_registered, ring_flush, ring_drain },
+	{ "wire_mapping", ring_send, 1, 1, ring_open_mapping, ring_flush, ring_drain },
 	{ "wire_sendfile", wire_sendfile, 1, 1, NULL, NULL, NULL },
 	{ "gso_writev", gso_writev, 1, 0, NULL, NULL, NULL },
 	{ "sendmmsg", send_mmsg, 0, 0, NULL, NULL, NULL },
@@ -332,7 +353,7 @@ static uint64_t run(struct job *job, unsigned path, uint64_t bytes)
 		if (++trains == job->trains_per_wakeup) {
 			trains = 0;
 			if (paths[path].flush)
-				paths[path].flush(job, 0);
+				paths[path].flush(job);
 			sleep_until_next(&wakeup, job->interval_us);
 		}
 	}

@@ -10,7 +10,8 @@ use wirepath_tests::process::{self, Process};
 use crate::test_bed::{self, TestBed};
 
 /// Data paths that there is a loop for.
-pub(crate) const PATHS: [&str; 5] = ["wire_uring", "wire_sendfile", "gso_writev", "sendmmsg", "read_writev"];
+pub(crate) const PATHS: [&str; 6] =
+    ["wire_uring", "wire_mapping", "wire_sendfile", "gso_writev", "sendmmsg", "read_writev"];
 
 /// Packets in the longest train (see the design: one UDP datagram holds no more).
 pub(crate) const MOST_PACKETS: usize = 48;

@@ -101,15 +101,19 @@ fn ensure_calls(cost: &Cost, calls_per_train: u64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Promise: From hot memory, trains that are due together leave in one system call, without an allocation.
+/// Promise: By io_uring, trains that are due together leave in one system call, without an allocation.
 ///
-/// Sessions of a thread that are due together leave in one call.
+/// Sessions of a thread that are due together leave in one call, from hot memory and from the file's mapping.
 fn a_ring_sends_many_trains_in_a_call() -> Result<()> {
     let ring = SendContext::default().open_ring();
     require!(ring.is_ok(), "there is no io_uring to send with here: {:?}", ring.err());
-    let cost = count(DataPath::WireUring, false, None)?;
+    [DataPath::WireUring, DataPath::WireMapping].into_iter().try_for_each(ensure_trains_share_calls)
+}
+
+fn ensure_trains_share_calls(path: DataPath) -> Result<()> {
+    let cost = count(path, false, None)?;
     println!(
-        "wire_uring: {} trains, {} kernel calls besides {} waits, {} allocations",
+        "{path}: {} trains, {} kernel calls besides {} waits, {} allocations",
         cost.trains, cost.calls, cost.waits, cost.allocations
     );
     ensure!(cost.allocations == 0, "{} allocations in {} trains", cost.allocations, cost.trains);
@@ -131,7 +135,7 @@ struct Cost {
 fn count(path: DataPath, own_headers: bool, key: Option<MasterKey>) -> Result<Cost> {
     let engine = Arc::new(Engine::start(EngineOptions::default())?);
     let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
-    let ring = if path == DataPath::WireUring { RingUse::Always } else { RingUse::Never };
+    let ring = if path.needs_ring() { RingUse::Always { maps: false } } else { RingUse::Never };
     let settings = PlaybackSettings { support, ring, burst: Burst::Fixed(TRAIN_US) };
     let playbacks = Playbacks::start(Arc::clone(&engine), settings);
     let mut calls = system_calls_of("engine-0")?;

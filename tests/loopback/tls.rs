@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use tempfile::TempDir;
+use wirepath_tests::hot::{counted, require_ring};
 use wirepath_tests::interleaved::{Came, Interleaved};
 use wirepath_tests::playback::{announced, describe, ensure_bytes};
 use wirepath_tests::process::{self, find};
@@ -23,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_plays_and_seeks_over_rtsps,
         gstreamer_plays_over_rtsps,
         every_byte_comes_over_rtsps_among_responses,
+        nothing_is_lent_over_rtsps,
         a_session_pauses_and_seeks_over_rtsps,
         media_do_not_leave_in_the_clear,
         a_new_certificate_disturbs_nobody,
@@ -204,6 +206,28 @@ fn every_byte_comes_over_rtsps_among_responses() -> Result<()> {
     ensure!((first.sequence, first.timestamp) == (sequence, timestamp), "RTP-Info announced another packet");
     client.succeed("TEARDOWN", &[])?;
     ensure!(bed.server.sessions()? == 0);
+    Ok(())
+}
+
+/// Promise: Sessions over TLS neither use hot memory nor count for it, since the kernel would copy what is lent.
+fn nothing_is_lent_over_rtsps() -> Result<()> {
+    require_ring()?;
+    let clip = clips::constant(6)?;
+    let certificate = Certificate::new()?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let server =
+        Server::of(folder.path()).with(certificate.arguments()).with(["--hot-memory=64MiB"]).packed();
+    let (server, stored) = (server.start()?, std::fs::read(&clip)?);
+    let bed = TestBed { certificate, server, stored, _folder: folder };
+    let (stream, _tunnel) = bed.connect_from("127.0.0.1")?;
+    let mut client = Interleaved::over_in(stream, bed.rtsps_url()?, [0, 1])?;
+    client.play(None)?;
+    client.to_the_end(Deadline::seconds(20.0))?;
+    ensure_bytes(&client.received, &bed.stored)?;
+    let status = bed.server.status()?;
+    ensure!(counted(&status, "trains")? > 100 && counted(&status, "trains_lent")? == 0, "{status}");
+    ensure!(status["hot_memory"]["images"] == serde_json::json!([]), "{}", status["hot_memory"]);
+    ensure!(status["sessions"][0]["data_path"] == "interleaved", "{}", status["sessions"]);
     Ok(())
 }
 

@@ -65,7 +65,8 @@ impl Interleaved {
         Self::over_in(stream, url, CHANNELS)
     }
 
-    fn over_in(stream: TcpStream, url: String, channels: [u8; 2]) -> Result<Self> {
+    /// Sets a session up in these channels over a connection made elsewhere.
+    pub fn over_in(stream: TcpStream, url: String, channels: [u8; 2]) -> Result<Self> {
         let mut client = Client::over(stream.try_clone().context("dup")?);
         let (_, control) = describe(&mut client, &url)?;
         let asked = format!("RTP/AVP/TCP;unicast;interleaved={}-{}", channels[0], channels[1]);

@@ -34,7 +34,7 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
         return Err(Error::Stopped);
     }
     let is_remote = matches!(options.sink, Sink::Host(_));
-    let is_wanted = |path: &DataPath| !is_remote || !path.needs_hot_memory();
+    let is_wanted = |path: &DataPath| !is_remote || !path.needs_ring();
     let works = |path: &DataPath| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
     let paths: Vec<DataPath> = DataPath::SERVING.into_iter().filter(is_wanted).filter(works).collect();
     let own: Vec<DataPath> = DataPath::OWN_HEADERS.into_iter().filter(works).collect();

@@ -97,7 +97,7 @@ impl<'a> Sending<'a> {
         sent.loans = self.case.path.lends().then(|| self.socket.loans());
         sent.copied = match (sent.loans, self.case.path) {
             (Some(loans), _) => Some(loans.copied_by_kernel),
-            (None, path) if path.needs_hot_memory() => self
+            (None, path) if path.needs_ring() => self
                 .context
                 .copied_by_kernel()
                 .zip(self.copied_before)

@@ -136,6 +136,9 @@ impl Media {
         scratch: &mut SendContext,
     ) -> Result<&MappedFile, Error> {
         let kind = case.content();
+        if case.path.needs_ring() {
+            scratch.ensure_ring().map_err(|error| Error::Unable(format!("it has no ring: {error}")))?;
+        }
         if case.path.needs_hot_memory() {
             if self.cache == Cache::Cold {
                 return Err(Error::Unable("it sends from registered memory, which is never cold".to_owned()));

@@ -123,8 +123,8 @@ pub(crate) fn verdicts(result: &Assessment) -> Vec<Verdict> {
 /// [`verdicts`], and the reason in words.
 pub(crate) fn of_server(result: &Assessment) -> Option<(String, String)> {
     let costs = result.server.as_ref()?;
-    let without_memory: Vec<DataPath> =
-        DataPath::SERVING.into_iter().filter(|path| !path.needs_hot_memory()).collect();
+    let without_ring: Vec<DataPath> =
+        DataPath::SERVING.into_iter().filter(|path| !path.needs_ring()).collect();
     let devices = match &costs.device {
         DeviceKind::Named(device) => device,
         DeviceKind::WithChecksums => "devices that compute checksums",
@@ -132,9 +132,9 @@ pub(crate) fn of_server(result: &Assessment) -> Option<(String, String)> {
     };
     let why = format!(
         "over {devices}: cheapest per packet in trains of {USUAL_TRAIN}, as streams of 4 Mb/s leave (streaming above: full trains): {}",
-        costs.in_words(&without_memory, false)
+        costs.in_words(&without_ring, false)
     );
-    Some((costs.cheapest(&without_memory, false)?.to_string(), why))
+    Some((costs.cheapest(&without_ring, false)?.to_string(), why))
 }
 
 fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {

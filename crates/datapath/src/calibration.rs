@@ -170,18 +170,18 @@ impl Calibration {
         }
     }
 
-    /// Costs of a packet by these paths, the cheapest first. For stored headers, the paths with hot memory
-    /// follow: `gso_writev 121 ns, wire_sendfile 152 ns; from hot memory also wire_uring 92 ns`.
+    /// Costs of a packet by these paths, the cheapest first. For stored headers, the paths by io_uring
+    /// follow: `gso_writev 121 ns, wire_sendfile 152 ns; lent by io_uring also wire_uring 92 ns`.
     pub fn in_words(&self, paths: &[DataPath], own_headers: bool) -> String {
         let in_words = |paths: &[DataPath]| {
             let costs = self.by_cost(paths, own_headers);
             costs.iter().map(|(path, ns)| format!("{path} {ns:.0} ns")).collect::<Vec<_>>().join(", ")
         };
-        let hot = |path: &DataPath| path.needs_hot_memory() && !paths.contains(path);
-        let hot: Vec<DataPath> = DataPath::SERVING.into_iter().filter(hot).collect();
-        match in_words(&hot) {
-            hot if hot.is_empty() => in_words(paths),
-            hot => format!("{}; from hot memory also {hot}", in_words(paths)),
+        let lent = |path: &DataPath| path.needs_ring() && !paths.contains(path);
+        let lent: Vec<DataPath> = DataPath::SERVING.into_iter().filter(lent).collect();
+        match in_words(&lent) {
+            lent if lent.is_empty() => in_words(paths),
+            lent => format!("{}; lent by io_uring also {lent}", in_words(paths)),
         }
     }
 

@@ -13,7 +13,7 @@ impl DataPath {
         let packets = u64::from(train.packets());
         let in_calls = |of: u32| packets.div_ceil(of.max(1).into())..=packets.div_ceil(of.max(1).into());
         match self {
-            DataPath::WireUring => None,
+            DataPath::WireUring | DataPath::WireMapping => None,
             DataPath::WireSendfile | DataPath::GsoWritev | DataPath::Sendmmsg => Some(1..=1),
             DataPath::GsoZerocopy if headers == Headers::Stored => Some(1..=1),
             // One call if no header block is free, since the train is then copied.

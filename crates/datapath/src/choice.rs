@@ -59,7 +59,9 @@ impl Support {
             Some(path) => (Working { paths: vec![path], ..Working::default() }, Working::default()),
             None => {
                 let serving = DataPath::SERVING.into_iter();
-                let serving = serving.filter(|path| hot_memory || !path.needs_hot_memory());
+                // `wire_mapping` is used train by train, where the kernel copies nothing.
+                let serving =
+                    serving.filter(|path| !path.needs_ring() || (hot_memory && path.needs_hot_memory()));
                 (probe(serving, &host.kernel), probe(DataPath::OWN_HEADERS, &host.kernel))
             }
         };
@@ -170,8 +172,8 @@ impl Support {
     }
 
     /// Measures the paths for about `budget` over the loopback device, which accepts whole trains and omits
-    /// checksums, like a network card with these offloads. Later choices use the results. Paths that need hot
-    /// memory are not measured: lent pages are copied when a device of the same machine receives them, but
+    /// checksums, like a network card with these offloads. Later choices use the results. Paths that need a ring
+    /// are not measured: lent pages are copied when a device of the same machine receives them, but
     /// not by a network card.
     pub fn calibrate(&self, budget: Duration) -> io::Result<Calibration> {
         let receiver = UdpSocket::bind("127.0.0.1:0")?;
@@ -184,7 +186,7 @@ impl Support {
             Ok(socket)
         };
         let paths: Vec<DataPath> =
-            self.stored.paths.iter().copied().filter(|path| !path.needs_hot_memory()).collect();
+            self.stored.paths.iter().copied().filter(|path| !path.needs_ring()).collect();
         let calibration = Calibration {
             host: self.host.clone(),
             device: DeviceKind::WithChecksums,

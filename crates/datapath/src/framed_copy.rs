@@ -13,7 +13,7 @@ use crate::read_once::read_once;
 use crate::{Extent, MappedFile, Train};
 
 impl Train {
-    /// Place of all of it in a copy with framing.
+    /// Extent of the train in a copy with framing.
     #[inline]
     pub(crate) fn framed_extent(&self) -> Extent {
         let before = FRAMING_LENGTH as u64 * u64::from(self.packets_before);
@@ -23,8 +23,8 @@ impl Train {
 }
 
 impl MappedFile {
-    /// A copy of its first `length` bytes, which contain so many packets, each after the framing of its
-    /// stream's channel. `fill` adds all trains.
+    /// Copies the first `length` bytes, which contain `packets` packets, with framing in front of each packet, in
+    /// the channel of its stream. `fill` adds all trains.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl FramedCopy<'_> {
     ///
     /// # Errors
     ///
-    /// `InvalidData` if the train is not in that part, or its packets in front are more than were stated.
+    /// `InvalidData` if the train is not in that part, or exceeds the stated number of packets.
     pub fn add(&mut self, train: &Train) -> io::Result<()> {
         let outside = || io::Error::from(io::ErrorKind::InvalidData);
         let start = train.offset.checked_sub(self.at).ok_or_else(outside)?;

@@ -12,6 +12,6 @@ pub fn framing(channel: u8, length: u16) -> [u8; FRAMING_LENGTH] {
 /// Channel of a stream's packets in copies with framing: two channels for each stream, the first one for RTP,
 /// as players request them when they set up all tracks in order.
 #[inline]
-pub(crate) fn channel_of(stream: u8) -> u8 {
+pub fn channel_of(stream: u8) -> u8 {
     stream.wrapping_mul(2)
 }

@@ -21,7 +21,8 @@ use crate::read_once::read_once;
 #[derive(Debug)]
 pub struct MappedFile {
     pub(crate) file: Arc<File>,
-    pub(crate) mapping: Mapping,
+    /// Shared with queued sends.
+    pub(crate) mapping: Arc<Mapping>,
     /// True for an asset, which contains no packet headers.
     has_payload_only: bool,
     /// Identities of the regions with copies, by [`CopyLayout`]; 0 if there is none.
@@ -57,6 +58,7 @@ impl MappedFile {
     }
 
     fn with(file: Arc<File>, mapping: Mapping, has_payload_only: bool) -> MappedFile {
+        let mapping = Arc::new(mapping);
         MappedFile { file, mapping, has_payload_only, hot: [AtomicU64::new(0), AtomicU64::new(0)] }
     }
 

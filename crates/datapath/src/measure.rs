@@ -75,9 +75,12 @@ fn measure_registered(
     let (mut lanes, mut left_out) = (Vec::new(), Vec::new());
     let stored = paths.iter().map(|path| (*path, Headers::Stored));
     for (path, headers) in stored.chain(own.iter().map(|path| (*path, OWN))) {
-        if path.needs_hot_memory()
-            && let Err(error) = register(&mut context, &file)
-        {
+        let prepared = match path {
+            path if path.needs_hot_memory() => register(&mut context, &file),
+            path if path.needs_ring() => context.ensure_ring(),
+            _ => Ok(()),
+        };
+        if let Err(error) = prepared {
             left_out.push((path, error));
             continue;
         }
@@ -236,7 +239,7 @@ mod tests {
         let (_receiver, connect) = receiver();
         // Cases without io_uring are in tests/uring.rs.
         let without_ring = SendContext::default().open_ring().is_err();
-        let paths = DataPath::SERVING.into_iter().filter(|path| !(without_ring && path.needs_hot_memory()));
+        let paths = DataPath::SERVING.into_iter().filter(|path| !(without_ring && path.needs_ring()));
         let paths: Vec<DataPath> = paths.collect();
         let Measured { costs, left_out } =
             measure(&paths, &[DataPath::GsoWritev], &connect, Duration::from_millis(200)).unwrap();

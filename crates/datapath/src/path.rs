@@ -9,6 +9,8 @@ paths! {
         /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no
         /// copy.
         WireUring = "wire_uring",
+        /// Ready packets from the file's mapping by an io_uring and UDP_SEGMENT: many trains in a call, no copy.
+        WireMapping = "wire_mapping",
         /// Ready packets by `sendfile` and UDP_SEGMENT: a call per train, no copy.
         WireSendfile = "wire_sendfile",
         /// Headers and mapping by `sendmsg` and UDP_SEGMENT: a call per train, one copy.
@@ -45,15 +47,21 @@ paths! {
 
 impl DataPath {
     /// Paths that a server chooses from, cheapest first; the others only serve if the operator asks.
-    pub const SERVING: [Self; 5] =
-        [Self::WireUring, Self::WireSendfile, Self::GsoWritev, Self::Sendmmsg, Self::ReadWritev];
+    pub const SERVING: [Self; 6] = [
+        Self::WireUring,
+        Self::WireMapping,
+        Self::WireSendfile,
+        Self::GsoWritev,
+        Self::Sendmmsg,
+        Self::ReadWritev,
+    ];
 
     /// Paths for packets with headers of a session's own (after a seek), most preferred first.
     pub const OWN_HEADERS: [Self; 2] = [Self::GsoWritev, Self::Krtpsendfile];
 
     /// Returns whether it needs UDP_SEGMENT on the socket, and so packets that fit the MTU.
     pub fn segments(self) -> bool {
-        matches!(self, Self::WireUring | Self::WireSendfile | Self::GsoWritev | Self::GsoZerocopy)
+        self.needs_ring() || matches!(self, Self::WireSendfile | Self::GsoWritev | Self::GsoZerocopy)
     }
 
     /// Returns whether the kernel or the device may cut its trains, including trains of one packet, as UDP
@@ -91,7 +99,14 @@ impl DataPath {
 
     /// Returns whether it supports made headers; the others send packets as stored.
     pub fn makes_headers(self) -> bool {
-        !matches!(self, Self::WireUring | Self::WireSendfile)
+        !(self.needs_ring() || self == Self::WireSendfile)
+    }
+
+    /// Returns whether it needs an io_uring of the thread: [`crate::SendContext::open_ring`]. Without it, trains
+    /// are sent by another path. Where the kernel copies what an io_uring sends, as for receivers on this host, it
+    /// saves nothing.
+    pub fn needs_ring(self) -> bool {
+        matches!(self, Self::WireUring | Self::WireMapping)
     }
 
     /// Returns whether it needs a copy of the file in memory registered with the thread's ring. Without it,
@@ -102,15 +117,15 @@ impl DataPath {
 
     /// Returns whether payload is sent by reference, which pays only on devices with checksum offload.
     pub(crate) fn refers_to_pages(self) -> bool {
-        matches!(self, Self::WireUring | Self::WireSendfile)
+        self.needs_ring() || self == Self::WireSendfile
     }
 
     /// The path to step down to if a route does not support this one. Paths that send trains fail for the
-    /// same reasons; `wire_uring` also depends on the protocol, and `gso_zerocopy` also fails on kernels with
+    /// same reasons; those of an io_uring also depend on the protocol, and `gso_zerocopy` also fails on kernels with
     /// fewer fragments.
     pub fn next(self) -> Option<Self> {
         match self {
-            Self::WireUring => Some(Self::WireSendfile),
+            Self::WireUring | Self::WireMapping => Some(Self::WireSendfile),
             Self::WireSendfile | Self::GsoWritev => Some(Self::Sendmmsg),
             Self::GsoZerocopy => Some(Self::GsoWritev),
             Self::RtpSendfile | Self::MmapSendMsend => Some(Self::MmapSendRtp),

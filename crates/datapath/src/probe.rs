@@ -73,6 +73,9 @@ pub fn try_on_loopback(path: DataPath) -> Result<(), Trial> {
     if path.needs_module() {
         context.open_module().map_err(|error| Trial::Failed(io::Error::other(error)))?;
     }
+    if path.needs_ring() {
+        context.ensure_ring().map_err(Trial::Failed)?;
+    }
     if path.needs_hot_memory() {
         context.register_copy(&file).map_err(Trial::Failed)?;
     }
@@ -152,7 +155,7 @@ mod tests {
         // Cases without io_uring are in tests/uring.rs; cases without the module are in tests/module.rs.
         let without_ring = SendContext::default().open_ring().is_err();
         let without_module = SendContext::default().open_module().is_err();
-        for path in DataPath::ALL.into_iter().filter(|path| !(without_ring && path.needs_hot_memory())) {
+        for path in DataPath::ALL.into_iter().filter(|path| !(without_ring && path.needs_ring())) {
             match try_on_loopback(path) {
                 Err(Trial::Failed(error)) if without_module && path.needs_module() => {
                     assert!(error.to_string().contains("docs/module.md"), "{path}: {error}");

@@ -3,7 +3,7 @@
 use crate::assessed::{gso_zerocopy, mmap_send_msend, mmap_send_rtp, read_send_rtp, rtp_sendfile, sendfilew};
 use crate::request::TrainRequest;
 use crate::serving::kernel_module::{self, Source};
-use crate::serving::{gso_writev, read_writev, sendmmsg, wire_sendfile, wire_uring};
+use crate::serving::{gso_writev, read_writev, sendmmsg, wire_mapping, wire_sendfile, wire_uring};
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
 
 /// Actual data path of a train, resolved by [`DataPath::for_train`].
@@ -13,7 +13,7 @@ pub struct ResolvedPath(DataPath);
 impl DataPath {
     /// The actual path for a train with such headers from such a file. Paths that send ready packets cannot
     /// change stored headers, nor leave out a packet's beginning. `wire_uring` needs the file's copy in the
-    /// ring of `context`. Packets without headers are sent by the paths that gather a header and a payload,
+    /// ring of `context`, and `wire_mapping` a ring. Packets without headers are sent by the paths that gather a header and a payload,
     /// with the header left out.
     #[inline]
     pub fn for_train(
@@ -32,18 +32,26 @@ impl DataPath {
                     DataPath::MmapWritev
                 }
             }
-            DataPath::WireUring | DataPath::WireSendfile if headers != Headers::Stored || train.skip > 0 => {
+            DataPath::WireUring | DataPath::WireMapping | DataPath::WireSendfile
+                if headers != Headers::Stored || train.skip > 0 =>
+            {
                 DataPath::GsoWritev
             }
             DataPath::WireUring if !context.has_registered(file, train.extent()) => DataPath::WireSendfile,
+            DataPath::WireMapping if !context.has_ring() => DataPath::WireSendfile,
             path => path,
         })
     }
 
-    /// `wire_uring` if the ring of `context` can send the train, else this path.
+    /// The path that lends a train of stored packets to the network, if the ring of `context` can send it: from
+    /// registered memory, or from the file's mapping if `maps` is set; else this path.
     #[inline]
-    pub fn or_registered(self, train: &Train, file: &MappedFile, context: &SendContext) -> DataPath {
-        if context.has_registered(file, train.extent()) { DataPath::WireUring } else { self }
+    pub fn or_lent(self, train: &Train, file: &MappedFile, context: &SendContext, maps: bool) -> DataPath {
+        match context.has_registered(file, train.extent()) {
+            true => DataPath::WireUring,
+            false if maps && context.has_ring() => DataPath::WireMapping,
+            false => self,
+        }
     }
 
     /// Sends the train or its first packets; returns how many. Never blocks, allocates nothing.
@@ -91,6 +99,7 @@ impl ResolvedPath {
         let mut request = TrainRequest { sink, file, train: *train, headers, context };
         match self.0 {
             DataPath::WireUring => wire_uring::enqueue(&mut request, token).map(|()| SendOutcome::Queued),
+            DataPath::WireMapping => wire_mapping::enqueue(&mut request, token).map(|()| SendOutcome::Queued),
             _ => self.send(&mut request).map(SendOutcome::Sent),
         }
     }
@@ -99,6 +108,7 @@ impl ResolvedPath {
     fn send(self, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
         match self.0 {
             DataPath::WireUring => wire_uring::send(request),
+            DataPath::WireMapping => wire_mapping::send(request),
             DataPath::WireSendfile => wire_sendfile::send(request),
             DataPath::GsoWritev => gso_writev::send(request),
             DataPath::GsoZerocopy => gso_zerocopy::send(request),

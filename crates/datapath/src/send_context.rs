@@ -42,6 +42,11 @@ impl SendContext {
         Ok(())
     }
 
+    /// Opens a ring, as [`SendContext::open_ring`], if there is none.
+    pub fn ensure_ring(&mut self) -> io::Result<()> {
+        if self.ring.is_some() { Ok(()) } else { self.open_ring() }
+    }
+
     /// Opens the kernel module's device, if it is not open. Paths that need it also open it.
     pub fn open_module(&mut self) -> Result<(), OpenError> {
         self.opened_module().map(drop)
@@ -83,9 +88,7 @@ impl SendContext {
 
     /// Registers a copy of a file, and opens a ring if there is none, for threads that may wait.
     pub fn register_copy(&mut self, file: &MappedFile) -> io::Result<()> {
-        if self.ring.is_none() {
-            self.open_ring()?;
-        }
+        self.ensure_ring()?;
         let length = file.file().metadata()?.len();
         let region = Arc::new(file.copy::<io::Error>(length, |_| Ok(()))?);
         file.set_hot(CopyLayout::Packets, Some(&region));
@@ -125,7 +128,8 @@ impl SendContext {
         self.ring.as_ref().map_or(0, Uring::room)
     }
 
-    /// Sends everything queued, in one call; returns for each token the bytes sent (all), or an error.
+    /// Sends everything queued, in one call; returns for each token the number of bytes sent, or an
+    /// error. Over UDP that is the whole train; a connection may accept less.
     pub fn flush(&mut self, mut answer: impl FnMut(u64, Result<u32, SendError>)) {
         let Some(ring) = &mut self.ring else { return };
         ring.flush(|token, result| {
@@ -163,6 +167,7 @@ impl SendContext {
     }
 
     /// Returns whether there is a ring that sends.
+    #[inline]
     pub(crate) fn has_ring(&self) -> bool {
         self.ring.as_ref().is_some_and(|uring| uring.ring.failure().is_none())
     }

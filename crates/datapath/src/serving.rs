@@ -6,5 +6,6 @@ pub(crate) mod kernel_module;
 pub(crate) mod read_writev;
 pub mod sendfile;
 pub(crate) mod sendmmsg;
+pub(crate) mod wire_mapping;
 pub(crate) mod wire_sendfile;
 pub(crate) mod wire_uring;

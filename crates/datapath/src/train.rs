@@ -348,7 +348,8 @@ pub(crate) mod tests {
             joined.join(behind, headers).then(|| joined.train())
         };
         let joined = join(&behind, Headers::Stored).unwrap();
-        assert_eq!((joined.packets(), joined.length), (8, 224));
+        assert_eq!((joined.packets(), joined.length, joined.packets_before), (8, 224, 0));
+        assert_eq!(joined.after(5).unwrap().packets_before, 5);
         assert_eq!(joined.header(5, Headers::Generated), behind.header(1, Headers::Generated));
         let generated = |behind: &Train| join(behind, Headers::Generated);
         assert!(generated(&behind).is_some());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use wirepath_media::image::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS};
 use wirepath_sys::errno_of;
+use wirepath_sys::mapping::Mapping;
 use wirepath_sys::pages::SharedPages;
 use wirepath_sys::region::Region;
 use wirepath_sys::ring::{BufferIndex, Ledger, MOST_BUFFERS, Refused, Ring, Socket};
@@ -144,8 +145,8 @@ impl Uring {
         Ok(if self.busy { RegistrationProgress::Later } else { RegistrationProgress::Done })
     }
 
-    /// Position of a file's extent, or of the part of it that is in one piece, if it is held. A piece is longer
-    /// than any datagram, and the kernel refuses a shortened one (`EMSGSIZE`) like a whole one.
+    /// Position of a file's extent, or of the part of it that is in one piece, if it is held. No train is longer than
+    /// what pieces overlap by; the kernel refuses longer extents over UDP, shortened or not (`EMSGSIZE`).
     #[inline]
     pub(crate) fn find(&self, file: &MappedFile, extent: Extent) -> Option<Place> {
         self.find_in(file.hot(CopyLayout::Packets)?, extent)
@@ -155,6 +156,12 @@ impl Uring {
     #[inline]
     pub(crate) fn find_framed(&self, file: &MappedFile, train: &Train) -> Option<Place> {
         self.find_in(file.hot(CopyLayout::Frames)?, train.framed_extent())
+    }
+
+    /// Bytes of a train with its framing, if it is held.
+    pub(crate) fn framed_bytes(&self, file: &MappedFile, train: &Train) -> Option<&[u8]> {
+        let held = &self.regions[self.position(file.hot(CopyLayout::Frames)?).ok()?];
+        held.region.bytes().get(train.framed_extent().in_memory())
     }
 
     #[inline]
@@ -170,6 +177,29 @@ impl Uring {
     pub(crate) fn enqueue(&mut self, socket: Socket, place: Place, token: u64) -> Result<(), SendError> {
         self.ensure_room()?;
         self.ring.send(socket, place.piece, place.range, token).map_err(refused)
+    }
+
+    /// Queues a send from a mapping.
+    pub(crate) fn enqueue_mapped(
+        &mut self,
+        socket: Socket,
+        mapping: &Arc<Mapping>,
+        range: Range<usize>,
+        token: u64,
+    ) -> Result<(), SendError> {
+        self.ensure_room()?;
+        self.ring.send_mapped(socket, mapping, range, token).map_err(refused)
+    }
+
+    /// Sends the queued sends, then this one from a mapping, at once; returns how many bytes the socket accepted.
+    pub(crate) fn send_mapped(
+        &mut self,
+        socket: Socket,
+        mapping: &Arc<Mapping>,
+        range: Range<usize>,
+    ) -> Result<Result<u32, Errno>, SendError> {
+        self.enqueue_mapped(socket, mapping, range, ALONE)?;
+        Ok(self.submit_alone())
     }
 
     /// Sends the queued sends, then this one, at once; returns how many bytes the socket accepted.

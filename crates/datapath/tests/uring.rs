@@ -25,6 +25,7 @@ fn main() -> std::process::ExitCode {
         trains_arrive_at_any_offset,
         a_piece_ends_and_the_next_goes_on,
         many_trains_leave_in_one_call,
+        trains_leave_from_a_mapping_that_is_not_registered,
         what_a_full_connection_refuses_is_sent_again,
         errors_are_sorted_as_of_other_paths,
         trains_that_cannot_be_sent_so_leave_by_other_paths,
@@ -223,6 +224,39 @@ fn errors_are_sorted_as_of_other_paths() {
     hot.enqueue(&sink, &small, 3);
     assert_eq!(hot.flush(), [(2, Ok(100)), (3, Err(SendError::Refused { call }))]);
     assert_eq!(DataPath::WireUring.next(), Some(DataPath::WireSendfile));
+}
+
+/// Promise: Trains leave from the mapping of a file by io_uring; a file that became shorter is an error, not a crash.
+fn trains_leave_from_a_mapping_that_is_not_registered() {
+    let Hot { medium, bytes, scratch, .. } = Hot::new(200_000);
+    medium.set_hot(CopyLayout::Packets, None);
+    let mut hot = Hot { medium, bytes, scratch, region_id: 0 };
+    let path = DataPath::WireMapping;
+    for (sink, receiver) in [sink_to(V4), sink_to(V6)] {
+        let trains = [train(1, 9 * PACKET), train(4095, 3 * PACKET + 1), train(200_000 - 700, 700)];
+        for (train, token) in trains.iter().zip(0..) {
+            let path = path.for_train(train, Headers::Stored, &hot.medium, &hot.scratch);
+            assert_eq!(path.path(), DataPath::WireMapping);
+            let sent = path.enqueue(&sink, &hot.medium, train, Headers::Stored, &mut hot.scratch, token);
+            assert_eq!(sent, Ok(SendOutcome::Queued));
+        }
+        let answers = hot.flush();
+        assert_eq!(answers.len(), trains.len());
+        for train in &trains {
+            hot.ensure_arrives(&receiver, train);
+        }
+    }
+    let (sink, receiver) = sink();
+    let whole = train(0, 48 * PACKET);
+    assert_eq!(path.send(&sink, &hot.medium, &whole, Headers::Stored, &mut hot.scratch), Ok(48));
+    hot.ensure_arrives(&receiver, &whole);
+    let without_ring = &SendContext::default();
+    let other = path.for_train(&whole, Headers::Stored, &hot.medium, without_ring).path();
+    assert_eq!(other, DataPath::WireSendfile);
+    hot.medium.file().set_len(100_000).unwrap();
+    let gone = train(110_000, 2 * PACKET);
+    let error = path.send(&sink, &hot.medium, &gone, Headers::Stored, &mut hot.scratch).unwrap_err();
+    assert!(matches!(error, SendError::Storage { errno: Errno::FAULT, .. }), "{error}");
 }
 
 fn trains_that_cannot_be_sent_so_leave_by_other_paths() {

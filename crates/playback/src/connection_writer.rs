@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use wirepath_datapath::interleaved::framing;
+use wirepath_datapath::interleaved::{channel_of, framing};
 use wirepath_datapath::socket::set_unsent_limit;
 use wirepath_engine::Handle;
 
@@ -24,6 +24,7 @@ pub struct ConnectionWriter {
     /// Number of the engine thread on which the writer was opened. Commands go to that thread, wherever the
     /// writer is.
     pub(crate) thread: usize,
+    pub(crate) lends: bool,
 }
 
 impl ConnectionWriter {
@@ -33,10 +34,23 @@ impl ConnectionWriter {
         pacer: Handle<Pacer>,
         thread: usize,
         socket: OwnedFd,
+        lends: bool,
     ) -> io::Result<ConnectionWriter> {
         set_unsent_limit(socket.as_fd(), UNSENT_LIMIT)?;
         pacer.with(move |pacer, context| pacer.add_writer(id, socket, context));
-        Ok(ConnectionWriter { id, pacer, thread })
+        Ok(ConnectionWriter { id, pacer, thread, lends })
+    }
+
+    /// The writer of a connection to this host: the kernel copies what is sent, so nothing is sent from registered
+    /// memory.
+    pub fn to_this_host(mut self) -> ConnectionWriter {
+        self.lends = false;
+        self
+    }
+
+    /// Returns whether a stream may be sent from registered memory in this channel, if its headers are stored.
+    pub fn can_lend(&self, stream: u8, channel: u8) -> bool {
+        self.lends && channel == channel_of(stream)
     }
 
     /// Sends the bytes of a response before the next packet. `on_sent` is called on an engine thread when the

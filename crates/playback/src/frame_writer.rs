@@ -148,7 +148,13 @@ impl FrameWriter {
             State::Broken => Err(SendError::Other { call: CALL, errno: rustix::io::Errno::PIPE }),
         };
         match taken {
-            Ok(taken) => self.complete(frames, taken),
+            Ok(taken) => {
+                let rest = match taken.bytes {
+                    0 => Ok(()),
+                    _ => frames.read_rest(taken, &mut self.pending),
+                };
+                self.complete(taken, rest)
+            }
             Err(error @ SendError::Full { .. }) => {
                 self.state = State::Full;
                 if !self.waiting.contains(&key) {
@@ -168,28 +174,37 @@ impl FrameWriter {
     /// Queues a train in the thread's ring, if it can be sent from registered memory. Returns whether it is
     /// queued: then [`FrameWriter::finish`] gets the result, before anything else is sent to the connection.
     ///
-    /// Another playback of the connection might send before that, so trains are queued only for one that is
-    /// alone.
+    /// Another playback of the connection might send before that, so trains are queued only if the connection has
+    /// one playback.
     #[inline]
     pub(crate) fn enqueue(&mut self, frames: &FrameTrain<'_>, context: &mut SendContext, token: u64) -> bool {
         let can_send = self.state == State::Open && self.pending.is_empty() && self.playbacks.len() == 1;
         can_send && frames.enqueue(&self.socket, context, token)
     }
 
-    /// Takes the number of bytes that were sent of a queued train; returns that of packets, at least one. The
-    /// last of them may have been sent only in part.
+    /// Handles the result of a queued send: `bytes` bytes were sent. Returns the number of packets, at least one;
+    /// the last of them may have been sent only in part.
     ///
     /// # Errors
     /// [`SendError::Storage`].
-    pub(crate) fn finish(&mut self, frames: &FrameTrain<'_>, bytes: u32) -> Result<u32, SendError> {
-        self.complete(frames, frames.taken(bytes))
+    pub(crate) fn finish(
+        &mut self,
+        frames: &FrameTrain<'_>,
+        bytes: u32,
+        context: &mut SendContext,
+    ) -> Result<u32, SendError> {
+        let taken = frames.taken(bytes);
+        let rest = match taken.bytes {
+            0 => Ok(()),
+            _ => frames.copy_rest(taken, context, &mut self.pending),
+        };
+        self.complete(taken, rest)
     }
 
-    /// Sends the rest of a frame that was taken in part. Returns the number of packets.
-    fn complete(&mut self, frames: &FrameTrain<'_>, taken: TakenFrames) -> Result<u32, SendError> {
-        if taken.bytes > 0
-            && let Err(error) = frames.read_rest(taken, &mut self.pending)
-        {
+    /// Sends the rest of a frame that was taken in part, after it was added to `pending`. Returns the number of
+    /// packets.
+    fn complete(&mut self, taken: TakenFrames, rest: Result<(), SendError>) -> Result<u32, SendError> {
+        if let Err(error) = rest {
             self.fail(); // half a frame cannot be taken back
             return Err(error);
         }

@@ -3,7 +3,7 @@
 /// Least number of copied trains of a receiver before lending stops.
 const LEAST_COPIED: u32 = 8;
 
-/// Whether trains to a receiver leave from registered memory.
+/// State of lending to a receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lending {
     is_on: bool,

@@ -94,6 +94,7 @@ mod playback;
 mod playbacks;
 mod playhead;
 mod progress;
+mod ring_use;
 mod scale;
 mod scan;
 mod slots;
@@ -112,8 +113,9 @@ pub use playback::{
     MOST_STREAMS, Pictures, PlayError, PlayRequest, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink,
     Position, StreamPosition, StreamSink,
 };
-pub use playbacks::{PlaybackSettings, Playbacks, RingUse};
+pub use playbacks::{PlaybackSettings, Playbacks};
 pub use progress::{Progress, RtpClock, StreamProgress};
+pub use ring_use::RingUse;
 pub use scale::Scale;
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
 pub use speed::Speed;

@@ -57,7 +57,8 @@ pub(crate) struct UdpOutput {
     makes_headers: bool,
     /// The path that sent the last train.
     used: DataPath,
-    /// Whether trains in registered memory leave by `wire_uring`, whatever path is chosen for stored headers.
+    /// State of lending to the receiver: trains leave by io_uring, from registered memory or from their file's
+    /// mapping, whatever path is chosen for stored headers.
     lending: Lending,
     /// True if the receiver did not request the packets.
     is_push: bool,
@@ -93,7 +94,7 @@ impl UdpOutput {
         self.is_push && !matches!(error, SendError::Full { .. })
     }
 
-    /// The output that sends trains in registered memory from there, unless its path sends packet by packet.
+    /// The output that sends trains by io_uring, unless its path sends packet by packet.
     pub(crate) fn lending(self) -> UdpOutput {
         let lending = if self.paths.stored.segments() { Lending::UNLESS_COPIED } else { Lending::OFF };
         UdpOutput { lending, ..self }
@@ -136,7 +137,7 @@ impl UdpOutput {
         let context = &mut thread.context;
         let path = match makes_headers {
             true => self.paths.own,
-            false if self.lending.is_on() => self.paths.stored.or_registered(train, file, context),
+            false if self.lending.is_on() => self.paths.stored.or_lent(train, file, context, thread.maps),
             false => self.paths.stored,
         };
         let path = path.for_train(train, headers, file, context);
@@ -181,7 +182,7 @@ impl UdpOutput {
             self.paths.own = path;
         }
         // The socket may be set up for single packets by now.
-        if self.used == DataPath::WireUring || !path.segments() {
+        if self.used.needs_ring() || !path.segments() {
             self.lending.stop();
         }
         Ok(())
@@ -195,7 +196,7 @@ pub(crate) struct InterleavedOutput {
     channel: u8,
     /// Encryption of the first stream.
     protector: Option<Box<TrainProtector>>,
-    /// Whether trains in registered memory leave from there.
+    /// State of lending to the client.
     lending: Lending,
     /// True if the last train did.
     has_lent: bool,
@@ -304,7 +305,7 @@ impl InterleavedOutput {
             Ok(bytes) => {
                 self.lending.note_lent();
                 thread.counters.trains_lent.increment();
-                writer.finish(frames, bytes)
+                writer.finish(frames, bytes, context)
             }
             // The copying call reports whether the connection is full or gone, or the ring could not send.
             Err(error) => {

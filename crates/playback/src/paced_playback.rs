@@ -322,7 +322,7 @@ impl PacedPlayback {
         let index = self.streams.index(train.run.stream);
         let result = self.streams.finish(index, file, &train, result, thread, token);
         match self.settle(index, &train, result, thread) {
-            Ok(0) => {} // another path is next
+            Ok(packets) if packets < train.packets() => {} // another path is next, or the rest of the train
             Ok(_) => {
                 self.note_departure(&departure, thread);
                 if !self.is_behind() {

@@ -15,6 +15,7 @@ use crate::burst::Burst;
 use crate::counters::ThreadCounters;
 use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
 use crate::playback::{PlayError, PlayRequest, Position, Reply};
+use crate::ring_use::RingUse;
 use crate::slots::Slots;
 use crate::streams::OtherStream;
 use crate::thread_state::ThreadState;
@@ -78,7 +79,7 @@ const POLL_US: u64 = 100_000;
 
 impl Pacer {
     pub(crate) fn new(
-        opens_ring: bool,
+        ring: RingUse,
         burst: Burst,
         counters: Arc<ThreadCounters>,
         support: Arc<Support>,
@@ -90,6 +91,7 @@ impl Pacer {
                 counters,
                 support,
                 slots: Slots::default(),
+                maps: ring.maps(),
                 burst,
                 burst_us: burst.length_us(0),
                 writers: Slab::new(),
@@ -100,7 +102,7 @@ impl Pacer {
             writer_keys: HashMap::new(),
             wheel: TimerWheel::new(now_us()),
             results: Vec::new(),
-            opens_ring,
+            opens_ring: ring != RingUse::Never,
             poll_at_us: None,
             registration_failures,
             cold_reads: ColdReads::default(),

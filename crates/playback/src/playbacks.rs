@@ -26,6 +26,7 @@ use crate::paced_playback::{PacedOptions, PacedPlayback};
 use crate::pacer::Pacer;
 use crate::playback::{MOST_STREAMS, Playback, PlaybackOptions, PlaybackSink, StreamSink};
 use crate::progress::SharedProgress;
+use crate::ring_use::RingUse;
 use crate::streams::{OtherOutput, OtherStream, Stream, Streams};
 use crate::thread_state::ThreadMembership;
 
@@ -38,18 +39,6 @@ pub struct PlaybackSettings {
     pub ring: RingUse,
     /// Length of bursts.
     pub burst: Burst,
-}
-
-/// Use of io_uring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingUse {
-    /// None: no thread opens one.
-    Never,
-    /// Used by playbacks whose path is `wire_uring`.
-    Always,
-    /// Used by playbacks with any path that sends trains, until the kernel copies what they send, as it does
-    /// for receivers on this host or in its containers. It needs Linux 6.2, which reports the copies.
-    UnlessCopied,
 }
 
 /// All playbacks of an engine. They end when this is dropped.
@@ -82,7 +71,8 @@ struct PacerThread {
 const OVER_TCP: &str = "over TCP: one call and one copy for a train";
 
 /// The same if threads have rings.
-const LENT_OVER_TCP: &str = "over TCP: one call and one copy for a train, or no copy from hot memory";
+const LENT_OVER_TCP: &str =
+    "over TCP: one call and one copy for a train; from hot memory one call for many trains and no copy";
 
 /// The same for encrypted trains.
 const PROTECTED_OVER_TCP: &str = "SRTP over TCP: a train is read, encrypted and sent, by two calls";
@@ -108,8 +98,7 @@ impl Playbacks {
         let threads = (0..engine.threads()).map(|number| {
             let counters = Arc::default();
             let (failures, support) = (Arc::clone(&registration_failures), Arc::clone(&support));
-            let pacer =
-                Box::new(Pacer::new(ring != RingUse::Never, burst, Arc::clone(&counters), support, failures));
+            let pacer = Box::new(Pacer::new(ring, burst, Arc::clone(&counters), support, failures));
             let placement = Placement { thread: Some(number), ..Placement::default() };
             PacerThread { pacer: engine.spawn(pacer, placement), counters }
         });
@@ -155,13 +144,14 @@ impl Playbacks {
                 (Output::Udp(output), reason, None)
             }
             PlaybackSink::Interleaved { writer, channel, max_lag_us } => {
-                let reason = match self.ring {
-                    _ if key.is_some() => PROTECTED_OVER_TCP,
-                    RingUse::Never => OVER_TCP,
-                    RingUse::Always | RingUse::UnlessCopied => LENT_OVER_TCP,
+                let reason = match key.is_some() {
+                    true => PROTECTED_OVER_TCP,
+                    false if writer.lends => LENT_OVER_TCP,
+                    false => OVER_TCP,
                 };
                 let protector = key.as_ref().map(TrainProtector::new);
-                let (lending, progress) = (self.lending_over_tcp(), Arc::clone(&progress));
+                let lending = if writer.lends { self.lending_over_tcp() } else { Lending::OFF };
+                let progress = Arc::clone(&progress);
                 let output = InterleavedOutput::new(channel, max_lag_us, protector, lending, progress);
                 (Output::Interleaved(output), reason.to_owned(), Some(writer))
             }
@@ -230,8 +220,8 @@ impl Playbacks {
     fn lending_over_tcp(&self) -> Lending {
         match self.ring {
             RingUse::Never => Lending::OFF,
-            RingUse::Always => Lending::ALWAYS,
-            RingUse::UnlessCopied => Lending::UNLESS_COPIED,
+            RingUse::Always { .. } => Lending::ALWAYS,
+            RingUse::UnlessCopied { .. } => Lending::UNLESS_COPIED,
         }
     }
 
@@ -252,7 +242,11 @@ impl Playbacks {
         let sink = UdpSink::new(socket, packet_size, path)?;
         let paths = DataPaths { stored: path, own };
         let output = UdpOutput::new(sink, paths, Arc::clone(progress));
-        Ok((if self.ring == RingUse::UnlessCopied { output.lending() } else { output }, reason))
+        let output = match self.ring {
+            RingUse::Never => output,
+            RingUse::Always { .. } | RingUse::UnlessCopied { .. } => output.lending(),
+        };
+        Ok((output, reason))
     }
 
     /// The output that encrypts. Packets are made in memory and leave as trains, unless the operator or the
@@ -304,7 +298,8 @@ impl Playbacks {
     pub fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
         let id = self.next_id.fetch_add(1, Relaxed);
         let number = self.choose_thread();
-        ConnectionWriter::new(id, self.threads[number].pacer.clone(), number, socket)
+        let lends = self.ring != RingUse::Never;
+        ConnectionWriter::new(id, self.threads[number].pacer.clone(), number, socket, lends)
     }
 
     /// Approximate numbers of trains sent from hot memory so far, and of those that the kernel copied.

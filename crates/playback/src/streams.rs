@@ -131,8 +131,8 @@ impl Streams {
         }
     }
 
-    /// Takes the result of a queued train of the stream at an index: bytes. Returns the number of packets that
-    /// were sent.
+    /// Handles the result of a queued train of the stream at an index: the number of bytes sent. Returns that of
+    /// packets.
     pub(crate) fn finish(
         &mut self,
         index: usize,

@@ -17,6 +17,8 @@ pub(crate) struct ThreadState {
     pub(crate) counters: Arc<ThreadCounters>,
     pub(crate) support: Arc<Support>,
     pub(crate) slots: Slots,
+    /// True if trains are sent from mappings of files by io_uring, where the kernel copies nothing.
+    pub(crate) maps: bool,
     /// Writers of RTSP connections, by key.
     pub(crate) writers: Slab<FrameWriter>,
     pub(crate) burst: Burst,

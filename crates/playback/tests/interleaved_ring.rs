@@ -271,7 +271,7 @@ fn what_the_kernel_copies_is_not_lent_for_long() -> anyhow::Result<()> {
         context.copied_by_kernel().is_some(),
         "before Linux 6.2 the kernel does not tell what it copies"
     );
-    let playbacks = playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied);
+    let playbacks = playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied { maps: false });
     let source = registered(&playbacks, 40);
     let before = playbacks.counters();
     let mut client = Client::new(&playbacks, None);

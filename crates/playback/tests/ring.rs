@@ -28,6 +28,8 @@ fn main() -> std::process::ExitCode {
     let tests = trials![
         every_packet_arrives_in_order_and_in_time,
         playbacks_share_calls,
+        trains_leave_from_the_mapping_of_their_file,
+        a_mapping_is_lent_where_nothing_is_in_hot_memory,
         memory_comes_and_goes_between_trains,
         after_a_seek_numbers_go_on,
         a_vanished_client_ends_its_playback_only,
@@ -120,6 +122,50 @@ fn playbacks_share_calls() {
     assert!(counters.batches < counters.trains / 2, "{} calls for {}", counters.batches, counters.trains);
 }
 
+/// Promise: Trains leave from the mapping of their file by io_uring, many in a call, without a wrong byte.
+fn trains_leave_from_the_mapping_of_their_file() {
+    let playbacks = playbacks(DataPath::WireMapping);
+    let source = Numbered::new(3);
+    let players: Vec<Player> =
+        (0..50).map(|_| Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>)).collect();
+    for player in &players {
+        player.play(None, None).unwrap();
+    }
+    for player in &players {
+        ensure_arrive(player, 0..3 * TRAINS * TRAIN);
+        player.wait_for_end();
+        assert_eq!(player.playback.progress().path, Some(DataPath::WireMapping));
+    }
+    let counters = playbacks.counters();
+    assert_eq!((counters.trains, counters.trains_lent), (50 * 15, 50 * 15));
+    assert!(counters.batches < counters.trains / 2, "{} calls for {}", counters.batches, counters.trains);
+}
+
+/// Promise: Without hot memory, trains leave from the mapping of their file, until the kernel copies them.
+///
+/// Loopback receivers are such.
+fn a_mapping_is_lent_where_nothing_is_in_hot_memory() -> anyhow::Result<()> {
+    let mut context = SendContext::default();
+    context.open_ring()?;
+    require!(
+        context.copied_by_kernel().is_some(),
+        "before Linux 6.2 the kernel does not tell what it copies"
+    );
+    let playbacks = playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied { maps: true });
+    let player = Player::new(&playbacks, Numbered::new(40));
+    player.play(None, None)?;
+    ensure_arrive(&player, 0..TRAIN);
+    wait_for("the mapping", || playbacks.counters().trains_lent > 0);
+    ensure_arrive(&player, TRAIN..40 * TRAINS * TRAIN);
+    player.wait_for_end();
+    let counters = playbacks.counters();
+    assert!(counters.trains_copied >= 8, "{counters:?}");
+    assert!(counters.trains_lent < counters.trains / 2, "{counters:?}");
+    assert_eq!(player.playback.progress().path, Some(DataPath::WireSendfile));
+    assert!(playbacks.support().step_downs().is_empty(), "it is no fault of the route");
+    Ok(())
+}
+
 /// Promise: Sessions change to and from hot memory between two trains, without a wrong byte.
 ///
 /// From the file, from the copy, and from the file again; no packet is lost or comes twice.
@@ -158,7 +204,7 @@ fn what_the_kernel_copies_is_not_lent_for_long() -> anyhow::Result<()> {
         context.copied_by_kernel().is_some(),
         "before Linux 6.2 the kernel does not tell what it copies"
     );
-    let playbacks = playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied);
+    let playbacks = playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied { maps: false });
     let source = Numbered::new(40);
     register_copy(&playbacks, &source.file);
     let player = Player::new(&playbacks, source);
@@ -221,7 +267,7 @@ fn tracks_that_the_kernel_copies_are_not_lent_for_long() -> anyhow::Result<()> {
         context.copied_by_kernel().is_some(),
         "before Linux 6.2 the kernel does not tell what it copies"
     );
-    let playbacks = playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied);
+    let playbacks = playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied { maps: false });
     let movie = Movie::of(50, PICTURE_US);
     register_copy(&playbacks, &movie.segment.mapped_file);
     let (session, receivers) = session_of(&playbacks, &movie);
@@ -238,7 +284,7 @@ fn tracks_that_the_kernel_copies_are_not_lent_for_long() -> anyhow::Result<()> {
 /// Its socket cuts no trains any more: one would leave as a single datagram.
 fn a_socket_for_single_packets_is_not_lent_to() {
     let (playbacks, numbered) =
-        (playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied), Numbered::new(20));
+        (playbacks_with(DataPath::WireSendfile, RingUse::UnlessCopied { maps: false }), Numbered::new(20));
     let first = large_train(&numbered, 4);
     let second = Departure { at_us: 10_000, train: Train { first: 4, ..large_train(&numbered, 3).train } };
     let source = Arc::new(Large::new(&numbered, [first, second].into()));

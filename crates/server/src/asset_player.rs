@@ -185,8 +185,10 @@ impl Presentation for AssetPresentation {
             // Encrypted packets are not sent from registered memory.
             let hot_layout = match &sink {
                 MediaSink::Udp(_, None) => Some(CopyLayout::Packets),
-                MediaSink::Interleaved(_, _, None) => Some(CopyLayout::Frames),
-                MediaSink::Udp(_, Some(_)) | MediaSink::Interleaved(_, _, Some(_)) => None,
+                MediaSink::Interleaved(writer, channel, None) if writer.can_lend(track, *channel) => {
+                    Some(CopyLayout::Frames)
+                }
+                MediaSink::Udp(..) | MediaSink::Interleaved(..) => None,
             };
             let AssetPlayer { playbacks, max_lag_us, bursts, hot, plays, .. } = &self.player;
             let options = PlaybackOptions {

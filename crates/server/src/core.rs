@@ -10,6 +10,7 @@ use wirepath_playback::{Burst, PlaybackSettings, Playbacks, RingUse};
 use crate::images::{
     HotMemory, HotMemorySize, HotOptions, ImageFolder, ImagePolicy, Store, StoreOptions, usual_packing_memory,
 };
+use crate::memory_limit::lockable_memory;
 use crate::plays::Plays;
 use crate::start_error::StartError;
 use crate::{calibrated, memory_limit};
@@ -47,11 +48,7 @@ impl MediaCore {
         let is_asked = matches!(options.hot_memory, HotMemorySize::Bytes(_));
         let support = calibrated::support(options.path, &options.calibration, is_asked)?;
         let hot_options = hot_options(options, &support);
-        let ring = match hot_options {
-            None => RingUse::Never,
-            Some(hot) if hot.is_automatic => RingUse::UnlessCopied,
-            Some(_) => RingUse::Always,
-        };
+        let ring = ring_use(options, &support, hot_options.as_ref());
         let engine = Arc::new(Engine::start(EngineOptions {
             threads: options.threads,
             pool_threads: options.threads.max(2),
@@ -77,6 +74,31 @@ impl MediaCore {
         let store = Store::start(folder, store_options)?;
         Ok(MediaCore { engine, playbacks, hot, store, plays })
     }
+}
+
+/// Use of io_uring by engine threads: as the operator's path or hot memory require it, else wherever the kernel
+/// copies nothing.
+fn ring_use(options: &CoreOptions, support: &Support, hot: Option<&HotOptions>) -> RingUse {
+    let maps = || !support.is_dearer(DataPath::WireMapping) && can_lend_mappings();
+    match (options.path, hot) {
+        (Some(path), _) if path.needs_ring() => RingUse::Always { maps: false },
+        (Some(_), None) => RingUse::Never,
+        (_, Some(hot)) if !hot.is_automatic => RingUse::Always { maps: maps() },
+        (_, Some(_)) => RingUse::UnlessCopied { maps: maps() },
+        (None, None) if maps() => RingUse::UnlessCopied { maps: true },
+        (None, None) => RingUse::Never,
+    }
+}
+
+/// Least limit of locked memory with which trains are sent from mappings: pages count as locked until the network
+/// is done with them, and a train may have 68 KiB.
+const LEAST_LOCKABLE_BYTES: u64 = 4 << 20;
+
+/// Returns whether trains can be sent from mappings by io_uring, and the kernel reports which it copies.
+fn can_lend_mappings() -> bool {
+    let mut context = SendContext::default();
+    let can = context.open_ring().is_ok() && context.copied_by_kernel().is_some();
+    can && lockable_memory() >= LEAST_LOCKABLE_BYTES
 }
 
 /// Rules of the hot memory that was requested or is used by default; none if hot memory is not used.

@@ -1,5 +1,5 @@
-//! An io_uring that sends from registered memory, and from pages that are lent to it: many sends per call,
-//! without copies. A ring of [blocks](Ring::with_blocks) sends one block to many sockets.
+//! An io_uring that sends from registered memory, from mappings of files, and from pages that are lent to it: many
+//! sends per call, without copies. A ring of [blocks](Ring::with_blocks) sends one block to many sockets.
 //!
 //! A zero-copy send has two completions: first the number of bytes sent, and later a notification that the
 //! network is done with the memory. The memory must not change in between. A [`Region`] never changes, nor do
@@ -16,6 +16,7 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
 use crate::errno_of;
+use crate::mapping::Mapping;
 use crate::pages::SharedPages;
 use crate::region::Region;
 
@@ -49,6 +50,9 @@ const BLOCKS_FROM: u16 = LOANS_FROM + MOST_LOANS;
 /// Maximum number of blocks of a ring.
 const MOST_BLOCKS: u16 = 1 << 10;
 
+/// Completion index of sends from mappings.
+const MAPPED: u16 = BLOCKS_FROM + MOST_BLOCKS;
+
 /// Ring for the thread that created it: on other threads its calls fail with `EEXIST`.
 pub struct Ring {
     // Declared first: the ring is closed before regions and loans are released.
@@ -78,8 +82,10 @@ struct Notices {
 
 struct Queued {
     token: u64,
-    /// Held until the kernel has accepted the send, which then has its own reference.
+    /// Held until the kernel has accepted the send, which then has its own references to the socket and to the
+    /// pages.
     socket: Option<Socket>,
+    mapping: Option<Arc<Mapping>>,
     answered: bool,
 }
 
@@ -214,6 +220,37 @@ impl Ring {
         Ok(())
     }
 
+    /// Like [`Ring::send`], but from a mapping, whose pages are not registered: the kernel takes references to them
+    /// when it accepts the send, which count as locked memory until the network is done with them. A page that is
+    /// not in the page table takes a page fault, and one that is not in memory a read.
+    ///
+    /// The answer is `EFAULT` if the mapped file has become shorter, and `ENOMEM` beyond the limit of locked memory.
+    /// If the file is written to, the network may send the new bytes, as after `sendfile`.
+    ///
+    /// # Errors
+    /// [`Refused`]; `Outside` for an empty range or one outside the mapping.
+    pub fn send_mapped(
+        &mut self,
+        socket: Socket,
+        mapping: &Arc<Mapping>,
+        range: Range<usize>,
+        token: u64,
+    ) -> Result<(), Refused> {
+        self.ensure_usable()?;
+        let vector =
+            mapping.vector(range).ok().filter(|vector| vector.iov_len > 0).ok_or(Refused::Outside)?;
+        let bytes = std::ptr::slice_from_raw_parts(vector.iov_base.cast_const().cast(), vector.iov_len);
+        let descriptor = socket.as_fd().as_raw_fd();
+        // SAFETY: the mapping is held with what is queued until the kernel has accepted the send; from then on the
+        // kernel has references to the pages themselves. No Rust code has a reference to their bytes, which may
+        // change. The socket is held, too.
+        unsafe { self.queue(bytes, None, MAPPED, descriptor, Some(socket), token)? };
+        if let Some(queued) = self.queued.last_mut() {
+            queued.mapping = Some(Arc::clone(mapping));
+        }
+        Ok(())
+    }
+
     /// Like [`Ring::send`], but from pages that are not registered: they are lent until the network is done
     /// with them, which is recorded in `ledger`. If the ring is closed earlier, the loans are given up.
     ///
@@ -256,8 +293,9 @@ impl Ring {
     /// Queues a send whose completions have this `index`, from a registered buffer or not.
     ///
     /// # Safety
-    /// The bytes must be there, and must not change, until the network is done with the send or the ring is
-    /// closed; the descriptor must stay open until it is submitted, or be that of `socket`.
+    /// The bytes must be there until the network is done with the send or the ring is closed, and must not change
+    /// if Rust code has references to them; those of a file's mapping, only until the kernel has accepted the
+    /// send. The descriptor must stay open until it is submitted, or be that of `socket`.
     unsafe fn queue(
         &mut self,
         bytes: *const [u8],
@@ -283,7 +321,7 @@ impl Ring {
         // the kernel has taken the entry.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Refused::Full)?;
         self.in_flight += 1;
-        self.queued.push(Queued { token, socket, answered: false });
+        self.queued.push(Queued { token, socket, mapping: None, answered: false });
         self.unanswered += 1;
         Ok(())
     }
@@ -408,7 +446,7 @@ impl Ring {
             let is_answer = !cqueue::notif(entry.flags());
             if is_answer && let Some(queued) = queued.get_mut(usize::from(place)) {
                 queued.answered = true;
-                queued.socket = None;
+                (queued.socket, queued.mapping) = (None, None);
                 *unanswered -= 1;
                 let result = entry.result();
                 let errno = |_| Errno::from_raw_os_error(result.wrapping_neg());
@@ -421,7 +459,8 @@ impl Ring {
             if copied {
                 notices.note_copied(token);
             }
-            let block = index.checked_sub(BLOCKS_FROM).zip(blocks.as_mut());
+            let block =
+                index.checked_sub(BLOCKS_FROM).filter(|block| *block < MOST_BLOCKS).zip(blocks.as_mut());
             let lent = index.checked_sub(LOANS_FROM).filter(|place| *place < MOST_LOANS);
             if let Some(place) = lent.filter(|_| is_answer && entry.result() >= 0) {
                 loans.sent(place);

@@ -75,6 +75,11 @@ impl PathKind {
         of_either!(self, needs_hot_memory)
     }
 
+    /// Returns whether the path needs an io_uring.
+    pub fn needs_ring(self) -> bool {
+        of_either!(self, needs_ring)
+    }
+
     /// Returns whether the path needs the kernel module.
     pub fn needs_module(self) -> bool {
         of_either!(self, needs_module)

@@ -32,6 +32,11 @@ impl BlockPath {
         self == BlockPath::UringSend
     }
 
+    /// Returns whether it needs an io_uring of the thread.
+    pub fn needs_ring(self) -> bool {
+        self.needs_hot_memory()
+    }
+
     /// Returns whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket.
     pub fn segments(self) -> bool {
         self.lends() || self == BlockPath::UringSend

@@ -14,8 +14,7 @@ use wirepath_sys::errno_of;
 use wirepath_sys::frames::{Frame, HEAD_LIMIT, MAXIMUM_FRAMES};
 use wirepath_sys::ring::Socket;
 
-use crate::framing::channel_of;
-pub use crate::framing::{FRAMING_LENGTH, framing};
+pub use crate::framing::{FRAMING_LENGTH, channel_of, framing};
 use crate::sink::FLAGS;
 use crate::{Headers, MappedFile, SendContext, SendError, Train};
 
@@ -71,8 +70,8 @@ impl FrameTrain<'_> {
     }
 
     /// Queues the train for [`SendContext::flush`], if the thread's ring holds it with this framing and has
-    /// room. Returns whether it does; the flush returns the result with `token`. Until then nothing else may
-    /// be sent to the connection.
+    /// room. Returns true if the train was queued; the flush then returns the result with `token`, and until then
+    /// nothing else may be sent to the connection.
     #[inline]
     pub fn enqueue(&self, socket: &Arc<OwnedFd>, context: &mut SendContext, token: u64) -> bool {
         let is_as_stored = self.headers == Headers::Stored && self.train.skip == 0;
@@ -84,13 +83,35 @@ impl FrameTrain<'_> {
         ring.enqueue(Arc::clone(socket) as Socket, place, token).is_ok()
     }
 
-    /// Frames in so many bytes that the connection accepted of a queued train.
+    /// Splits the accepted bytes of a queued train into whole frames and a partial frame.
     pub fn taken(&self, bytes: u32) -> TakenFrames {
         let framing = self.train.packets() * FRAMING_LENGTH as u32;
         match self.train.length + framing == bytes {
             true => TakenFrames { packets: self.train.packets(), bytes: 0 },
             false => self.divide(bytes as usize),
         }
+    }
+
+    /// Appends the rest of a partly accepted frame of a queued train to `buffer`, from registered memory, or else
+    /// as [`FrameTrain::read_rest`].
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Storage`].
+    pub fn copy_rest(
+        &self,
+        taken: TakenFrames,
+        context: &mut SendContext,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        let framed = context.ring()?.framed_bytes(self.file, &self.train);
+        let length = FRAMING_LENGTH + usize::from(self.train.packet_size);
+        let frame = framed.and_then(|framed| framed.chunks(length).nth(taken.packets as usize));
+        match frame.and_then(|frame| frame.get(taken.bytes..)) {
+            Some(rest) => buffer.extend_from_slice(rest),
+            None => self.read_rest(taken, buffer)?,
+        }
+        Ok(())
     }
 
     /// Appends the rest of a partly accepted frame to `buffer`. Does not wait for bytes that were in memory a
@@ -219,6 +240,9 @@ mod tests {
             let all = expected(&frames);
             for cut in 0..all.len() {
                 let taken = frames.divide(cut);
+                if headers == Headers::Stored {
+                    assert_eq!(frames.taken(cut as u32), taken, "cut at {cut}");
+                }
                 let mut completed = all[..cut].to_vec();
                 if taken.bytes > 0 {
                     frames.read_rest(taken, &mut completed).unwrap();
@@ -236,6 +260,9 @@ mod tests {
                     completed.extend(expected(&left));
                 }
                 assert_eq!(completed, all, "{headers:?} cut at {cut}");
+            }
+            if headers == Headers::Stored {
+                assert_eq!(frames.taken(all.len() as u32), TakenFrames { packets: 3, bytes: 0 });
             }
         }
     }

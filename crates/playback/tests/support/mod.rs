@@ -113,7 +113,7 @@ pub(crate) fn playbacks_with(path: DataPath, ring: RingUse) -> Playbacks {
 }
 
 pub(crate) fn playbacks_in_bursts(path: DataPath, burst: Burst) -> Playbacks {
-    start(path, if path == DataPath::WireUring { RingUse::Always } else { RingUse::Never }, burst)
+    start(path, if path.needs_ring() { RingUse::Always { maps: false } } else { RingUse::Never }, burst)
 }
 
 /// Playbacks of an engine with so many threads.

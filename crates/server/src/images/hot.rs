@@ -4,7 +4,7 @@
 //! are sent from a file. Meanwhile sessions continue from the file. The most popular images are held. An
 //! image without sessions stays until its memory is needed for a more popular image; an image with sessions
 //! is replaced by one that is played much more. An image is held as a whole or not at all. Sessions over UDP
-//! and over TCP need copies of different layouts; an image that both play much is held twice.
+//! and over TCP need copies of different layouts; an image that is popular over both is held twice.
 //!
 //! If the kernel copies the sent packets, as it does for receivers on this host, hot memory saves nothing.
 //! Automatic hot memory is then freed for some time.
@@ -71,9 +71,11 @@ counters! {
 
     /// Hot memory in use, including images that are being copied or released.
     used_bytes: Gauge,
+    /// Hot memory that is released when the network no longer sends from it.
+    releasing_bytes: Gauge,
     /// Maximum size of hot memory.
     budget_bytes: Gauge,
-    /// Images in hot memory.
+    /// Copies of images in hot memory, for UDP or for TCP.
     images: Gauge,
     /// Images copied into hot memory.
     copied: Counter,
@@ -175,6 +177,7 @@ impl HotMemory {
     pub(crate) fn counts(&self) -> HotCounts {
         let state = self.state.lock();
         self.counters.used_bytes.set(state.used_bytes());
+        self.counters.releasing_bytes.set(state.releasing_bytes());
         self.counters.images.set(state.resident().count() as u64);
         self.counters.snapshot()
     }
@@ -187,10 +190,7 @@ impl HotMemory {
             let (image, demand) = (entry.image.upgrade()?, entry.demand);
             Some(json!({
                 "name": image.name(),
-                "transport": match entry.layout {
-                    CopyLayout::Packets => "udp",
-                    CopyLayout::Frames => "tcp",
-                },
+                "transport": transport(entry.layout),
                 "bytes": region.length(),
                 "sessions": demand.sessions,
                 "popularity": demand.score(now).round(),
@@ -266,7 +266,7 @@ impl HotMemory {
             let is_stale = match (&image, &entry.copy) {
                 (None, _) => true,
                 (Some(image), Copy::Resident { mapped_file, .. }) => {
-                    !image.whole().is_some_and(|(current, _)| Arc::ptr_eq(&current, mapped_file))
+                    !image.whole().is_some_and(|whole| Arc::ptr_eq(&whole.mapped_file, mapped_file))
                 }
                 _ => false,
             };
@@ -380,24 +380,32 @@ impl HotMemory {
         if !matches!(entry.copy, Copy::Copying(_)) {
             return; // it was released meanwhile
         }
-        let (asset, bytes) = (complete.image.name(), complete.length);
+        let (asset, bytes, transport) = (complete.image.name(), complete.length, transport(layout));
         match copy {
             Ok(region) => {
                 let region = Arc::new(region);
                 complete.mapped_file.set_hot(layout, Some(&region));
                 self.playbacks.register(&region);
-                tracing::info!(asset, bytes, "an image is held in hot memory");
+                tracing::info!(asset, transport, bytes, "an image is held in hot memory");
                 let mapped_file = Arc::clone(&complete.mapped_file);
                 entry.copy = Copy::Resident { mapped_file, region, since: Instant::now() };
                 self.counters.copied.increment();
             }
             Err(error) => {
-                tracing::warn!(asset, bytes, %error, "an image cannot be held in hot memory");
+                tracing::warn!(asset, transport, bytes, %error, "an image cannot be held in hot memory");
                 entry.copy = Copy::Failed;
             }
         }
         drop(state);
         self.wakeup.notify_one();
+    }
+}
+
+/// Transport of the sessions that play from a copy of this layout.
+fn transport(layout: CopyLayout) -> &'static str {
+    match layout {
+        CopyLayout::Packets => "udp",
+        CopyLayout::Frames => "tcp",
     }
 }
 
@@ -443,7 +451,12 @@ impl State {
 
     /// Bytes of images that are resident, being copied or being released.
     fn used_bytes(&self) -> u64 {
-        self.held_bytes() + self.releasing.iter().map(|region| region.length() as u64).sum::<u64>()
+        self.held_bytes() + self.releasing_bytes()
+    }
+
+    /// Bytes of images that are being released.
+    fn releasing_bytes(&self) -> u64 {
+        self.releasing.iter().map(|region| region.length() as u64).sum()
     }
 
     fn is_copying(&self) -> bool {

@@ -25,6 +25,15 @@ use state::State;
 
 pub(super) use index::WholeIndex;
 
+/// A complete image.
+pub(super) struct WholeImage {
+    pub(super) mapped_file: Arc<MappedFile>,
+    /// Length of all segments in bytes.
+    pub(super) length: u64,
+    /// Number of packets.
+    pub(super) packets: u64,
+}
+
 /// An open wire image or index. Its segments are read, checked and shared as playbacks request them.
 pub struct Image {
     this: Weak<Image>,
@@ -150,13 +159,17 @@ impl Image {
         matches!(*self.progress.borrow(), Progress::Failed(_))
     }
 
-    /// The file of the image and the ends of its segments, once it is complete. None for an index.
-    pub(super) fn whole(&self) -> Option<(Arc<MappedFile>, u64)> {
+    /// The image once it is complete. None for an index.
+    pub(super) fn whole(&self) -> Option<WholeImage> {
         let state = self.state.lock();
         let complete = *self.progress.borrow() == Progress::Complete;
         let files = state.files.as_ref().filter(|files| complete && files.asset.is_none())?;
         let last = &state.slots.last()?.entry;
-        Some((Arc::clone(&files.stored), last.offset + last.length()))
+        Some(WholeImage {
+            mapped_file: Arc::clone(&files.stored),
+            length: last.offset + last.length(),
+            packets: last.first_packet + u64::from(last.packets),
+        })
     }
 
     /// Returns whether payload is sent from the asset, not from an image.

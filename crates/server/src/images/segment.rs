@@ -51,7 +51,11 @@ fn read_trains(
             (asset, trains.iter().map(|train| from_asset(plan, offset, train)).collect())
         }
         (Some(_), None) => return Err(ReadImageError::AssetChanged),
-        (None, _) => (&files.stored, from_image(plan, entry, &trains).collect()),
+        (None, _) => {
+            // Trains may be sent from the mapping, and engine threads should take no page faults for them.
+            files.stored.read_ahead(entry.offset..entry.offset + entry.stored_length())?;
+            (&files.stored, from_image(plan, entry, &trains).collect())
+        }
     };
     Ok(Segment { mapped_file: Arc::clone(mapped_file), departures, original: None })
 }

@@ -25,19 +25,21 @@ impl Output {
     }
 
     /// Hands the connection over to an engine thread, for interleaved sessions. A client that acknowledges
-    /// nothing for `timeout` is considered gone.
+    /// nothing for `timeout` is considered gone. A secure connection leads to the thread that encrypts.
     pub(super) fn interleave(
         &mut self,
         player: &dyn Player,
         timeout: Duration,
+        is_secure: bool,
     ) -> io::Result<Arc<ConnectionWriter>> {
         if let Some(writer) = &self.writer {
             return Ok(Arc::clone(writer));
         }
         let stream: &TcpStream = self.half.as_ref();
         expect_acknowledgements(stream, timeout)?;
-        let writer = Arc::new(player.open_writer(stream.as_fd().try_clone_to_owned()?)?);
-        Ok(Arc::clone(self.writer.insert(writer)))
+        let writer = player.open_writer(stream.as_fd().try_clone_to_owned()?)?;
+        let writer = if is_secure { writer.to_this_host() } else { writer };
+        Ok(Arc::clone(self.writer.insert(Arc::new(writer))))
     }
 
     /// The sending half of a connection to which nothing was written.

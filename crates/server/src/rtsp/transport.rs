@@ -87,10 +87,11 @@ impl RequestHandler {
             refuse(StatusCode::UnsupportedTransport, "Transport: all channels of this connection are in use")
         })?;
         let timeout = self.shared.options.session_timeout;
-        let writer = self.output.interleave(&*self.shared.player, timeout).map_err(|error| {
-            let why = format!("the connection cannot be used for media: {error}");
-            refuse(StatusCode::InternalServerError, why)
-        })?;
+        let writer =
+            self.output.interleave(&*self.shared.player, timeout, self.is_secure).map_err(|error| {
+                let why = format!("the connection cannot be used for media: {error}");
+                refuse(StatusCode::InternalServerError, why)
+            })?;
         Ok(Opened {
             sink: MediaSink::Interleaved(Arc::clone(&writer), channels.rtp, key),
             rtcp: RtcpPath::Interleaved { writer, channels },

@@ -7,7 +7,7 @@ use wirepath_datapath::interleaved::FRAMING_LENGTH;
 use wirepath_datapath::{CopyLayout, MappedFile, Region};
 use wirepath_media::image::{SegmentEntry, TrainRecord};
 
-use crate::images::image::Image;
+use crate::images::image::{Image, WholeImage};
 use crate::images::read::ReadImageError;
 use crate::images::segment::from_image;
 
@@ -27,8 +27,7 @@ pub(super) struct CompleteImage {
 impl CompleteImage {
     /// An image, if it is complete and not empty.
     pub(super) fn of(image: Arc<Image>, layout: CopyLayout) -> Option<CompleteImage> {
-        let (mapped_file, stored_length) = image.whole()?;
-        let packets = image.segments().last().map_or(0, |last| last.first_packet + u64::from(last.packets));
+        let WholeImage { mapped_file, length: stored_length, packets } = image.whole()?;
         let framing = match layout {
             CopyLayout::Packets => 0,
             CopyLayout::Frames => FRAMING_LENGTH as u64 * packets,

@@ -12,6 +12,7 @@ use wirepath_media::ts::synthetic::Sample;
 use wirepath_playback::{Burst, PlaybackSettings, RingUse};
 
 use super::*;
+use crate::images::image::WholeImage;
 use crate::images::{ImageFolder, Progress, Store};
 
 struct Fixture {
@@ -28,7 +29,7 @@ fn fixture() -> Fixture {
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     let playbacks = Arc::new(Playbacks::start(
         engine,
-        PlaybackSettings { support, ring: RingUse::Always, burst: Burst::Fixed(20_000) },
+        PlaybackSettings { support, ring: RingUse::Always { maps: false }, burst: Burst::Fixed(20_000) },
     ));
     Fixture { folder, store, playbacks }
 }
@@ -52,7 +53,7 @@ impl Fixture {
     }
 
     fn memory_with_stay(&self, images: u64, least_stay: Duration) -> Arc<HotMemory> {
-        let (_, length) = self.image("measured.ts").whole().unwrap();
+        let length = self.image("measured.ts").whole().unwrap().length;
         let options = HotOptions { least_stay, ..HotOptions::of_bytes(images * length + length / 2) };
         HotMemory::new(options, Arc::clone(&self.playbacks)).unwrap()
     }
@@ -106,7 +107,7 @@ fn what_is_played_is_held_whole() {
     assert_eq!(memory.names(), [""; 0], "nobody plays it");
     let session = memory.session(&image, CopyLayout::Packets).unwrap();
     memory.wait_until_held(&["a.ts"]);
-    let (mapped_file, length) = image.whole().unwrap();
+    let WholeImage { mapped_file, length, .. } = image.whole().unwrap();
     let expected =
         json!([{"name": "a.ts", "transport": "udp", "bytes": length, "sessions": 1, "popularity": 2.0}]);
     assert_eq!((&memory.json()["images"], memory.used(), memory.counts().copied), (&expected, length, 1));
@@ -120,7 +121,7 @@ fn what_is_played_is_held_whole() {
     assert_eq!(memory.json()["images"][0]["sessions"], 0);
 }
 
-/// Promise: Hot memory holds an image with framing for sessions over TCP, and apart from that for UDP.
+/// Promise: Hot memory holds an image with framing for sessions over TCP, separately from the copy for UDP.
 #[test]
 fn sessions_over_tcp_play_a_copy_with_framing() {
     let fixture = fixture();
@@ -129,7 +130,7 @@ fn sessions_over_tcp_play_a_copy_with_framing() {
     memory.wait_until_held(&["a.ts"]);
     let _tcp = memory.session(&image, CopyLayout::Frames).unwrap();
     memory.wait_until_held(&["a.ts", "a.ts"]);
-    let (mapped_file, length) = image.whole().unwrap();
+    let WholeImage { mapped_file, length, .. } = image.whole().unwrap();
     let mut stored = vec![0; length as usize];
     mapped_file.file().read_exact_at(&mut stored, 0).unwrap();
     let state = memory.state.lock();
