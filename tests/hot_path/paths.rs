@@ -38,7 +38,7 @@ fn trains_cost_the_calls_of_their_path() -> Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let medium = medium()?;
     // Those of a ring are shared by trains, and counted elsewhere.
-    let alone = paths::streams().filter(|path| !path.needs_hot_memory());
+    let alone = paths::streams().filter(|path| !path.needs_ring());
     for (path, headers) in alone.flat_map(|path| headers_of(path).iter().map(move |headers| (path, *headers)))
     {
         let expected = path
