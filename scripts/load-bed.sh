@@ -36,13 +36,16 @@ done
 ip -n "$servers" route add 10.78.0.0/16 via 10.80.0.2 dev sink onlink table 100
 ip -n "$servers" rule add ipproto udp lookup 100
 
-# Serves a packed clip.ts of 120 s: bits per second, further arguments.
-serve() {
+# Packs clip.ts of 120 s: bits per second.
+pack() {
   mkdir "$folder/media"
   ffmpeg -nostdin -v error -f lavfi -i testsrc2=size=640x360:rate=25:duration=120 -c:v libx264 -preset ultrafast \
     -pix_fmt yuv420p -g 25 -b:v 1500k -maxrate 1500k -bufsize 750k -muxrate "$1" -f mpegts "$folder/media/clip.ts"
-  shift
   "$program" pack --cache "$folder/cache" "$folder/media" >"$folder/pack.log" 2>&1
+}
+
+# Starts a server of what was packed: further arguments.
+start() {
   : >"$folder/ready"
   ip netns exec "$servers" taskset -c "$last" "$program" serve "$folder/media" --cache "$folder/cache" \
     --rtsp 10.77.0.1:0 --http 10.77.0.1:0 --threads 1 "$@" >"$folder/ready" 2>"$folder/log" &
@@ -53,6 +56,20 @@ serve() {
   done
   rtsp=$(sed -n 's|.* rtsp=\(rtsp://[^/]*\)/.*|\1|p' "$folder/ready")
   http=$(sed -n 's|.* http=\(http://[^/]*\)/.*|\1|p' "$folder/ready")
+}
+
+# Ends the server.
+stop() {
+  kill "$server"
+  wait "$server" || :
+  server=
+}
+
+# Packs and serves: bits per second, further arguments.
+serve() {
+  pack "$1"
+  shift
+  start "$@"
 }
 
 sessions() { at "$clients" curl -s "$http/metrics" | awk '$1 == "wirepath_rtsp_sessions" { print n = $2 } END { if (n == "") print -1 }'; }

@@ -13,8 +13,8 @@ pub struct ResolvedPath(DataPath);
 impl DataPath {
     /// The actual path for a train with such headers from such a file. Paths that send ready packets cannot
     /// change stored headers, nor leave out a packet's beginning. `wire_uring` needs the file's copy in the
-    /// ring of `context`, and `wire_mapping` a ring. Packets without headers are sent by the paths that gather a header and a payload,
-    /// with the header left out.
+    /// ring of `context`, and `wire_mapping` a ring. Packets without headers are sent by the paths that gather a
+    /// header and a payload, with the header left out.
     #[inline]
     pub fn for_train(
         self,

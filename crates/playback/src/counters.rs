@@ -35,9 +35,9 @@ counters! {
     moves: LocalCounter,
     /// Kernel calls that sent the trains of many playbacks at once.
     batches: LocalCounter,
-    /// Trains sent from hot memory.
+    /// Trains sent by io_uring, from hot memory or from the mapping of an image.
     trains_lent: LocalCounter,
-    /// Trains sent from hot memory that the kernel copied.
+    /// Trains sent by io_uring that the kernel copied.
     trains_copied: LocalCounter,
     /// Time that threads took to send trains, including time while preempted.
     busy_seconds: LocalTime,

@@ -198,7 +198,7 @@ pub(crate) struct InterleavedOutput {
     protector: Option<Box<TrainProtector>>,
     /// State of lending to the client.
     lending: Lending,
-    /// True if the last train did.
+    /// True if the last train was lent.
     has_lent: bool,
     progress: Arc<SharedProgress>,
     /// Lateness beyond which a playback skips forward because its client reads too slowly.
@@ -292,7 +292,7 @@ impl InterleavedOutput {
         self.channel
     }
 
-    /// Takes the result of a queued train; returns the number of packets that were sent.
+    /// Handles the result of a queued train: the number of bytes sent. Returns that of packets.
     pub(crate) fn finish(
         &mut self,
         frames: &FrameTrain<'_>,

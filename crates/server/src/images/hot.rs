@@ -40,7 +40,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Most images that are tried in an update, to find one that fits.
 const LOOKS: usize = 16;
 
-/// Trains sent from hot memory before the share that the kernel copied is checked: about as many as eight
+/// Trains sent by io_uring before the share that the kernel copied is checked: about as many as eight
 /// sessions send before they stop using it.
 const JUDGED_TRAINS: u64 = 64;
 
@@ -100,7 +100,7 @@ struct State {
     releasing: Vec<Arc<Region>>,
     /// Reason for which no more images are copied.
     disabled_reason: Option<String>,
-    /// Trains sent from hot memory since the last check, and how many of them the kernel copied.
+    /// Trains sent by io_uring at the last check, and how many of them the kernel had copied.
     judged: (u64, u64),
     /// End of a rest.
     rests_until: Option<Instant>,
