@@ -14,7 +14,7 @@ pack "$bits"
 
 # Nanoseconds of the server's threads, and ticks of its processor that were not idle.
 spent() {
-  cat /proc/"$server"/task/*/schedstat | awk '{ sum += $1 } END { printf "%d ", sum }'
+  cat /proc/"$server"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f ", sum }'
   awk -v cpu="cpu$last" '$1 == cpu { print $2 + $3 + $4 + $7 + $8 }' /proc/stat
 }
 run() { # name, command that runs meanwhile, arguments of the load client
