@@ -1,5 +1,5 @@
 #!/bin/sh
-# What sessions over TCP cost by `interleaved` and, from hot memory, by `wire_uring`; and what sessions over UDP notice of
+# Cost of sessions over TCP by `interleaved` and, from hot memory, by `wire_uring`; and lateness of sessions over UDP beside
 # HTTP downloads. Takes root and three minutes:
 #
 #   scripts/measure-tcp.sh [RESULT.json]   (PROGRAM=target/release/wirepath SESSIONS=2000 ROUNDS=3 BITS=4600000)

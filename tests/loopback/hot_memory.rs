@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_plays_a_movie_over_tcp_from_hot_memory,
         an_image_that_does_not_fit_is_sent_from_its_file,
         a_limit_of_locked_memory_costs_a_line_in_the_log,
+        a_limit_of_locked_memory_ends_lending_of_mappings,
         hot_memory_for_another_path_is_not_used,
         wire_uring_without_memory_is_refused,
         without_hot_memory_nothing_is_said_of_it,
@@ -182,6 +183,29 @@ fn a_limit_of_locked_memory_costs_a_line_in_the_log() -> Result<()> {
     let reason = status["hot_memory"]["given_up"].as_str().unwrap_or_default();
     ensure!(reason.contains("LimitMEMLOCK"), "{}", status["hot_memory"]);
     ensure!(counted(&status, "batches")? == 0, "something left by wire_uring");
+    Ok(())
+}
+
+/// Promise: Beyond the limit of locked memory, sessions continue by another path, without a lost packet.
+fn a_limit_of_locked_memory_ends_lending_of_mappings() -> Result<()> {
+    require_ring()?;
+    // Less than the pages of a train.
+    let mut limited = vec!["prlimit", "--memlock=4096"];
+    if process::is_root() {
+        // Only with this right is the limit none for root.
+        limited.extend(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "--"]);
+    }
+    for tool in limited.iter().filter(|word| !word.contains('-')) {
+        require!(process::find(tool).is_some(), "`{tool}` is not installed");
+    }
+    let bed = TestBed::under(&limited, &["--path", "wire_mapping", "--images", "all"])?;
+    ensure_bytes(&Playback::whole(bed.server.rtsp, "clip.ts", 15.0)?, &bed.stored)?;
+    let mut playback = Playback::set_up(bed.server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    wait_for_path("wire_sendfile", || bed.server.status())?;
+    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &bed.stored)?;
+    let log = bed.server.process.log();
+    ensure!(log.contains("data path stepped down for a session"), "{log}");
     Ok(())
 }
 

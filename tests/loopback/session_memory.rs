@@ -39,6 +39,7 @@ fn a_session_takes_little_memory() -> Result<()> {
     }
     let growth = taken_kib.windows(2).map(|pair| (pair[1].saturating_sub(pair[0]) << 10) / STEP as u64);
     let bytes = growth.min().unwrap_or_default();
+    println!("{taken_kib:?} KiB: {bytes} bytes a session");
     ensure!(bytes > 1 << 10, "{taken_kib:?} KiB: sessions that take nothing do not play");
     ensure!(bytes <= MOST_BYTES, "{taken_kib:?} KiB: {bytes} bytes a session");
     Ok(())

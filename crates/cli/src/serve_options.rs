@@ -121,8 +121,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 
-    /// Data path: auto or a name, such as wire_uring (needs --hot-memory), wire_sendfile, gso_writev,
-    /// krtpsendfile (needs the kernel module), sendmmsg or read_writev [default: auto]
+    /// Data path: auto or a name, such as wire_uring (needs --hot-memory), wire_mapping, wire_sendfile,
+    /// gso_writev, krtpsendfile (needs the kernel module), sendmmsg or read_writev [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) path: Option<PathChoice>,
 

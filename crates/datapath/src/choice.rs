@@ -150,13 +150,14 @@ impl Support {
         [cost(stored, false), cost(own, true)]
     }
 
-    /// Returns whether a path was measured to be dearer than the choice for an ordinary device.
+    /// Returns whether a path was measured to be dearer for an ordinary device than a path that works without an
+    /// io_uring.
     pub fn is_dearer(&self, path: DataPath) -> bool {
-        let chosen = self.host().path;
         let calibrations = self.calibrations.lock();
         let found = calibrations.find(&self.host, &USUAL_DEVICE, USUAL_MTU);
         let cost = |path| found.and_then(|calibration| calibration.cost_ns(path, false));
-        cost(path).zip(cost(chosen)).is_some_and(|(cost, least)| cost > least)
+        let others = self.stored.paths.iter().filter(|other| !other.needs_ring());
+        cost(path).is_some_and(|own| others.copied().filter_map(cost).any(|other| other < own))
     }
 
     /// Returns whether the choice depends only on the order of preference.

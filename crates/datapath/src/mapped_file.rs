@@ -93,6 +93,16 @@ impl MappedFile {
         self.mapping.prefault(Extent { offset: range.start, length }.in_memory())
     }
 
+    /// Maps the pages of a range, so that a send from the mapping takes no page fault. May block.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mapping::populate`](wirepath_sys::mapping::Mapping::populate). Sends take page faults then.
+    pub fn map_pages(&self, range: Range<u64>) -> io::Result<()> {
+        let length = range.end.saturating_sub(range.start) as usize;
+        self.mapping.populate(Extent { offset: range.start, length }.in_memory())
+    }
+
     /// Releases the whole pages of a range: from the page table, and from the page cache unless others use
     /// them or the network still sends them. May block.
     ///

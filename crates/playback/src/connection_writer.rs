@@ -41,9 +41,9 @@ impl ConnectionWriter {
         Ok(ConnectionWriter { id, pacer, thread, lends })
     }
 
-    /// The writer of a connection to this host: the kernel copies what is sent, so nothing is sent from registered
-    /// memory.
-    pub fn to_this_host(mut self) -> ConnectionWriter {
+    /// The writer that sends nothing from registered memory: for a connection to this host, where the kernel copies
+    /// it.
+    pub fn without_lending(mut self) -> ConnectionWriter {
         self.lends = false;
         self
     }

@@ -1,4 +1,4 @@
-//! Use of registered memory for the trains to a receiver, while that saves copies.
+//! Sending of trains by io_uring, which lends their memory to the kernel, while that saves copies.
 
 /// Least number of copied trains of a receiver before lending stops.
 const LEAST_COPIED: u32 = 8;

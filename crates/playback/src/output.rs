@@ -171,6 +171,12 @@ impl UdpOutput {
 
     pub(crate) fn step_down(&mut self, error: SendError, support: &Support) -> Result<(), SendError> {
         let local = self.sink.local_address().ip();
+        if self.used.needs_ring() && self.used != self.paths.stored {
+            // The train was lent in place of the chosen path.
+            self.lending.stop();
+            support.note_step_down(local, self.used, self.paths.stored, error);
+            return Ok(());
+        }
         let path = self.used.next().ok_or(error)?;
         support.note_step_down(local, self.used, path, error);
         self.sink.prepare(path).map_err(|_| error)?;
@@ -292,7 +298,7 @@ impl InterleavedOutput {
         self.channel
     }
 
-    /// Handles the result of a queued train: the number of bytes sent. Returns that of packets.
+    /// Handles the result of a queued train: the number of bytes sent. Returns the number of packets sent.
     pub(crate) fn finish(
         &mut self,
         frames: &FrameTrain<'_>,

@@ -302,7 +302,7 @@ impl Playbacks {
         ConnectionWriter::new(id, self.threads[number].pacer.clone(), number, socket, lends)
     }
 
-    /// Approximate numbers of trains sent from hot memory so far, and of those that the kernel copied.
+    /// Approximate numbers of trains sent by io_uring so far, and of those that the kernel copied.
     pub fn lent(&self) -> (u64, u64) {
         let counts = self.threads.iter().map(|thread| &thread.counters);
         let sum = |one: fn(&ThreadCounters) -> u64| counts.clone().map(|counters| one(counters)).sum();

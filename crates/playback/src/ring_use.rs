@@ -6,10 +6,9 @@ pub enum RingUse {
     /// None: no thread opens one.
     Never,
     /// Used by playbacks whose path is `wire_uring` or `wire_mapping`, and over TCP, whether the kernel copies or
-    /// not.
+    /// not; and by playbacks with any other path that sends trains, until the kernel copies what they send.
     Always {
-        /// True if other trains of stored packets are sent from the mapping of their file, until the kernel copies
-        /// what they send.
+        /// True if trains are also sent from the mapping of their file, and not only from registered memory.
         maps: bool,
     },
     /// Used by playbacks with any path that sends trains, until the kernel copies what they send, as it does

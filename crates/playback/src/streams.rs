@@ -131,8 +131,8 @@ impl Streams {
         }
     }
 
-    /// Handles the result of a queued train of the stream at an index: the number of bytes sent. Returns that of
-    /// packets.
+    /// Handles the result of a queued train of the stream at an index: the number of bytes sent. Returns the number
+    /// of packets sent.
     pub(crate) fn finish(
         &mut self,
         index: usize,

@@ -26,6 +26,8 @@ pub(crate) struct CoreOptions {
     /// True if the popularity of assets is kept in the cache.
     pub(crate) keeps_popularity: bool,
     pub(crate) hot_memory: HotMemorySize,
+    /// False if all trains have headers of their own, which are not sent by io_uring.
+    pub(crate) sends_stored_headers: bool,
     pub(crate) threads: usize,
     pub(crate) path: Option<DataPath>,
     pub(crate) calibration: PathBuf,
@@ -49,6 +51,9 @@ impl MediaCore {
         let support = calibrated::support(options.path, &options.calibration, is_asked)?;
         let hot_options = hot_options(options, &support);
         let ring = ring_use(options, &support, hot_options.as_ref());
+        if matches!(ring, RingUse::Always { maps: true } | RingUse::UnlessCopied { maps: true }) {
+            tracing::info!("images are sent by wire_mapping where the kernel does not copy what it is lent");
+        }
         let engine = Arc::new(Engine::start(EngineOptions {
             threads: options.threads,
             pool_threads: options.threads.max(2),
@@ -76,10 +81,15 @@ impl MediaCore {
     }
 }
 
-/// Use of io_uring by engine threads: as the operator's path or hot memory require it, else wherever the kernel
-/// copies nothing.
+/// Use of io_uring by engine threads: the operator's path or hot memory may require it; else it is used where the
+/// kernel copies nothing.
 fn ring_use(options: &CoreOptions, support: &Support, hot: Option<&HotOptions>) -> RingUse {
-    let maps = || !support.is_dearer(DataPath::WireMapping) && can_lend_mappings();
+    let held_bytes = hot.map_or(0, |hot| hot.budget);
+    let maps = || {
+        options.sends_stored_headers
+            && !support.is_dearer(DataPath::WireMapping)
+            && can_lend_mappings(options.threads, held_bytes)
+    };
     match (options.path, hot) {
         (Some(path), _) if path.needs_ring() => RingUse::Always { maps: false },
         (Some(_), None) => RingUse::Never,
@@ -90,15 +100,16 @@ fn ring_use(options: &CoreOptions, support: &Support, hot: Option<&HotOptions>) 
     }
 }
 
-/// Least limit of locked memory with which trains are sent from mappings: pages count as locked until the network
-/// is done with them, and a train may have 68 KiB.
-const LEAST_LOCKABLE_BYTES: u64 = 4 << 20;
+/// Memory that each engine thread may lock for trains from mappings: pages count as locked until the network is done
+/// with them, and the thread has been told. 256 trains of 68 KiB may be in one call.
+const MAPPED_BYTES: u64 = 32 << 20;
 
-/// Returns whether trains can be sent from mappings by io_uring, and the kernel reports which it copies.
-fn can_lend_mappings() -> bool {
+/// Returns whether so many threads, each with so many bytes of hot memory, can also send trains from mappings by
+/// io_uring, and the kernel reports which it copies.
+fn can_lend_mappings(threads: usize, held_bytes: u64) -> bool {
     let mut context = SendContext::default();
     let can = context.open_ring().is_ok() && context.copied_by_kernel().is_some();
-    can && lockable_memory() >= LEAST_LOCKABLE_BYTES
+    can && lockable_memory() / threads.max(1) as u64 >= held_bytes.saturating_add(MAPPED_BYTES)
 }
 
 /// Rules of the hot memory that was requested or is used by default; none if hot memory is not used.

@@ -125,6 +125,7 @@ impl Sender {
             packings_per_address: usize::MAX,
             keeps_popularity: false,
             hot_memory: HotMemorySize::Off,
+            sends_stored_headers: false,
             threads: options.threads,
             path: None,
             calibration: options.calibration,

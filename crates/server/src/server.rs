@@ -152,6 +152,7 @@ impl Server {
             packings_per_address: options.packings_per_address,
             keeps_popularity: true,
             hot_memory: options.hot_memory,
+            sends_stored_headers: true,
             threads: options.threads,
             path: options.path,
             calibration: options.calibration.clone(),

@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
 use rustix::param::page_size;
 
-use crate::checked;
 use crate::memory::Memory;
 use crate::send::{self, FLAGS, Mode};
+use crate::{checked, errno_of};
 
 /// Maximum number of ranges per call: `UIO_MAXIOV` of the kernel.
 pub const MAXIMUM_RANGES: usize = 1024;
@@ -145,7 +145,18 @@ impl Mapping {
     /// See [`Mapping::read`]: `EINVAL` for a range outside the mapping, `EFAULT` if the mapped file has
     /// become shorter; and `EHWPOISON` for defective memory.
     pub fn prefault(&self, range: Range<usize>) -> io::Result<()> {
-        let vector = self.vector(range.clone())?;
+        match self.populate(range.clone()) {
+            Err(error) if errno_of(&error) == Errno::INVAL => self.read_through(range),
+            populated => populated,
+        }
+    }
+
+    /// Like [`Mapping::prefault`], but fails where the kernel cannot do that.
+    ///
+    /// # Errors
+    /// See [`Mapping::prefault`]; `EINVAL` also before Linux 5.14.
+    pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        let vector = self.vector(range)?;
         let before = vector.iov_base.addr() % page_size();
         let (start, length) = (vector.iov_base.wrapping_byte_sub(before), vector.iov_len + before);
         loop {
@@ -154,7 +165,6 @@ impl Mapping {
             match unsafe { madvise(start, length, Advice::LinuxPopulateRead) } {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(Errno::INVAL) => return self.read_through(range),
                 Err(errno) => return Err(errno.into()),
             }
         }

@@ -2,8 +2,8 @@
 //! sends per call, without copies. A ring of [blocks](Ring::with_blocks) sends one block to many sockets.
 //!
 //! A zero-copy send has two completions: first the number of bytes sent, and later a notification that the
-//! network is done with the memory. The memory must not change in between. A [`Region`] never changes, nor do
-//! [`SharedPages`]; the ring holds those that it sends from, and releases one only when the notifications of
+//! network is done with the memory. In between, the memory must not change if Rust code has references to it. A [`Region`]
+//! never changes, nor do [`SharedPages`]; the ring holds those that it sends from, and releases one only when the notifications of
 //! all sends from it have arrived. It never waits for them.
 
 use std::io;
@@ -224,7 +224,8 @@ impl Ring {
     /// when it accepts the send, which count as locked memory until the network is done with them. A page that is
     /// not in the page table takes a page fault, and one that is not in memory a read.
     ///
-    /// The answer is `EFAULT` if the mapped file has become shorter, and `ENOMEM` beyond the limit of locked memory.
+    /// The answer is `EFAULT` if the mapped file has become shorter, and `EOPNOTSUPP` beyond the limit of locked
+    /// memory, since a later send may fail, too (the kernel's error is `ENOMEM`).
     /// If the file is written to, the network may send the new bytes, as after `sendfile`.
     ///
     /// # Errors
@@ -449,7 +450,10 @@ impl Ring {
                 (queued.socket, queued.mapping) = (None, None);
                 *unanswered -= 1;
                 let result = entry.result();
-                let errno = |_| Errno::from_raw_os_error(result.wrapping_neg());
+                let errno = |_| match Errno::from_raw_os_error(result.wrapping_neg()) {
+                    Errno::NOMEM if index == MAPPED => Errno::OPNOTSUPP,
+                    errno => errno,
+                };
                 answer(queued.token, u32::try_from(result).map_err(errno));
                 if result < 0 && cqueue::more(entry.flags()) {
                     notices.note_failed(token);

@@ -189,7 +189,7 @@ mod tests {
         let (by_module, others): (Vec<_>, Vec<_>) =
             states.into_iter().partition(|state| state.path.needs_module());
         assert!(others.iter().all(|state| state.runs), "{others:#?}");
-        assert_eq!((by_module.len(), others.len()), (9, 10 + 2 * 6));
+        assert_eq!((by_module.len(), others.len()), (9, 11 + 2 * 6));
         let is_loaded = SendContext::default().open_module().is_ok();
         for state in by_module {
             let says_so = state.missing.as_ref().is_some_and(|missing| missing.contains("docs/module.md"));

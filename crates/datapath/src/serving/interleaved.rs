@@ -104,7 +104,8 @@ impl FrameTrain<'_> {
         context: &mut SendContext,
         buffer: &mut Vec<u8>,
     ) -> Result<(), SendError> {
-        let framed = context.ring()?.framed_bytes(self.file, &self.train);
+        let ring = context.ring().ok();
+        let framed = ring.as_ref().and_then(|ring| ring.framed_bytes(self.file, &self.train));
         let length = FRAMING_LENGTH + usize::from(self.train.packet_size);
         let frame = framed.and_then(|framed| framed.chunks(length).nth(taken.packets as usize));
         match frame.and_then(|frame| frame.get(taken.bytes..)) {

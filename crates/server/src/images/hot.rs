@@ -243,10 +243,11 @@ impl HotMemory {
         if state.rests_until.is_some_and(|until| Instant::now() >= until) {
             (state.rests_until, state.disabled_reason) = (None, None);
         }
+        let (lent, copied) = self.playbacks.lent();
         if state.disabled_reason.is_some() || state.resident().next().is_none() {
+            state.judged = (lent, copied);
             return;
         }
-        let (lent, copied) = self.playbacks.lent();
         let (new_lent, new_copied) = (lent - state.judged.0, copied - state.judged.1);
         if new_lent < JUDGED_TRAINS {
             return;

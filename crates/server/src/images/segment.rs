@@ -52,8 +52,11 @@ fn read_trains(
         }
         (Some(_), None) => return Err(ReadImageError::AssetChanged),
         (None, _) => {
-            // Trains may be sent from the mapping, and engine threads should take no page faults for them.
-            files.stored.read_ahead(entry.offset..entry.offset + entry.stored_length())?;
+            // Trains may be sent from the mapping, and engine threads should take no page faults for them. A send
+            // reports what is wrong with the file.
+            if let Err(error) = files.stored.map_pages(entry.offset..entry.offset + entry.stored_length()) {
+                tracing::debug!(%error, "the pages of a segment were not mapped");
+            }
             (&files.stored, from_image(plan, entry, &trains).collect())
         }
     };

@@ -122,6 +122,7 @@ mod tests {
             packings_per_address: 1,
             keeps_popularity: false,
             hot_memory: HotMemorySize::Off,
+            sends_stored_headers: false,
             threads: 1,
             path: Some(DataPath::Sendmmsg),
             calibration: home.path().join("calibration.json"),

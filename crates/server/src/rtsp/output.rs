@@ -25,7 +25,8 @@ impl Output {
     }
 
     /// Hands the connection over to an engine thread, for interleaved sessions. A client that acknowledges
-    /// nothing for `timeout` is considered gone. A secure connection leads to the thread that encrypts.
+    /// nothing for `timeout` is considered gone. On a secure connection, the socket leads to the
+    /// thread that encrypts.
     pub(super) fn interleave(
         &mut self,
         player: &dyn Player,
@@ -38,7 +39,7 @@ impl Output {
         let stream: &TcpStream = self.half.as_ref();
         expect_acknowledgements(stream, timeout)?;
         let writer = player.open_writer(stream.as_fd().try_clone_to_owned()?)?;
-        let writer = if is_secure { writer.to_this_host() } else { writer };
+        let writer = if is_secure { writer.without_lending() } else { writer };
         Ok(Arc::clone(self.writer.insert(Arc::new(writer))))
     }
 
