@@ -20,6 +20,7 @@ fi
 how_to_play() { # rtsp address, http address
   local host; host=$(hostname -I 2>/dev/null | cut -d' ' -f1); host=${host:-127.0.0.1}
   local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip= names
+  rtsp=${rtsp/\[::\]/$host} http=${http/\[::\]/$host}
   # An example that needs no quoting or percent-encoding; hidden files are not served.
   names=$(if [ -d "$media" ]; then cd "$media" && find . -type f | cut -c3- | sort; else basename "$media"; fi |
     LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._/-]*$' | grep -v '/[.]') || names=
