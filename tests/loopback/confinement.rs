@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_tests::http;
 use wirepath_tests::server::Server;
-use wirepath_tests::{clips, process, trials};
+use wirepath_tests::{Deadline, clips, process, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![every_thread_is_confined, a_link_to_a_file_is_served, confinement_can_be_turned_off]
@@ -19,6 +19,11 @@ fn of_threads(server: &Server, field: &str) -> Result<Vec<String>> {
     process::of_threads(server.process.pid(), "status")?.into_iter().map(value).collect()
 }
 
+/// Waits for words of the log, which leaves on a thread of its own.
+fn wait_for_log(server: &Server, words: &str) -> Result<()> {
+    Deadline::seconds(10.0).wait_for(words, || Ok(server.process.log().contains(words).then_some(())))
+}
+
 /// Promise: All threads of the server are confined, also those started before, and the log describes the
 /// confinement.
 fn every_thread_is_confined() -> Result<()> {
@@ -28,9 +33,7 @@ fn every_thread_is_confined() -> Result<()> {
         let values = of_threads(&server, field)?;
         ensure!(values.len() > 2 && values.iter().all(|value| value == expected), "{field}: {values:?}");
     }
-    let log = server.process.log();
-    ensure!(log.contains("the server is confined to its"), "{log}");
-    Ok(())
+    wait_for_log(&server, "the server is confined to its")
 }
 
 /// Promise: A symbolic link to a file in another place is served like the file.
@@ -51,6 +54,5 @@ fn confinement_can_be_turned_off() -> Result<()> {
     let expected = std::fs::read_to_string("/proc/self/status")?.contains("Seccomp:\t0");
     let values = of_threads(&server, "Seccomp")?;
     ensure!(!expected || values.iter().all(|value| value == "0"), "{values:?}");
-    ensure!(server.process.log().contains("the server is not confined: --confine off"));
-    Ok(())
+    wait_for_log(&server, "the server is not confined: --confine off")
 }
