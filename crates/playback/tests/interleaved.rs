@@ -6,17 +6,18 @@ mod support;
 
 use std::io::Read;
 use std::net::Shutdown;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use support::connection::{Came, Client, PATIENCE, Session, Starts, connect, open, wait_for_full, with_lag};
+use support::connection::{
+    Came, Client, PATIENCE, Session, connect, ensure_skips_forward, open, wait_for_full, with_lag,
+};
 use support::{
     Flood, Numbered, PACKET, PACKET_US, TRAIN, TRAINS, on_threads, packet, playbacks, position_of, run,
 };
 use wirepath_datapath::DataPath;
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_playback::{At, Cursor, PlaybackEvent, Playbacks};
+use wirepath_playback::{At, Cursor, Playbacks};
 
 const ALL: u32 = 3 * TRAINS * TRAIN;
 
@@ -133,35 +134,7 @@ fn what_others_write_comes_between_frames_however_little_fits() {
 #[test]
 fn a_client_that_reads_too_slowly_skips_forward() {
     let playbacks = playbacks(DataPath::WireSendfile);
-    let mut client = Client::new(&playbacks, None);
-    let session = with_lag(&playbacks, &client, 0, Arc::new(Starts(Flood::new())), 50_000);
-    session.play(&client, None, None);
-    let deadline = Instant::now() + PATIENCE;
-    let lags = || {
-        let clock = session.playback.stream_progress(0).clock;
-        clock.is_some_and(|clock| wirepath_engine::now_us() > clock.at_us + 400_000)
-    };
-    while !lags() {
-        assert!(Instant::now() < deadline, "it does not play");
-        std::thread::yield_now();
-    }
-    assert_eq!(client.next(), Came::Response);
-    let (Session { playback, events }, near) = (session, client.near.try_clone().unwrap());
-    let end = std::thread::spawn(move || {
-        let event = events.recv_timeout(PATIENCE);
-        near.shutdown(Shutdown::Write).unwrap();
-        event
-    });
-    let mut packets = 0;
-    while let Came::Frame(0, frame) = client.next() {
-        assert_eq!(frame.len(), PACKET);
-        packets += 1;
-    }
-    assert_eq!(end.join().unwrap(), Ok(PlaybackEvent::Finished));
-    let progress = playback.progress();
-    assert!(progress.forward_skips > 0);
-    assert_eq!(playbacks.counters().forward_skips, progress.forward_skips);
-    assert!(packets < 35_000, "{packets} of 40,000 packets came");
+    ensure_skips_forward(&playbacks, Flood::new());
 }
 
 /// Promise: A session over TCP that ends leaves only whole frames on the connection.

@@ -1,10 +1,10 @@
-//! An io_uring that sends from registered memory, from mappings of files, and from pages that are lent to it: many
-//! sends per call, without copies. A ring of [blocks](Ring::with_blocks) sends one block to many sockets.
+//! An io_uring that sends from registered memory, from mappings of files, and from pages that are lent to it:
+//! many sends per call, without copies. A ring of [blocks](Ring::with_blocks) sends one block to many sockets.
 //!
 //! A zero-copy send has two completions: first the number of bytes sent, and later a notification that the
-//! network is done with the memory. In between, the memory must not change if Rust code has references to it. A [`Region`]
-//! never changes, nor do [`SharedPages`]; the ring holds those that it sends from, and releases one only when the notifications of
-//! all sends from it have arrived. It never waits for them.
+//! network is done with the memory. In between, the memory must not change if Rust code has references to it. A
+//! [`Region`] never changes, nor do [`SharedPages`]; the ring holds those that it sends from, and releases one only
+//! when the notifications of all sends from it have arrived. It never waits for them.
 
 use std::io;
 use std::ops::Range;

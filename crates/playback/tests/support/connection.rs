@@ -1,7 +1,7 @@
 //! Clients over TCP: connections, and sessions that send to them.
 
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -13,7 +13,7 @@ use wirepath_playback::{
     Position, TrainSource,
 };
 
-use super::Flood;
+use super::{Flood, PACKET};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -163,4 +163,38 @@ impl TrainSource for Starts {
         let at = At::Packet { train, packet: 0, skip: 0 };
         (train < 10_000).then_some(Cursor { segment: 0, at })
     }
+}
+
+/// Ensures that a client of a flood that reads nothing for the first 400 ms of media gets whole frames only, and skips
+/// forward.
+pub(crate) fn ensure_skips_forward(playbacks: &Playbacks, flood: Arc<Flood>) {
+    let mut client = Client::new(playbacks, None);
+    let session = with_lag(playbacks, &client, 0, Arc::new(Starts(flood)), 50_000);
+    session.play(&client, None, None);
+    let deadline = Instant::now() + PATIENCE;
+    let lags = || {
+        let clock = session.playback.stream_progress(0).clock;
+        clock.is_some_and(|clock| wirepath_engine::now_us() > clock.at_us + 400_000)
+    };
+    while !lags() {
+        assert!(Instant::now() < deadline, "it does not play");
+        std::thread::yield_now();
+    }
+    assert_eq!(client.next(), Came::Response);
+    let (Session { playback, events }, near) = (session, client.near.try_clone().unwrap());
+    let end = std::thread::spawn(move || {
+        let event = events.recv_timeout(PATIENCE);
+        near.shutdown(Shutdown::Write).unwrap();
+        event
+    });
+    let mut packets = 0;
+    while let Came::Frame(0, frame) = client.next() {
+        assert_eq!(frame.len(), PACKET);
+        packets += 1;
+    }
+    assert_eq!(end.join().unwrap(), Ok(PlaybackEvent::Finished));
+    let progress = playback.progress();
+    assert!(progress.forward_skips > 0);
+    assert_eq!(playbacks.counters().forward_skips, progress.forward_skips);
+    assert!(packets < 35_000, "{packets} of 40,000 packets came");
 }
