@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use serde_json::json;
 use wirepath_tests::hot::{counted, require_ring, wait_for_path};
 use wirepath_tests::interleaved::Interleaved;
 use wirepath_tests::playback::{Playback, announced, ensure_bytes};
@@ -64,6 +65,8 @@ fn sessions_begin_before_their_image_is_hot() -> Result<()> {
     let (used, budget) = (hot["used_bytes"].as_u64(), hot["budget_bytes"].as_u64());
     ensure!(used > Some(bed.stored.len() as u64) && budget == Some(64 << 20), "{hot}");
     ensure!(hot["images"][0]["name"] == "clip.ts" && hot["given_up"].is_null(), "{hot}");
+    let lent = json!([{"name": "wire_uring", "trains": counted(&status, "trains_lent")?}]);
+    ensure!(status["data_path"]["lent"] == lent, "{}", status["data_path"]);
     let counted = &status["counters"]["hot"];
     ensure!(counted["images"] == 1.0 && counted["copied"] == 1, "{counted}");
     Ok(())

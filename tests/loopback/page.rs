@@ -106,13 +106,20 @@ fn expected(status: &Value) -> Value {
     let costs = status["data_path"]["calibrations"][0]["costs"].as_array().cloned().unwrap_or_default();
     let mut costs: Vec<String> = costs.iter().map(|cost| text(&cost["path"])).collect();
     costs.sort();
+    let path = &status["data_path"];
+    let lent = path["lent"].as_array().cloned().unwrap_or_default();
+    let lent = lent.iter().map(|used| {
+        let [sent, all] = [&used["trains"], &path["trains"]].map(|trains| thousands(&text(trains)));
+        format!("{sent} of {all} trains left by {}.", text(&used["name"]))
+    });
     json!({
+        "lent": lent.collect::<Vec<_>>().join(" "),
         "clients": playing,
         "left": status["rtsp"]["limits"]["sessions"].as_u64().map(|most| most - sessions.len() as u64),
         "packets": status["counters"]["playback"]["packets"],
         "late": status["lateness_us"]["p99"],
         "lateness": lateness,
-        "path": status["data_path"]["name"],
+        "path": path["name"],
         "costs": costs,
         "sessions": sessions,
         "assets": assets,

@@ -37,6 +37,8 @@ counters! {
     batches: LocalCounter,
     /// Trains sent by io_uring, from hot memory or from the mapping of an image.
     trains_lent: LocalCounter,
+    /// Trains of those sent by io_uring that left from the mapping of an image (wire_mapping).
+    trains_mapped: LocalCounter,
     /// Trains sent by io_uring that the kernel copied.
     trains_copied: LocalCounter,
     /// Time that threads took to send trains, including time while preempted.

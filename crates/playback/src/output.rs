@@ -7,6 +7,7 @@ use wirepath_datapath::{
     DataPath, Headers, MappedFile, SendError, SendOutcome, Support, Train, TrainProtector, UdpSink, errno_of,
 };
 
+use crate::counters::ThreadCounters;
 use crate::lending::Lending;
 use crate::progress::SharedProgress;
 use crate::thread_state::ThreadState;
@@ -105,9 +106,13 @@ impl UdpOutput {
         self.sink.prefetch();
     }
 
-    /// Notes that a queued train has left.
-    pub(crate) fn note_lent(&mut self) {
+    /// Notes and counts that a queued train has left.
+    pub(crate) fn note_lent(&mut self, counters: &ThreadCounters) {
         self.lending.note_lent();
+        counters.trains_lent.increment();
+        if self.used == DataPath::WireMapping {
+            counters.trains_mapped.increment();
+        }
     }
 
     /// Notes that the kernel copied a lent train.

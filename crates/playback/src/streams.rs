@@ -144,8 +144,7 @@ impl Streams {
     ) -> Result<u32, SendError> {
         if let Some(output) = self.udp(index) {
             result?;
-            output.note_lent();
-            thread.counters.trains_lent.increment();
+            output.note_lent(&thread.counters);
             return Ok(train.packets());
         }
         let channel = match index.checked_sub(1).map(|other| &self.others[other].output) {

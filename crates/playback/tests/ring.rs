@@ -137,7 +137,8 @@ fn trains_leave_from_the_mapping_of_their_file() {
         assert_eq!(player.playback.progress().path, Some(DataPath::WireMapping));
     }
     let counters = playbacks.counters();
-    assert_eq!((counters.trains, counters.trains_lent), (50 * 15, 50 * 15));
+    let all = 50 * 15;
+    assert_eq!((counters.trains, counters.trains_lent, counters.trains_mapped), (all, all, all));
     assert!(counters.batches < counters.trains / 2, "{} calls for {}", counters.batches, counters.trains);
 }
 

@@ -50,7 +50,13 @@ impl MediaCore {
         let is_asked = matches!(options.hot_memory, HotMemorySize::Bytes(_));
         let support = calibrated::support(options.path, &options.calibration, is_asked)?;
         let hot_options = hot_options(options, &support);
-        let ring = ring_use(options, &support, hot_options.as_ref());
+        let held_bytes = hot_options.as_ref().map_or(0, |hot| hot.budget);
+        let can_map = || {
+            options.sends_stored_headers
+                && !support.is_dearer(DataPath::WireMapping)
+                && can_lend_mappings(options.threads, held_bytes)
+        };
+        let ring = ring_use(options.path, hot_options.as_ref().map(|hot| hot.is_automatic), can_map);
         if matches!(ring, RingUse::Always { maps: true } | RingUse::UnlessCopied { maps: true }) {
             tracing::info!("images are sent by wire_mapping where the kernel does not copy what it is lent");
         }
@@ -81,21 +87,21 @@ impl MediaCore {
     }
 }
 
-/// Use of io_uring by engine threads: the operator's path or hot memory may require it; else it is used where the
-/// kernel copies nothing.
-fn ring_use(options: &CoreOptions, support: &Support, hot: Option<&HotOptions>) -> RingUse {
-    let held_bytes = hot.map_or(0, |hot| hot.budget);
-    let maps = || {
-        options.sends_stored_headers
-            && !support.is_dearer(DataPath::WireMapping)
-            && can_lend_mappings(options.threads, held_bytes)
-    };
-    match (options.path, hot) {
+/// Use of io_uring by engine threads: the operator's path or size of hot memory may require it; else it is used where
+/// the kernel copies nothing. `is_hot_automatic` is `None` without hot memory. `can_map` returns whether trains may
+/// also be sent from mappings; it is called only if that matters.
+fn ring_use(
+    path: Option<DataPath>,
+    is_hot_automatic: Option<bool>,
+    can_map: impl FnOnce() -> bool,
+) -> RingUse {
+    match (path, is_hot_automatic) {
         (Some(path), _) if path.needs_ring() => RingUse::Always { maps: false },
-        (Some(_), None) => RingUse::Never,
-        (_, Some(hot)) if !hot.is_automatic => RingUse::Always { maps: maps() },
-        (_, Some(_)) => RingUse::UnlessCopied { maps: maps() },
-        (None, None) if maps() => RingUse::UnlessCopied { maps: true },
+        // There is no hot memory beside another named path.
+        (Some(_), _) => RingUse::Never,
+        (None, Some(false)) => RingUse::Always { maps: can_map() },
+        (None, Some(true)) => RingUse::UnlessCopied { maps: can_map() },
+        (None, None) if can_map() => RingUse::UnlessCopied { maps: true },
         (None, None) => RingUse::Never,
     }
 }
@@ -147,5 +153,25 @@ fn can_use_hot_memory(support: &Support) -> bool {
             tracing::warn!(%error, "hot memory is not used: wire_uring is unavailable; using wire_sendfile");
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: An operator who names a data path gets that path, and io_uring only if the path uses it.
+    #[test]
+    fn io_uring_is_used_as_the_operator_asked_or_where_nothing_is_copied() {
+        for maps in [false, true] {
+            let ring_use = |path, is_hot_automatic| ring_use(path, is_hot_automatic, || maps);
+            assert_eq!(ring_use(Some(DataPath::WireUring), Some(false)), RingUse::Always { maps: false });
+            assert_eq!(ring_use(Some(DataPath::WireMapping), None), RingUse::Always { maps: false });
+            assert_eq!(ring_use(Some(DataPath::GsoWritev), None), RingUse::Never);
+            assert_eq!(ring_use(None, Some(false)), RingUse::Always { maps });
+            assert_eq!(ring_use(None, Some(true)), RingUse::UnlessCopied { maps });
+        }
+        assert_eq!(ring_use(None, None, || true), RingUse::UnlessCopied { maps: true });
+        assert_eq!(ring_use(None, None, || false), RingUse::Never);
     }
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use wirepath_datapath::{Choice, Support};
+use wirepath_datapath::{Choice, DataPath, Support};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::process;
 use wirepath_net::status::Status;
-use wirepath_playback::{LatenessSnapshot, Playbacks};
+use wirepath_playback::{Counters, LatenessSnapshot, Playbacks};
 
 use crate::images::{HotCounts, HotMemory, Image, PageCounts, Progress, Store, StoreCounts};
 use crate::plays::Plays;
@@ -27,14 +27,14 @@ pub(crate) fn register(
     let counted = Arc::clone(playbacks);
     metrics.register("engine", wirepath_engine::Counters::METRICS, move || counted.engine().counters());
     let counted = Arc::clone(playbacks);
-    metrics.register("playback", wirepath_playback::Counters::METRICS, move || counted.counters());
+    metrics.register("playback", Counters::METRICS, move || counted.counters());
     let counted = Arc::clone(store);
     metrics.register("images", StoreCounts::METRICS, move || counted.counts());
     let counted = Arc::clone(store);
     metrics.register("pages", PageCounts::METRICS, move || counted.page_counts());
 
     let shown = Arc::clone(playbacks);
-    status.add("data_path", move || data_path(shown.support()));
+    status.add("data_path", move || data_path(shown.support(), &shown.counters()));
     let shown = Arc::clone(playbacks);
     status.add("lateness_us", move || lateness(&shown.counters().lateness_seconds));
     let shown = Arc::clone(playbacks);
@@ -50,12 +50,18 @@ pub(crate) fn register(
     }
 }
 
-fn data_path(support: &Support) -> Json {
+fn data_path(support: &Support, counters: &Counters) -> Json {
     let (host, own) = (support.host(), support.host_for_own_headers());
+    // The counters of a running thread are read one after another, so there may be more mapped trains than lent ones.
+    let (mapped, lent) = (counters.trains_mapped, counters.trains_lent);
+    let lent = [(DataPath::WireUring, lent.saturating_sub(mapped)), (DataPath::WireMapping, mapped)];
+    let lent = lent.into_iter().filter(|(_, trains)| *trains > 0);
     let exception = |(local, choice): (_, Choice)| json!({"local": local, "name": choice.path.name(), "reason": choice.reason});
     json!({
         "name": host.path.name(),
         "reason": host.reason,
+        "trains": counters.trains,
+        "lent": lent.map(|(path, trains)| json!({"name": path.name(), "trains": trains})).collect::<Vec<_>>(),
         "own_headers": {"name": own.path.name(), "reason": own.reason},
         "exceptions": support.step_downs().into_iter().map(exception).collect::<Vec<_>>(),
         "devices_without_checksums": support.devices_without_checksums(),

@@ -150,7 +150,10 @@ function showLateness(status) {
 const USUAL_TRAIN = 8;
 
 function showPath(status) {
-  const path = status.data_path;
+  const { trains, lent, ...path } = status.data_path;
+  byId('path-lent').textContent = lent
+    .map((used) => `${count(used.trains)} of ${count(trains)} trains left by ${used.name}.`)
+    .join(' ');
   const key = JSON.stringify(path);
   const place = byId('path');
   if (place.dataset.shown === key) return;

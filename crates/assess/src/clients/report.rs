@@ -134,7 +134,7 @@ fn largest(result: &Clients) -> Table {
     table
 }
 
-/// Data paths that `auto` chose.
+/// Data paths that were used with `auto`.
 fn chosen(result: &Clients) -> Option<String> {
     let of_auto = result.searches.iter().filter(|search| search.case.path == "auto");
     let used = of_auto.flat_map(|search| &search.steps).filter_map(|step| step.figures.as_ref());
@@ -142,7 +142,7 @@ fn chosen(result: &Clients) -> Option<String> {
     paths.sort_unstable();
     paths.dedup();
     (!paths.is_empty())
-        .then(|| format!("Where no data path is named, the server chose: {}.", paths.join(", ")))
+        .then(|| format!("Where no data path is named, the server used: {}.", paths.join(", ")))
 }
 
 fn times(result: &Clients) -> Table {

@@ -130,7 +130,7 @@ pub struct Step {
 /// Figures of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Data path that `wirepath serve` chose; `None` for peers.
+    /// Data path that sent most trains of `wirepath serve` over UDP; `None` for peers and other transports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_path: Option<String>,
     /// Length of the window.

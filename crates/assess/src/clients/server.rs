@@ -18,6 +18,9 @@ use crate::test_bed::ClientBed;
 /// Port of every server, for RTSP or HTTP; further processes use the following ports.
 const PORT: u16 = 8554;
 
+/// Distance from the port for RTSP to that for HTTP of the same process. There are fewer processes than that.
+const TO_HTTP: u16 = 1_000;
+
 /// Timeout for a server's answer to DESCRIBE or HEAD.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -26,6 +29,9 @@ const CALIBRATION: Duration = Duration::from_secs(20);
 
 /// Interval between attempts.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// Longest response with metrics.
+const MOST_METRICS: u64 = 4 << 20;
 
 /// Default limits of `wirepath serve`, which are raised for more sessions.
 const USUAL_SESSIONS: usize = 10_000;
@@ -49,8 +55,10 @@ pub(crate) struct Server {
     processes: Vec<MeasuredProcess>,
     /// URLs of the assets, for each asset at every process.
     pub(crate) urls: Vec<String>,
-    /// Data path that `wirepath serve` chose.
-    pub(crate) data_path: Option<String>,
+    /// Data path that `wirepath serve` chose, for packets over UDP.
+    chosen_path: Option<String>,
+    /// Address for the metrics of `wirepath serve`, of its first process.
+    metrics: Option<SocketAddr>,
 }
 
 impl Server {
@@ -61,6 +69,20 @@ impl Server {
             total = total.plus(process.spent()?);
         }
         Ok(total)
+    }
+
+    /// Data path that sent most trains of `wirepath serve` over UDP; `None` for peers and other transports.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if the server gives no metrics.
+    pub(crate) fn data_path(&self, bed: &ClientBed) -> Result<Option<String>, Error> {
+        let (Some(chosen), Some(metrics)) = (&self.chosen_path, self.metrics) else { return Ok(None) };
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {metrics}\r\nConnection: close\r\n\r\n");
+        let answer = bed.at_clients(|| {
+            let unable = |error| Error::Unable(format!("reading the server's metrics failed: {error}"));
+            ask_all(metrics, &request).map_err(unable)
+        })?;
+        Ok(Some(used_path(chosen, &answer)?))
     }
 
     /// Open files of the process that has most.
@@ -92,7 +114,7 @@ impl Contestant {
     ) -> Result<Server, Error> {
         let address = bed.server_address();
         let ports = (PORT..).take(if matches!(self, Contestant::Wirepath) { options.processes } else { 1 });
-        let mut server = Server { processes: Vec::new(), urls: Vec::new(), data_path: None };
+        let mut server = Server { processes: Vec::new(), urls: Vec::new(), chosen_path: None, metrics: None };
         for port in ports {
             let log = options.scratch.join(format!("clients-{}-{port}.log", self.name()));
             let command = self.command(SocketAddr::new(address, port), case, media, clients, options)?;
@@ -102,7 +124,8 @@ impl Contestant {
                     server.urls.extend(urls);
                     if matches!(self, Contestant::Wirepath) && case.transport == MediaTransport::Udp {
                         let said = std::fs::read_to_string(&log).unwrap_or_default();
-                        server.data_path = chosen_path(&case.path, &said)?;
+                        server.chosen_path = chosen_path(&case.path, &said)?;
+                        server.metrics.get_or_insert(metrics_address(SocketAddr::new(address, port)));
                     }
                 }
                 Err(Error::Unable(why)) => return Err(Error::Unable(format!("{why}{}", end_of(&log)))),
@@ -214,10 +237,9 @@ fn wirepath(
 ) -> Command {
     let mut command = own_program();
     command.arg("serve").arg(&media.folder);
-    let unused = SocketAddr::new(address.ip(), 0);
     let (rtsp, http) = match Protocol::of(case.transport) {
-        Protocol::Rtsp => (address, unused),
-        Protocol::Http => (unused, address),
+        Protocol::Rtsp => (address, metrics_address(address)),
+        Protocol::Http => (SocketAddr::new(address.ip(), 0), address),
     };
     command.args(["--rtsp", &rtsp.to_string(), "--http", &http.to_string()]);
     command.arg("--cache").arg(&media.images).arg("--calibration").arg(&options.calibration);
@@ -238,6 +260,11 @@ fn wirepath(
     }
     command.args(&options.server_arguments);
     command
+}
+
+/// Address at which `wirepath serve` gives its metrics if it has this address for RTSP.
+fn metrics_address(rtsp: SocketAddr) -> SocketAddr {
+    SocketAddr::new(rtsp.ip(), rtsp.port() + TO_HTTP)
 }
 
 /// Returns whether arguments of `wirepath serve` configure admission.
@@ -286,6 +313,22 @@ fn chosen_path(asked: &str, log: &str) -> Result<Option<String>, Error> {
         }
         chosen => Ok(chosen.map(str::to_owned)),
     }
+}
+
+/// Data path that sent most trains, from the chosen one and the metrics.
+///
+/// # Errors
+/// [`Error::Unable`] if a metric is missing.
+fn used_path(chosen: &str, metrics: &str) -> Result<String, Error> {
+    let counter = |name: &str| {
+        let name = format!("wirepath_playback_{name}_total ");
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&name)?.trim().parse::<f64>().ok());
+        value.ok_or_else(|| Error::Unable(format!("the metrics of wirepath serve have no {name}")))
+    };
+    let (trains, lent, mapped) = (counter("trains")?, counter("trains_lent")?, counter("trains_mapped")?);
+    let paths = [(trains - lent, chosen), (lent - mapped, "wire_uring"), (mapped, "wire_mapping")];
+    let most = paths.into_iter().max_by(|(one, _), (other, _)| one.total_cmp(other));
+    Ok(most.map_or(chosen, |(_, path)| path).to_owned())
 }
 
 /// Last lines of a log, as the end of a sentence.
@@ -383,6 +426,16 @@ fn ask(server: SocketAddr, request: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
 }
 
+/// Whole response of a server that closes the connection after it.
+fn ask_all(server: SocketAddr, request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.take(MOST_METRICS).read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -405,6 +458,21 @@ mod tests {
         let other = chosen_path("wire_uring", log).unwrap_err().to_string();
         assert!(other.contains("wire_uring does not work here") && other.ends_with("no io_uring"), "{other}");
         assert_eq!(chosen_path("wire_uring", "INFO listening").unwrap(), None);
+    }
+
+    /// Promise: `assess clients` reports the data path that sent most trains of a step.
+    #[test]
+    fn the_path_of_most_trains_is_reported() {
+        let metrics = |trains, lent, mapped| {
+            let counters = [("trains", trains), ("trains_lent", lent), ("trains_mapped", mapped)];
+            let line = |(name, value): (&str, u32)| format!("wirepath_playback_{name}_total {value}\n");
+            format!("HTTP/1.1 200 OK\r\n\r\n# TYPE x counter\n{}", counters.map(line).concat())
+        };
+        assert_eq!(used_path("wire_sendfile", &metrics(9, 0, 0)).unwrap(), "wire_sendfile");
+        assert_eq!(used_path("wire_sendfile", &metrics(9, 8, 7)).unwrap(), "wire_mapping");
+        assert_eq!(used_path("wire_sendfile", &metrics(9, 8, 1)).unwrap(), "wire_uring");
+        let error = used_path("wire_sendfile", "HTTP/1.1 503 Busy\r\n\r\n").unwrap_err().to_string();
+        assert!(error.contains("wirepath_playback_trains_total"), "{error}");
     }
 
     #[test]
