@@ -130,5 +130,5 @@ lint: ## crates, modules, reasons, promises, links, licences; then clippy
 	cargo run --quiet --locked -p wirepath-lint
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-fuzz: ## every fuzz target, then the living server, for MINUTES minutes each (3); installs nightly
+fuzz: ## every fuzz target, then the running server, for MINUTES minutes each (3); installs nightly
 	@scripts/fuzz.sh $(MINUTES)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every fuzz target, or the named ones, for so many minutes each: scripts/fuzz.sh [MINUTES] [TARGET...].
 # What reaches something new is kept in fuzz/corpus, made small again; what breaks a promise is in fuzz/artifacts.
-# The target `server` is the living server, met by wrong requests on real connections (tests/loopback/hostile.rs).
+# The target `server` is the running server, met by wrong requests on real connections (tests/loopback/hostile.rs).
 set -eu
 cd "$(dirname "$0")/.."
 minutes=${1:-3}
@@ -22,11 +22,11 @@ attack_server() {
 
 [ $# -gt 0 ] || set -- $(basename -s .rs fuzz/fuzz_targets/*.rs) server
 made=target/fuzz-seeds
-cargo run --quiet --manifest-path fuzz/Cargo.toml --no-default-features --locked --target-dir target --example seeds "$made"
+cargo run --quiet --locked -p wirepath-fuzz --example seeds "$made"
 broken=()
 for name in "$@"; do
   if [ "$name" = server ]; then
-    echo "=== the living server for $minutes minutes"
+    echo "=== the running server for $minutes minutes"
     attack_server || broken+=("$name")
     continue
   fi

@@ -1,4 +1,4 @@
-//! Sequences of requests made wrong at random, on real connections to the living server (after AFLNet).
+//! Sequences of requests made wrong at random, on real connections to the running server (after AFLNet).
 //!
 //!     attackers 127.0.0.2, .3, … ──RTSP, HTTP, RTCP──► server 127.0.0.1 ──media──► witness 127.0.0.1
 //!

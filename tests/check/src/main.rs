@@ -1,7 +1,7 @@
 //! Runs every check and every test, and counts over all runners: `cargo run -p wirepath-check`.
 //!
 //! Two processors are busy from the start to the end: tests wait most of their time, so they run beside each
-//! other, and what only computes (guests, clippy, the fuzz corpus) runs while they wait. The last lines are
+//! other, and what only computes (guests, clippy, examples) runs while they wait. The last lines are
 //! the time of each step and `N passed, N failed, N skipped`. A skip is never a pass: it is counted, and
 //! listed with its reason.
 //!
@@ -193,9 +193,6 @@ impl Suite {
         let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
         let documentation = ["doc", "--no-deps", "--workspace", "--locked"];
         let examples = ["test", "--workspace", "--doc", "--locked"];
-        // A workspace of its own, because its targets need another compiler; replaying the corpus does not.
-        let fuzz =
-            ["test", "--manifest-path=fuzz/Cargo.toml", "--no-default-features", "--target-dir=target"];
         let boots = self.tests.iter().filter(|program| program.name == BOOTS);
         let mut lanes = vec![
             vec![
@@ -205,8 +202,6 @@ impl Suite {
                     .with("RUSTDOCFLAGS", "-D warnings")
                     .when_idle(),
                 cargo("examples", &examples, Count::TestResults, 20).when_idle(),
-                cargo("fuzz corpus", &[&fuzz[..], &["--locked"]].concat(), Count::TestResults, 20)
-                    .when_idle(),
                 cargo("packages", &packages(), Count::ExitCode, 5).when_idle(),
                 command("python", &["scripts/python.sh", "test"], Count::TestResults, 20).when_idle(),
             ],

@@ -183,8 +183,9 @@ fn target(name: &str) -> Target {
     TARGETS.iter().find(|(target, _)| *target == name).expect("a target of this name").1
 }
 
+/// Folder below `fuzz`.
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(name)
 }
 
 fn names_in(folder: &Path) -> BTreeSet<OsString> {

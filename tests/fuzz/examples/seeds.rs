@@ -1,5 +1,5 @@
-//! Writes the seeds that are made into FOLDER/TARGET/, for libFuzzer: `cargo run --manifest-path
-//! fuzz/Cargo.toml --no-default-features --example seeds FOLDER`.
+//! Writes the seeds that are made into FOLDER/TARGET/, for libFuzzer: `cargo run -p wirepath-fuzz --example seeds
+//! FOLDER`.
 
 use std::path::PathBuf;
 
