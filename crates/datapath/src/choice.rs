@@ -150,9 +150,8 @@ impl Support {
         [cost(stored, false), cost(own, true)]
     }
 
-    /// Returns whether a path was measured to be dearer for an ordinary device than a path that works without an
-    /// io_uring.
-    pub fn is_dearer(&self, path: DataPath) -> bool {
+    /// Returns whether a path was measured to cost more on an ordinary device than a path that needs no io_uring.
+    pub fn costs_more(&self, path: DataPath) -> bool {
         let calibrations = self.calibrations.lock();
         let found = calibrations.find(&self.host, &USUAL_DEVICE, USUAL_MTU);
         let cost = |path| found.and_then(|calibration| calibration.cost_ns(path, false));

@@ -53,7 +53,7 @@ impl MediaCore {
         let held_bytes = hot_options.as_ref().map_or(0, |hot| hot.budget);
         let can_map = || {
             options.sends_stored_headers
-                && !support.is_dearer(DataPath::WireMapping)
+                && !support.costs_more(DataPath::WireMapping)
                 && can_lend_mappings(options.threads, held_bytes)
         };
         let ring = ring_use(options.path, hot_options.as_ref().map(|hot| hot.is_automatic), can_map);
@@ -124,7 +124,7 @@ fn hot_options(options: &CoreOptions, support: &Support) -> Option<HotOptions> {
         HotMemorySize::Off => None,
         // An operator who names a path gets that path.
         HotMemorySize::Automatic if options.path.is_some() => None,
-        HotMemorySize::Automatic if support.is_dearer(DataPath::WireUring) => None,
+        HotMemorySize::Automatic if support.costs_more(DataPath::WireUring) => None,
         HotMemorySize::Automatic => HotOptions::automatic(options.threads).filter(|_| {
             let mut context = SendContext::default();
             let can = context.open_ring().is_ok() && context.copied_by_kernel().is_some();

@@ -124,7 +124,7 @@ mod tests {
     /// Promise: `loan` decides by measured thresholds, for aligned and other sends; sizes with noisy results
     /// set no threshold.
     #[test]
-    fn the_threshold_is_where_no_larger_size_is_dearer() {
+    fn the_threshold_is_where_no_larger_size_costs_more() {
         for (lent, expected) in [
             ([CHEAP, CHEAP, CHEAP, CHEAP], Verdict::From(512)),
             ([DEAR, CHEAP, CHEAP, CHEAP], Verdict::From(4096)),

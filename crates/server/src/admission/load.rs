@@ -188,7 +188,7 @@ impl Load {
         }
         let settled = speeds(self.sessions) * each.threads;
         let limit = settled + (limit - settled) * MOST_GROWTH;
-        // Before many sessions play, the estimate decides: it takes the dearer way of making headers.
+        // Before many sessions play, the estimate decides: it assumes the more expensive way of making headers.
         if self.costs[0].is_some_and(|cost| cost.is_of_many(limits)) && needed > limit {
             return Err(Overload::Growth { needed, limit });
         }

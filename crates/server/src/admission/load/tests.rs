@@ -50,7 +50,7 @@ fn sessions_that_come_at_once_get_half_of_what_is_left() {
     assert!(admit(with_sessions(load, 1280), 1.0, 1408, threads(0.75)).is_err());
 }
 
-/// Promise: While the threads are busy, the dearer of two measurements counts, and one late interval refuses sessions.
+/// Promise: While the threads are busy, the higher of two measured costs counts, and one late interval refuses sessions.
 #[test]
 fn nothing_is_excused_while_threads_are_busy() {
     let [cost, dear] = [0.0005, 0.0007].map(|threads| Some(MeasuredCost { threads, rate: 1200.0 }));
