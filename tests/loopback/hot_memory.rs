@@ -66,7 +66,7 @@ fn sessions_begin_before_their_image_is_hot() -> Result<()> {
     ensure!(used > Some(bed.stored.len() as u64) && budget == Some(64 << 20), "{hot}");
     ensure!(hot["images"][0]["name"] == "clip.ts" && hot["given_up"].is_null(), "{hot}");
     let lent = json!([{"name": "wire_uring", "trains": counted(&status, "trains_lent")?}]);
-    ensure!(status["data_path"]["lent"] == lent, "{}", status["data_path"]);
+    ensure!(status["data_path"]["by_io_uring"] == lent, "{}", status["data_path"]);
     let counted = &status["counters"]["hot"];
     ensure!(counted["images"] == 1.0 && counted["copied"] == 1, "{counted}");
     Ok(())

@@ -107,13 +107,15 @@ fn expected(status: &Value) -> Value {
     let mut costs: Vec<String> = costs.iter().map(|cost| text(&cost["path"])).collect();
     costs.sort();
     let path = &status["data_path"];
-    let lent = path["lent"].as_array().cloned().unwrap_or_default();
-    let lent = lent.iter().map(|used| {
-        let [sent, all] = [&used["trains"], &path["trains"]].map(|trains| thousands(&text(trains)));
-        format!("{sent} of {all} trains left by {}.", text(&used["name"]))
+    let rings = path["by_io_uring"].as_array().cloned().unwrap_or_default();
+    let rings = rings.iter().map(|ring| {
+        let [sent, all] = [&ring["trains"], &path["trains"]].map(|trains| thousands(&text(trains)));
+        format!("{sent} of {all} trains left by {}.", text(&ring["name"]))
     });
+    let copied = Some(&path["trains_copied"]).filter(|copied| **copied != 0);
+    let copied = copied.map(|copied| format!("The kernel copied {} of them.", thousands(&text(copied))));
     json!({
-        "lent": lent.collect::<Vec<_>>().join(" "),
+        "rings": rings.chain(copied).collect::<Vec<_>>().join(" "),
         "clients": playing,
         "left": status["rtsp"]["limits"]["sessions"].as_u64().map(|most| most - sessions.len() as u64),
         "packets": status["counters"]["playback"]["packets"],

@@ -54,14 +54,15 @@ fn data_path(support: &Support, counters: &Counters) -> Json {
     let (host, own) = (support.host(), support.host_for_own_headers());
     // The counters of a running thread are read one after another, so there may be more mapped trains than lent ones.
     let (mapped, lent) = (counters.trains_mapped, counters.trains_lent);
-    let lent = [(DataPath::WireUring, lent.saturating_sub(mapped)), (DataPath::WireMapping, mapped)];
-    let lent = lent.into_iter().filter(|(_, trains)| *trains > 0);
+    let rings = [(DataPath::WireUring, lent.saturating_sub(mapped)), (DataPath::WireMapping, mapped)];
+    let rings = rings.into_iter().filter(|(_, trains)| *trains > 0);
     let exception = |(local, choice): (_, Choice)| json!({"local": local, "name": choice.path.name(), "reason": choice.reason});
     json!({
         "name": host.path.name(),
         "reason": host.reason,
         "trains": counters.trains,
-        "lent": lent.map(|(path, trains)| json!({"name": path.name(), "trains": trains})).collect::<Vec<_>>(),
+        "by_io_uring": rings.map(|(path, trains)| json!({"name": path.name(), "trains": trains})).collect::<Vec<_>>(),
+        "trains_copied": counters.trains_copied,
         "own_headers": {"name": own.path.name(), "reason": own.reason},
         "exceptions": support.step_downs().into_iter().map(exception).collect::<Vec<_>>(),
         "devices_without_checksums": support.devices_without_checksums(),

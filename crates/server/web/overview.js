@@ -150,10 +150,10 @@ function showLateness(status) {
 const USUAL_TRAIN = 8;
 
 function showPath(status) {
-  const { trains, lent, ...path } = status.data_path;
-  byId('path-lent').textContent = lent
-    .map((used) => `${count(used.trains)} of ${count(trains)} trains left by ${used.name}.`)
-    .join(' ');
+  const { trains, trains_copied: copied, by_io_uring: rings, ...path } = status.data_path;
+  const sent = rings.map((ring) => `${count(ring.trains)} of ${count(trains)} trains left by ${ring.name}.`);
+  if (copied > 0) sent.push(`The kernel copied ${count(copied)} of them.`);
+  byId('path-rings').textContent = sent.join(' ');
   const key = JSON.stringify(path);
   const place = byId('path');
   if (place.dataset.shown === key) return;
@@ -163,7 +163,7 @@ function showPath(status) {
     element(
       'p',
       { class: 'note' },
-      `With headers of a session's own, after a seek: ${path.own_headers.name}.`,
+      `With headers of a session's own (after a seek, or without an image): ${path.own_headers.name}.`,
     ),
     ...path.calibrations.map((calibration) => costs(path, calibration)),
   );
@@ -177,7 +177,7 @@ function costs(path, calibration) {
     const used = cost.path === (cost.own_headers ? path.own_headers.name : path.name);
     const name = cost.own_headers ? `${cost.path}, own headers` : cost.path;
     const ns = element('td', { class: 'number' }, `${short(cost.cpu_ns_per_packet)} ns`);
-    const note = element('td', {}, used ? 'in use' : '');
+    const note = element('td', {}, used ? 'chosen' : '');
     return element('tr', used ? { class: 'used' } : {}, element('td', { class: 'long' }, name), ns, note);
   });
   const device =

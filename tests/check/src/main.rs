@@ -76,6 +76,12 @@ fn cheap() -> Vec<Step> {
         cargo("format", &["fmt", "--all", "--check"], Count::ExitCode, 2),
         // A workspace of its own, which `--all` does not reach.
         cargo("format of fuzz", &fuzz, Count::ExitCode, 2),
+        cargo(
+            "lock of fuzz",
+            &["fetch", "--locked", "--manifest-path", "fuzz/Cargo.toml"],
+            Count::ExitCode,
+            5,
+        ),
     ]
 }
 

@@ -158,6 +158,11 @@ fn every_corpus_has_a_target_and_every_target_a_corpus() {
     let targets: BTreeSet<OsString> = TARGETS.iter().map(|(name, _)| OsString::from(name)).collect();
     assert_eq!(names_in(&folder("corpus")), targets);
     assert_eq!(names_in(&folder("fuzz_targets")), targets.iter().map(file_of).collect());
+    let manifest = std::fs::read_to_string(folder("Cargo.toml")).expect("a readable manifest");
+    for (name, _) in TARGETS {
+        let program = format!("[[bin]]\nname = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\n");
+        assert!(manifest.contains(&program), "fuzz/Cargo.toml has no program {name}");
+    }
     let strangers: Vec<_> = names_in(&folder("seeds")).difference(&targets).cloned().collect();
     assert!(strangers.is_empty(), "nothing replays the seeds {strangers:?}");
 }

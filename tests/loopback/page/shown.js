@@ -26,7 +26,7 @@
     late: value('late'),
     lateness: all('#lateness tbody tr').map((row) => Number(row.children[1].dataset.value)),
     path: document.getElementById('path-name').textContent,
-    lent: document.getElementById('path-lent').textContent,
+    rings: document.getElementById('path-rings').textContent,
     costs: all('#path tbody tr')
       .map((row) => row.firstChild.textContent)
       .sort(),

@@ -130,7 +130,8 @@ pub struct Step {
 /// Figures of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// Data path that sent most trains of `wirepath serve` over UDP; `None` for peers and other transports.
+    /// Data path that sent most trains of `wirepath serve` over UDP; `None` for peers and other transports, and if
+    /// the server gave no metrics; `other` if trains left by other paths than the requested one by io_uring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_path: Option<String>,
     /// Length of the window.

@@ -30,8 +30,8 @@ const CALIBRATION: Duration = Duration::from_secs(20);
 /// Interval between attempts.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Longest response with metrics.
-const MOST_METRICS: u64 = 4 << 20;
+/// Longest response with metrics, in bytes.
+const LONGEST_METRICS: u64 = 4 << 20;
 
 /// Default limits of `wirepath serve`, which are raised for more sessions.
 const USUAL_SESSIONS: usize = 10_000;
@@ -57,8 +57,8 @@ pub(crate) struct Server {
     pub(crate) urls: Vec<String>,
     /// Data path that `wirepath serve` chose, for packets over UDP.
     chosen_path: Option<String>,
-    /// Address for the metrics of `wirepath serve`, of its first process.
-    metrics: Option<SocketAddr>,
+    /// Addresses for the metrics of the processes of `wirepath serve`.
+    metrics: Vec<SocketAddr>,
 }
 
 impl Server {
@@ -71,18 +71,17 @@ impl Server {
         Ok(total)
     }
 
-    /// Data path that sent most trains of `wirepath serve` over UDP; `None` for peers and other transports.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] if the server gives no metrics.
-    pub(crate) fn data_path(&self, bed: &ClientBed) -> Result<Option<String>, Error> {
-        let (Some(chosen), Some(metrics)) = (&self.chosen_path, self.metrics) else { return Ok(None) };
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: {metrics}\r\nConnection: close\r\n\r\n");
-        let answer = bed.at_clients(|| {
-            let unable = |error| Error::Unable(format!("reading the server's metrics failed: {error}"));
-            ask_all(metrics, &request).map_err(unable)
-        })?;
-        Ok(Some(used_path(chosen, &answer)?))
+    /// Data path that sent most trains of `wirepath serve` over UDP; `None` for peers and other transports, and if a
+    /// process gives no metrics, as one that has no descriptor left.
+    pub(crate) fn data_path(&self, bed: &ClientBed) -> Option<String> {
+        let chosen = self.chosen_path.as_ref()?;
+        let mut sent = SentTrains::default();
+        for address in &self.metrics {
+            let metrics =
+                bed.at_clients(|| get_metrics(*address).doing("reading the server's metrics")).ok()?;
+            sent.add(&metrics)?;
+        }
+        Some(sent.path(chosen).to_owned())
     }
 
     /// Open files of the process that has most.
@@ -114,7 +113,8 @@ impl Contestant {
     ) -> Result<Server, Error> {
         let address = bed.server_address();
         let ports = (PORT..).take(if matches!(self, Contestant::Wirepath) { options.processes } else { 1 });
-        let mut server = Server { processes: Vec::new(), urls: Vec::new(), chosen_path: None, metrics: None };
+        let mut server =
+            Server { processes: Vec::new(), urls: Vec::new(), chosen_path: None, metrics: Vec::new() };
         for port in ports {
             let log = options.scratch.join(format!("clients-{}-{port}.log", self.name()));
             let command = self.command(SocketAddr::new(address, port), case, media, clients, options)?;
@@ -125,7 +125,7 @@ impl Contestant {
                     if matches!(self, Contestant::Wirepath) && case.transport == MediaTransport::Udp {
                         let said = std::fs::read_to_string(&log).unwrap_or_default();
                         server.chosen_path = chosen_path(&case.path, &said)?;
-                        server.metrics.get_or_insert(metrics_address(SocketAddr::new(address, port)));
+                        server.metrics.push(metrics_address(SocketAddr::new(address, port)));
                     }
                 }
                 Err(Error::Unable(why)) => return Err(Error::Unable(format!("{why}{}", end_of(&log)))),
@@ -315,20 +315,40 @@ fn chosen_path(asked: &str, log: &str) -> Result<Option<String>, Error> {
     }
 }
 
-/// Data path that sent most trains, from the chosen one and the metrics.
-///
-/// # Errors
-/// [`Error::Unable`] if a metric is missing.
-fn used_path(chosen: &str, metrics: &str) -> Result<String, Error> {
-    let counter = |name: &str| {
-        let name = format!("wirepath_playback_{name}_total ");
-        let value = metrics.lines().find_map(|line| line.strip_prefix(&name)?.trim().parse::<f64>().ok());
-        value.ok_or_else(|| Error::Unable(format!("the metrics of wirepath serve have no {name}")))
-    };
-    let (trains, lent, mapped) = (counter("trains")?, counter("trains_lent")?, counter("trains_mapped")?);
-    let paths = [(trains - lent, chosen), (lent - mapped, "wire_uring"), (mapped, "wire_mapping")];
-    let most = paths.into_iter().max_by(|(one, _), (other, _)| one.total_cmp(other));
-    Ok(most.map_or(chosen, |(_, path)| path).to_owned())
+/// Trains that `wirepath serve` sent, by its metrics.
+#[derive(Default)]
+struct SentTrains {
+    all: f64,
+    /// Trains that left by io_uring.
+    lent: f64,
+    /// Trains of these that left from the mapping of an image.
+    mapped: f64,
+}
+
+impl SentTrains {
+    /// Adds the trains of a process; `None` if a metric is missing.
+    fn add(&mut self, metrics: &str) -> Option<()> {
+        let counter = |name: &str| {
+            let name = format!("wirepath_playback_{name}_total ");
+            metrics.lines().find_map(|line| line.strip_prefix(&name)?.trim().parse::<f64>().ok())
+        };
+        self.all += counter("trains")?;
+        self.lent += counter("trains_lent")?;
+        self.mapped += counter("trains_mapped")?;
+        Some(())
+    }
+
+    /// Name of the path of most trains, if the chosen path sent those that did not leave by io_uring.
+    fn path<'a>(&self, chosen: &'a str) -> &'a str {
+        let others = if ["wire_uring", "wire_mapping"].contains(&chosen) { "other" } else { chosen };
+        let paths = [
+            (self.all - self.lent, others),
+            (self.lent - self.mapped, "wire_uring"),
+            (self.mapped, "wire_mapping"),
+        ];
+        let most = paths.into_iter().max_by(|(one, _), (other, _)| one.total_cmp(other));
+        most.map_or(chosen, |(_, path)| path)
+    }
 }
 
 /// Last lines of a log, as the end of a sentence.
@@ -426,13 +446,13 @@ fn ask(server: SocketAddr, request: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
 }
 
-/// Whole response of a server that closes the connection after it.
-fn ask_all(server: SocketAddr, request: &str) -> std::io::Result<String> {
+/// Response of a server with its metrics.
+fn get_metrics(server: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(request.as_bytes())?;
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
-    stream.take(MOST_METRICS).read_to_string(&mut answer)?;
+    stream.take(LONGEST_METRICS).read_to_string(&mut answer)?;
     Ok(answer)
 }
 
@@ -468,11 +488,17 @@ mod tests {
             let line = |(name, value): (&str, u32)| format!("wirepath_playback_{name}_total {value}\n");
             format!("HTTP/1.1 200 OK\r\n\r\n# TYPE x counter\n{}", counters.map(line).concat())
         };
-        assert_eq!(used_path("wire_sendfile", &metrics(9, 0, 0)).unwrap(), "wire_sendfile");
-        assert_eq!(used_path("wire_sendfile", &metrics(9, 8, 7)).unwrap(), "wire_mapping");
-        assert_eq!(used_path("wire_sendfile", &metrics(9, 8, 1)).unwrap(), "wire_uring");
-        let error = used_path("wire_sendfile", "HTTP/1.1 503 Busy\r\n\r\n").unwrap_err().to_string();
-        assert!(error.contains("wirepath_playback_trains_total"), "{error}");
+        let of_two = |first: &str, second: &str, chosen: &'static str| {
+            let mut sent = SentTrains::default();
+            sent.add(first).and_then(|()| sent.add(second)).map(|()| sent.path(chosen))
+        };
+        let of = |metrics: &str, chosen| of_two(metrics, metrics, chosen);
+        assert_eq!(of(&metrics(9, 0, 0), "wire_sendfile"), Some("wire_sendfile"));
+        assert_eq!(of(&metrics(9, 8, 7), "wire_sendfile"), Some("wire_mapping"));
+        assert_eq!(of(&metrics(9, 8, 1), "wire_sendfile"), Some("wire_uring"));
+        assert_eq!(of_two(&metrics(9, 9, 9), &metrics(90, 0, 0), "gso_writev"), Some("gso_writev"));
+        assert_eq!(of(&metrics(9, 1, 1), "wire_mapping"), Some("other"), "the route stepped down");
+        assert_eq!(of("HTTP/1.1 503 Busy\r\n\r\n", "wire_sendfile"), None);
     }
 
     #[test]

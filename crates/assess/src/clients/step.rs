@@ -144,7 +144,7 @@ impl Trial<'_> {
             return Err(Error::Stopped);
         }
         let mut figures = of_outcome(&outcome);
-        figures.data_path = server.data_path(self.bed)?;
+        figures.data_path = server.data_path(self.bed);
         figures.playing = watch.playing.unwrap_or(0);
         let (begin, end) = match watch.marks {
             Some(marks) => marks,

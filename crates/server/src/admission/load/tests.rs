@@ -100,7 +100,7 @@ fn the_first_cost_is_that_of_the_calibration() {
 
 /// Promise: What one session takes alone, with a wake-up for each of its bursts, is not taken for what each of many takes.
 #[test]
-fn a_session_alone_does_not_make_all_dear() {
+fn a_session_alone_does_not_make_all_expensive() {
     // 1 % of a thread: then 85 sessions would fit.
     let alone = steady(0.01, 1, 1.0);
     let capacity = alone.capacity(threads(0.85), UNMEASURED);
@@ -109,9 +109,9 @@ fn a_session_alone_does_not_make_all_dear() {
     assert_eq!(many.capacity(threads(0.85), UNMEASURED), 85, "their cost is that of many");
 }
 
-/// Promise: A thread that pauses for a moment makes sessions dear for one interval only, and refuses nobody.
+/// Promise: A thread that pauses for a moment raises the cost of sessions for one interval only, and refuses nobody.
 #[test]
-fn a_moment_makes_no_session_dear() {
+fn a_moment_refuses_no_session() {
     let cost = MeasuredCost { threads: 0.0001, rate: 500.0 };
     let paused = MeasuredCost { threads: 0.002, ..cost };
     let load = Load { used: 1.0, costs: [Some(paused), Some(cost)], ..steady(0.05, 500, 500.0) };
