@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The Python package. `scripts/python.sh wheel` builds it to target/wheels, `scripts/python.sh test` builds it
-# unoptimised and tests it in an environment of its own (target/python). Where Python 3.11 or maturin cannot
-# be had, the test is skipped.
+# The Python package. `scripts/python.sh wheel` builds it to target/wheels. `scripts/python.sh test` tests it in an
+# environment of its own (target/python), with the library of the dev profile; with WIREPATH_LONG it tests a wheel, whose
+# build takes longer. WIREPATH_BUILT says that the workspace, and so the library, is built. Where Python 3.11 or a package
+# cannot be had, the test is skipped.
 set -eu
 cd "$(dirname "$0")/.."
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH" PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -18,7 +19,8 @@ missing() {
 }
 build() { $environment/bin/maturin build --locked --manifest-path crates/python/Cargo.toml "$@"; }
 
-case $what in wheel) needed="maturin>=1.8,<2" ;; test) needed="maturin>=1.8,<2 numpy>=1.26 pytest>=7" ;;
+maturin="maturin>=1.8,<2"
+case $what in wheel) needed=$maturin ;; test) needed="${WIREPATH_LONG:+$maturin} numpy>=1.26 pytest>=7" ;;
 *) echo "python.sh: unknown argument '$what': expected wheel or test" >&2; exit 64 ;; esac
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
   missing "Python 3.11 or newer is not installed"
@@ -30,8 +32,17 @@ for package in $needed; do
 done
 if [ "$what" = wheel ]; then build --release --out target/wheels; exit; fi
 
-rm -rf $environment/wheels
-build --profile dev --out $environment/wheels
-$python -m pip install --quiet --no-index --no-deps --force-reinstall $environment/wheels/*.whl
+if [ -n "${WIREPATH_LONG:-}" ]; then
+  rm -rf $environment/wheels
+  build --profile dev --out $environment/wheels
+  $python -m pip install --quiet --no-index --no-deps --force-reinstall $environment/wheels/*.whl
+else
+  [ -n "${WIREPATH_BUILT:-}" ] || cargo build --locked -p wirepath-python
+  package=$environment/package/wirepath
+  rm -rf $package && mkdir -p $package
+  cp crates/python/python/wirepath/* $package
+  cp "${CARGO_TARGET_DIR:-target}/debug/lib_wirepath.so" $package/_wirepath.abi3.so
+  export PYTHONPATH=$PWD/$environment/package
+fi
 cd crates/python
 exec ../../$python -m pytest --quiet -p no:cacheprovider

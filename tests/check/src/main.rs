@@ -199,6 +199,8 @@ impl Suite {
         let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
         let documentation = ["doc", "--no-deps", "--workspace", "--locked"];
         let examples = ["test", "--workspace", "--doc", "--locked"];
+        let python = command("python", &["scripts/python.sh", "test"], Count::TestResults, 20).when_idle();
+        let python = python.with("WIREPATH_BUILT", "1");
         let boots = self.tests.iter().filter(|program| program.name == BOOTS);
         let mut lanes = vec![
             vec![
@@ -209,7 +211,7 @@ impl Suite {
                     .when_idle(),
                 cargo("examples", &examples, Count::TestResults, 20).when_idle(),
                 cargo("packages", &packages(), Count::ExitCode, 5).when_idle(),
-                command("python", &["scripts/python.sh", "test"], Count::TestResults, 20).when_idle(),
+                python,
             ],
             boots.map(|program| program.whole(self.length).behind_others()).collect(),
         ];

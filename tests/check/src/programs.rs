@@ -32,8 +32,15 @@ pub(crate) struct Program {
 
 /// Builds the tests and the commands; a failed step where that fails.
 pub(crate) fn build() -> (Done, Built) {
-    let arguments =
-        ["build", "--workspace", "--bins", "--tests", "--locked", "--message-format=json-render-diagnostics"];
+    let arguments = [
+        "build",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--tests",
+        "--locked",
+        "--message-format=json-render-diagnostics",
+    ];
     let mut built = Built::default();
     println!("\n=== build: cargo {}", arguments.join(" "));
     let done =
