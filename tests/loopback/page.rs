@@ -108,14 +108,15 @@ fn expected(status: &Value) -> Value {
     costs.sort();
     let path = &status["data_path"];
     let rings = path["by_io_uring"].as_array().cloned().unwrap_or_default();
-    let rings = rings.iter().map(|ring| {
-        let [sent, all] = [&ring["trains"], &path["trains"]].map(|trains| thousands(&text(trains)));
-        format!("{sent} of {all} trains left by {}.", text(&ring["name"]))
-    });
-    let copied = Some(&path["trains_copied"]).filter(|copied| **copied != 0);
-    let copied = copied.map(|copied| format!("The kernel copied {} of them.", thousands(&text(copied))));
+    let rings =
+        rings.iter().map(|ring| format!("{} by {}", thousands(&text(&ring["trains"])), text(&ring["name"])));
+    let rings = rings.collect::<Vec<_>>().join(", ");
+    let [trains, copied] = [&path["trains"], &path["trains_copied"]].map(|trains| thousands(&text(trains)));
+    let copies = if copied == "0" { String::new() } else { format!("; the kernel copied {copied} of these") };
+    let rings =
+        if rings.is_empty() { rings } else { format!("Of {trains} trains, by io_uring: {rings}{copies}.") };
     json!({
-        "rings": rings.chain(copied).collect::<Vec<_>>().join(" "),
+        "rings": rings,
         "clients": playing,
         "left": status["rtsp"]["limits"]["sessions"].as_u64().map(|most| most - sessions.len() as u64),
         "packets": status["counters"]["playback"]["packets"],

@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_plays_to_the_end => || unless_overloaded(ffmpeg_plays_to_the_end),
         gstreamer_plays_to_the_end => || unless_overloaded(gstreamer_plays_to_the_end),
         vlc_plays_to_the_end => || unless_overloaded(vlc_plays_to_the_end),
+        a_session_has_the_name_of_its_asset,
         every_byte_comes_over_ipv6,
         ffmpeg_plays_over_ipv6 => || unless_overloaded(ffmpeg_plays_over_ipv6),
         wire_sendfile_sends_every_byte => || every_byte_through("wire_sendfile"),
@@ -92,6 +93,19 @@ fn vlc_plays_to_the_end() -> Result<()> {
     clients::vlc(&url, home.path(), &output, 40.0)?;
     // VLC's own output chain leaves out some pictures at its start, from any source.
     ensure_pictures(&output, &clip, 15)
+}
+
+/// Promise: The status names the asset of a session as its file is spelled, however the client spells it.
+fn a_session_has_the_name_of_its_asset() -> Result<()> {
+    let clip = clips::constant(6)?;
+    let folder = clips::folder(&[("Filme/Clip.TS", &clip)])?;
+    let server = Server::of(folder.path()).start()?;
+    let mut playback = Playback::set_up(server.rtsp, "filme/clip.ts")?;
+    playback.play(None)?;
+    let status = server.status()?;
+    let names = [&status["sessions"][0]["asset"], &status["assets"][0]["name"]];
+    ensure!(names.iter().all(|name| **name == "Filme/Clip.TS"), "{names:?}");
+    Ok(())
 }
 
 /// Promise: A transport stream is sent as RTP by RFC 2250: payload type 33, 90 kHz, whole transport packets.

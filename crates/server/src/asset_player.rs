@@ -319,6 +319,10 @@ impl SessionPlayback for ImagePlayback {
         self.playback.reason()
     }
 
+    fn asset(&self) -> Option<&str> {
+        Some(self.image.name())
+    }
+
     fn count_play(&self) {
         self.plays.count(self.image.name());
     }

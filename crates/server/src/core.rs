@@ -58,7 +58,7 @@ impl MediaCore {
         };
         let ring = ring_use(options.path, hot_options.as_ref().map(|hot| hot.is_automatic), can_map);
         if matches!(ring, RingUse::Always { maps: true } | RingUse::UnlessCopied { maps: true }) {
-            tracing::info!("images are sent by wire_mapping where the kernel does not copy what it is lent");
+            tracing::info!("to other hosts, images leave by wire_mapping instead, without a copy");
         }
         let engine = Arc::new(Engine::start(EngineOptions {
             threads: options.threads,

@@ -16,7 +16,7 @@ const MARGIN: usize = 1024;
 #[error(
     "--max-sessions {sessions} needs {needed} open files, and the limit of this process (RLIMIT_NOFILE) is {limit}, \
      enough for {possible} sessions: run `sudo prlimit --pid $$ --nofile={needed}` in this shell and start again (in a \
-     systemd unit: LimitNOFILE={needed}), or lower --max-sessions"
+     systemd unit: LimitNOFILE={needed}; a container: `--ulimit nofile={needed}:{needed}`), or lower --max-sessions"
 )]
 pub struct TooManySessions {
     sessions: usize,

@@ -151,15 +151,19 @@ const USUAL_TRAIN = 8;
 
 function showPath(status) {
   const { trains, trains_copied: copied, by_io_uring: rings, ...path } = status.data_path;
-  const sent = rings.map((ring) => `${count(ring.trains)} of ${count(trains)} trains left by ${ring.name}.`);
-  if (copied > 0) sent.push(`The kernel copied ${count(copied)} of them.`);
-  byId('path-rings').textContent = sent.join(' ');
   const key = JSON.stringify(path);
   const place = byId('path');
-  if (place.dataset.shown === key) return;
+  if (place.dataset.shown !== key) showChosen(path, place);
   place.dataset.shown = key;
+  const sent = rings.map((ring) => `${count(ring.trains)} by ${ring.name}`).join(', ');
+  const copies = copied > 0 ? `; the kernel copied ${count(copied)} of these` : '';
+  byId('path-rings').textContent = sent && `Of ${count(trains)} trains, by io_uring: ${sent}${copies}.`;
+}
+
+function showChosen(path, place) {
   place.replaceChildren(
     element('p', {}, element('strong', { id: 'path-name' }, path.name), ` \u2013 ${path.reason}`),
+    element('p', { id: 'path-rings' }),
     element(
       'p',
       { class: 'note' },

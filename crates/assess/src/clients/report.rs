@@ -142,7 +142,7 @@ fn chosen(result: &Clients) -> Option<String> {
     paths.sort_unstable();
     paths.dedup();
     (!paths.is_empty())
-        .then(|| format!("Where no data path is named, the server used: {}.", paths.join(", ")))
+        .then(|| format!("Data path of most trains, where the case names none: {}.", paths.join(", ")))
 }
 
 fn times(result: &Clients) -> Table {

@@ -94,7 +94,7 @@ fn what_the_server_takes_is_said_with_its_figures() {
     let (path, why) = of_server(&Assessment { server: Some(calibration), ..result(Vec::new()) }).unwrap();
     assert_eq!(path, "gso_writev");
     assert!(why.contains("cheapest per packet in trains of 8"), "{why}");
-    let figures = "gso_writev 512 ns, wire_sendfile 581 ns; lent by io_uring also wire_uring 399 ns";
+    let figures = "gso_writev 512 ns, wire_sendfile 581 ns; by io_uring, without a copy: wire_uring 399 ns";
     assert!(why.ends_with(figures), "{why}");
     assert_eq!(of_server(&result(Vec::new())), None);
 }

@@ -52,7 +52,7 @@ fn what_is_left_out_and_what_would_let_it_in_is_said() {
     let calibration = measured(DeviceKind::WithChecksums, 1500, &costs);
     assert_eq!(
         calibration.in_words(&DataPath::SERVING[1..], false),
-        "gso_writev 512 ns, wire_sendfile 581 ns; lent by io_uring also wire_uring 399 ns"
+        "gso_writev 512 ns, wire_sendfile 581 ns; by io_uring, without a copy: wire_uring 399 ns"
     );
     assert_eq!(
         calibration.in_words(&DataPath::SERVING, false),

@@ -84,6 +84,10 @@ impl SessionPlayback for Member {
         self.sender.reason()
     }
 
+    fn asset(&self) -> Option<&str> {
+        Some(self.sender.image().name())
+    }
+
     fn count_play(&self) {
         self.plays.count(self.sender.image().name());
     }

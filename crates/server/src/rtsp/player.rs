@@ -191,6 +191,12 @@ pub(crate) trait SessionPlayback: Send + Sync {
     /// Reason for its first data path, for the status page.
     fn reason(&self) -> &str;
 
+    /// Name of the asset that is played, which may be spelled differently in the URL. None if the URL names no single
+    /// asset.
+    fn asset(&self) -> Option<&str> {
+        None
+    }
+
     /// Counts a play of the asset. Called when the session plays for the first time, on the control thread.
     fn count_play(&self);
 }

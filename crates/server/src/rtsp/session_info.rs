@@ -197,7 +197,7 @@ impl SessionInfo {
             "id": self.number,
             "client": self.peer.to_string(),
             "agent": self.agent,
-            "asset": self.path,
+            "asset": playback.asset().unwrap_or(&self.path),
             "since_s": since_s,
             "state": state,
             "position_s": progress.position_us as f64 / 1e6,

@@ -67,7 +67,7 @@ fn a_result_is_shown_and_kept() {
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         assert!(text.contains("10,000"), "{text}");
         let words: Vec<&str> = text.split_whitespace().collect();
-        assert!(words.join(" ").contains("the server used: wire_sendfile."), "{text}");
+        assert!(words.join(" ").contains("where the case names none: wire_sendfile."), "{text}");
         assert!(
             text.contains("20,000") && text.contains("a burst late"),
             "why the next number failed: {text}"
