@@ -173,6 +173,7 @@ fn stream(
     for (sequence, payload) in payloads(file, movie, samples, index, most)?.iter().enumerate() {
         let (marker, timestamp) = (payload.marker, payload.timestamp as u32);
         let header = rtp::Header {
+            padding: payload.padding > 0,
             marker,
             payload_type: about.payload_type,
             sequence: sequence as u16,
@@ -192,6 +193,7 @@ fn payloads(file: &[u8], movie: &Movie, samples: &[Sample], index: usize, most: 
     let track = &movie.tracks()[index];
     let format = Format::of(track)?;
     let (mut packetizer, mut payloads) = (Packetizer::new(format, LIMIT, most), Payloads::default());
+    payloads.permit_padding(usize::MAX);
     let clock = u64::from(format.clock_hz(track));
     for sample in samples.iter().filter(|sample| sample.track == index) {
         let presented = sample.decode_time.saturating_add_signed(sample.composition_offset);

@@ -11,7 +11,7 @@ use wirepath_media::matroska::synthetic as matroska;
 use wirepath_media::mp4::synthetic::{self, Layout, SampleShape, SampleTrack, audio, visual};
 use wirepath_media::payload::Format;
 use wirepath_media::payload::depacketize::{Packet, depacketize};
-use wirepath_media::rtp::{HEADER_LENGTH, Header};
+use wirepath_media::rtp::{HEADER_LENGTH, Header, without_padding};
 use wirepath_playback::{At, Load, Segment, TrainSource};
 
 use super::*;
@@ -109,7 +109,7 @@ fn packets(image: &Image) -> Vec<Vec<u8>> {
 fn of_stream(packets: &[Vec<u8>], ssrc: u32) -> Vec<Packet> {
     let read = |packet: &Vec<u8>| {
         let header = Header::parse(packet).filter(|header| header.ssrc == ssrc)?;
-        Some((packet[HEADER_LENGTH..].to_vec(), header.marker))
+        Some((without_padding(&header, &packet[HEADER_LENGTH..])?.to_vec(), header.marker))
     };
     packets.iter().filter_map(read).collect()
 }

@@ -9,7 +9,7 @@ use super::track::PackedTrack;
 use crate::container::{self, Samples, TrackFault};
 use crate::image::{MovieDescription, NewSegment, PayloadRun};
 use crate::pack::Error;
-use crate::payload::{Payloads, Piece, Unit, Units};
+use crate::payload::{Payloads, Piece, Unit, Units, padding_of};
 use crate::track::{Extent, Next, Sample};
 use crate::ts::{Warning, WarningKind};
 
@@ -127,6 +127,7 @@ impl Packing {
                     Piece::Extent(extent) => {
                         bytes.extend_from_slice(samples.stored(*extent).unwrap_or_default())
                     }
+                    Piece::Padding(padding) => bytes.extend(padding_of(padding)),
                 }
             }
             for piece in pieces.iter() {

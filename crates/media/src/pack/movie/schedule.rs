@@ -22,8 +22,11 @@ pub(super) struct Waiting {
     pub(super) packets: u32,
     pub(super) packet_size: u16,
     pub(super) length: u32,
-    /// True if the last packet has the marker.
-    pub(super) marked: bool,
+    /// Increase of the timestamp from packet to packet, in 1/65536 of a tick.
+    pub(super) timestamp_step: u32,
+    pub(super) marker: Marker,
+    /// Bytes of padding of all packets.
+    pub(super) padding: u16,
     /// True if the train begins with a random access point of the video.
     pub(super) start: bool,
     pub(super) pieces: Vec<Piece>,
@@ -127,7 +130,7 @@ impl Schedule {
     }
 
     fn push(&mut self, departure_us: u64, train: Waiting) {
-        let Waiting { stream, timestamp, packets, packet_size, length, marked, start, pieces } = train;
+        let Waiting { stream, timestamp, packets, packet_size, length, start, pieces, .. } = train;
         let mut offset = after(&self.plan, self.segment.data_length);
         if offset + length > segment_limit(self.closed) {
             self.close();
@@ -151,11 +154,12 @@ impl Schedule {
             packet_size,
             sequence: self.plan.streams[usize::from(stream)].sequence_of(*sent),
             timestamp,
-            timestamp_step: 0,
+            timestamp_step: train.timestamp_step,
             departure_us: self.departed_us,
             stream,
-            marker: if marked { Marker::Last } else { Marker::None },
+            marker: train.marker,
             start,
+            padding: train.padding,
         });
         *sent += u64::from(packets);
         self.segment.packets += u64::from(packets);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::schedule::{Schedule, Waiting};
 use crate::image::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, StreamPlan};
 use crate::payload::{Format, Packetizer, Payload, Payloads, TooLong, Unit, Units};
-use crate::rtp::HEADER_LENGTH;
+use crate::rtp::{HEADER_LENGTH, Marker};
 use crate::track::{Sample, Track, TrackKind};
 
 /// Longest time over which the packets of a picture are spread, so that a picture that is shown for longer is
@@ -14,6 +14,12 @@ const MAX_SPREAD_US: u64 = 100_000;
 
 /// Longest time for which frames of audio wait for further frames to share a packet with.
 const MAX_WAIT_US: u64 = 200_000;
+
+/// Bytes of payload that permit a byte of padding: packets have at most a sixteenth more bytes by padding.
+const PAYLOAD_FOR_PADDING: u64 = 16;
+
+/// Most bytes of padding that are permitted by earlier pictures.
+const MAX_PADDING_CREDIT: usize = 16 << 10;
 
 /// Longest time before the beginning from which samples are sent although they are not shown: decoders of
 /// audio need some.
@@ -41,6 +47,9 @@ pub(super) struct PackedTrack {
     /// Samples that are not shown, but that a shown sample may need.
     preroll: Vec<Sample>,
     departed_us: u64,
+    /// Bytes of padding that the next pictures may have.
+    padding_credit: usize,
+    /// Bytes of payload without padding.
     pub(super) payload_bytes: u64,
     /// End of the last sample, in microseconds.
     pub(super) end_us: u64,
@@ -70,6 +79,7 @@ impl PackedTrack {
             lead: 0,
             preroll: Vec::new(),
             departed_us: 0,
+            padding_credit: MAX_PADDING_CREDIT,
             payload_bytes: 0,
             end_us: 0,
         }
@@ -144,7 +154,10 @@ impl PackedTrack {
         let first_us = self.departure_us(sample);
         self.end_us = self.end_us.max(self.latest_us(sample).saturating_add(duration_us));
         payloads.clear();
+        payloads.permit_padding(self.padding_credit);
         self.packetizer.push(sample.extent, units, ticks as u64, payloads)?;
+        let earned = sample.extent.length / PAYLOAD_FOR_PADDING;
+        self.padding_credit = (payloads.padding_left() as u64 + earned).min(MAX_PADDING_CREDIT as u64) as usize;
         let departures = match self.track.kind {
             TrackKind::Video => {
                 Some(Departures { first_us, spread_us: duration_us.min(MAX_SPREAD_US), start })
@@ -189,7 +202,7 @@ impl PackedTrack {
                 let start = index == 0 && departures.is_some_and(|departures| departures.start);
                 open = Some((due_us, Waiting::new(&payload, timestamp, self.number, start)));
             }
-            self.payload_bytes += payload.length as u64;
+            self.payload_bytes += payload.length as u64 - u64::from(payload.padding);
         }
         self.close(open, schedule);
     }
@@ -231,18 +244,21 @@ impl Waiting {
             packets: 1,
             packet_size: length as u16,
             length: length as u32,
-            marked: payload.marker,
+            timestamp_step: 0,
+            marker: if payload.marker { Marker::Last } else { Marker::None },
+            padding: payload.padding.into(),
             start,
             pieces: payload.pieces.to_vec(),
         }
     }
 
     /// Adds a packet if the train can still be sent in one call: all packets are full except the last, which
-    /// may be shorter, and only the last may have the marker.
+    /// may be shorter, all or none are padded, and only the last may have the marker.
     fn join(&mut self, payload: &Payload<'_>, timestamp: u32, full_size: usize) -> bool {
         let length = (HEADER_LENGTH + payload.length) as u32;
-        let fits = !self.marked
+        let fits = self.marker == Marker::None
             && self.timestamp == timestamp
+            && (self.padding > 0) == (payload.padding > 0)
             && usize::from(self.packet_size) == full_size
             && self.packets < MAX_TRAIN_PACKETS
             && self.length + length <= MAX_TRAIN_BYTES
@@ -251,7 +267,8 @@ impl Waiting {
         if fits {
             self.packets += 1;
             self.length += length;
-            self.marked = payload.marker;
+            self.marker = if payload.marker { Marker::Last } else { Marker::None };
+            self.padding += u16::from(payload.padding);
             self.pieces.extend_from_slice(payload.pieces);
         }
         fits
