@@ -136,7 +136,9 @@ impl TrainProtector {
                 frame.copy_from_slice(&framing(*channel, size as u16));
             }
             let header = match train.is_as_stored(index, headers) {
-                true => *read.get(start - HEADER_LENGTH..).and_then(<[u8]>::first_chunk).ok_or_else(too_long)?,
+                true => {
+                    *read.get(start - HEADER_LENGTH..).and_then(<[u8]>::first_chunk).ok_or_else(too_long)?
+                }
                 false => train.header(index, headers),
             };
             self.0.protect(first + u64::from(index), &header, payload, packet);

@@ -337,8 +337,14 @@ pub(crate) mod tests {
     ];
 
     pub(crate) fn example(length: u32) -> Train {
-        let first =
-            Header { padding: false, marker: false, payload_type: 33, sequence: 65_534, timestamp: 1000, ssrc: 0x1234_5678 };
+        let first = Header {
+            padding: false,
+            marker: false,
+            payload_type: 33,
+            sequence: 65_534,
+            timestamp: 1000,
+            ssrc: 0x1234_5678,
+        };
         let run = Run::new(first, 90 << 16);
         Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, packets_before: 0, run }
     }

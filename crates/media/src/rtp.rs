@@ -193,7 +193,14 @@ mod tests {
 
     #[test]
     fn a_run_steps_and_wraps() {
-        let first = Header { padding: false, marker: true, payload_type: 33, sequence: 65_535, timestamp: u32::MAX, ssrc: 7 };
+        let first = Header {
+            padding: false,
+            marker: true,
+            payload_type: 33,
+            sequence: 65_535,
+            timestamp: u32::MAX,
+            ssrc: 7,
+        };
         let run = Run::new(first, (3 << 16) / 2);
         assert_eq!(run.header(0), first);
         let second = run.header(1);
@@ -203,7 +210,8 @@ mod tests {
 
     #[test]
     fn markers_are_where_the_run_says() {
-        let first = Header { padding: false, marker: false, payload_type: 96, sequence: 7, timestamp: 0, ssrc: 7 };
+        let first =
+            Header { padding: false, marker: false, payload_type: 96, sequence: 7, timestamp: 0, ssrc: 7 };
         let marked = |marker| {
             let run = Run { marker, last: 2, ..Run::new(first, 0) };
             [0, 1, 2].map(|index| run.header(index).marker)

@@ -45,8 +45,14 @@ impl Example {
         packets: u32,
         last: usize,
     ) -> Example {
-        let first =
-            Header { padding: false, marker: true, payload_type: 33, sequence: 65_530, timestamp: u32::MAX - 50, ssrc: 99 };
+        let first = Header {
+            padding: false,
+            marker: true,
+            payload_type: 33,
+            sequence: 65_530,
+            timestamp: u32::MAX - 50,
+            ssrc: 99,
+        };
         let run = Run::new(first, step);
         let (mut stored, mut expected) = (Vec::new(), Vec::new());
         for index in 0..packets {

@@ -79,7 +79,8 @@ pub struct TrainRecord {
     /// Packets with the marker bit. In transport streams, it is set in the first packet after a clock
     /// discontinuity.
     pub marker: Marker,
-    /// True if a random access point is in the first packet. The table of starts has its position.
+    /// True if playback can start with this train: a random access point is in its first packet, or it is the first
+    /// group of sound that departs with one. The table of starts has the position.
     pub start: bool,
     /// Bytes of padding in all packets together. If it is not 0, each packet has the padding bit and ends with
     /// padding (RFC 3550 section 5.1).
@@ -254,7 +255,8 @@ impl TrainRecord {
             if !packet.starts_with(&header.to_bytes()) {
                 return Err(Error::PacketHeader { offset });
             }
-            let payload = without_padding(&header, &packet[HEADER_LENGTH..]).ok_or(Error::Padding { offset })?;
+            let payload =
+                without_padding(&header, &packet[HEADER_LENGTH..]).ok_or(Error::Padding { offset })?;
             padding += packet.len() - HEADER_LENGTH - payload.len();
         }
         let offset = self.offset.into();

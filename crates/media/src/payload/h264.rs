@@ -1,8 +1,8 @@
 //! H.264 (RFC 6184), packetization-mode 1: single NAL units, aggregation packets (STAP-A) and fragments
 //! (FU-A).
 
-use super::nal::NalUnit;
 use super::Payloads;
+use super::nal::NalUnit;
 use crate::track::Extent;
 
 /// NAL unit types of the payload format (section 5.2).

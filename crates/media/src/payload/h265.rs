@@ -1,7 +1,7 @@
 //! H.265 (RFC 7798): single NAL units, aggregation packets and fragmentation units.
 
-use super::nal::NalUnit;
 use super::Payloads;
+use super::nal::NalUnit;
 use crate::track::Extent;
 
 /// NAL unit types of the payload format (section 4.4).

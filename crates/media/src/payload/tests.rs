@@ -142,7 +142,11 @@ fn padded(format: Format, limit: usize, samples: &[Vec<u8>]) -> (Payloads, Vec<P
         let (mut bytes, padding) = (payload.copy(&asset), usize::from(payload.padding));
         assert_eq!(bytes.len(), payload.length);
         if padding > 0 {
-            assert_eq!((bytes.last(), bytes.len()), (Some(&payload.padding), limit), "padding fills a packet");
+            assert_eq!(
+                (bytes.last(), bytes.len()),
+                (Some(&payload.padding), limit),
+                "padding fills a packet"
+            );
             bytes.truncate(bytes.len() - padding);
         }
         (bytes, payload.marker)

@@ -1,8 +1,8 @@
 //! VP9 (RFC 9628): fragments of a frame, with the smallest payload descriptor, one byte, without layers and
 //! picture ID.
 
-use super::unit::Unit;
 use super::Payloads;
+use super::unit::Unit;
 
 /// Flags of the payload descriptor (section 4.2), P, B and E: inter-picture predicted frame; beginning and
 /// end of the frame.
