@@ -128,7 +128,7 @@ impl Payload<'_> {
             match piece {
                 Piece::Generated(generated) => bytes.extend(generated.bytes()),
                 Piece::Extent(extent) => bytes.extend(&asset[extent.offset as usize..extent.end() as usize]),
-                Piece::Padding(padding) => bytes.extend(padding_of(padding)),
+                Piece::Padding(padding) => bytes.extend(padding_of(*padding)),
             }
         }
         bytes

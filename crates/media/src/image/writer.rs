@@ -263,7 +263,7 @@ pub fn copy_payload(
 
 /// Writes so many bytes of padding.
 pub fn fill_padding(to: &mut [u8], padding: u8) {
-    to.iter_mut().zip(padding_of(&padding)).for_each(|(to, byte)| *to = byte);
+    to.iter_mut().zip(padding_of(padding)).for_each(|(to, byte)| *to = byte);
 }
 
 fn copy_pieces(asset: &[u8], pieces: &[Piece], mut payload: &mut [u8]) {

@@ -6,8 +6,7 @@ use crate::rtp::MAX_PADDING;
 use crate::track::Extent;
 
 /// Padding of so many bytes: zeros, and the number last.
-pub fn padding_of(padding: &u8) -> impl Iterator<Item = u8> + use<> {
-    let padding = *padding;
+pub fn padding_of(padding: u8) -> impl Iterator<Item = u8> {
     (0..padding).map(move |index| if index + 1 == padding { padding } else { 0 })
 }
 

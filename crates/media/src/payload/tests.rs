@@ -333,7 +333,7 @@ proptest! {
             lengths.iter().map(|units| units.iter().map(|length| (*length).max(least)).collect()).collect();
         let samples = samples(format, &lengths);
         let (payloads, packets) = packetize(format, limit, 1, &samples).unwrap();
-        let expected: Vec<Vec<u8>> = samples.iter().cloned().filter(|sample| !sample.is_empty()).collect();
+        let expected: Vec<Vec<u8>> = samples.iter().filter(|sample| !sample.is_empty()).cloned().collect();
         prop_assert_eq!(depacketize(format, &packets), Ok(expected));
         prop_assert!(packets.iter().all(|(payload, _)| payload.len() <= limit));
         let pieces = payloads.iter().flat_map(|payload| payload.pieces);

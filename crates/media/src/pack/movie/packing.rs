@@ -132,7 +132,7 @@ impl Packing {
                     Piece::Extent(extent) => {
                         bytes.extend_from_slice(samples.stored(*extent).unwrap_or_default())
                     }
-                    Piece::Padding(padding) => bytes.extend(padding_of(padding)),
+                    Piece::Padding(padding) => bytes.extend(padding_of(*padding)),
                 }
             }
             for piece in pieces.iter() {
