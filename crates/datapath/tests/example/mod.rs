@@ -146,7 +146,7 @@ fn stored_header(header: Header, headers: Headers, index: u32) -> Header {
     if headers != Headers::Stored || index == 0 {
         return header;
     }
-    let (padding, marker) = (index % 3 == 1, index % 2 == 0);
+    let (padding, marker) = (index % 3 == 1, index.is_multiple_of(2));
     Header { padding, marker, timestamp: header.timestamp.wrapping_add(777 * (index / 4)), ..header }
 }
 

@@ -190,9 +190,11 @@ fn seeks_lead_to_random_access_points() {
     let At::Packet { train, packet: 0, skip: 0 } = cursor.at else { panic!("{cursor:?}") };
     let segment = segment(&image, cursor.segment).unwrap();
     let departures = &segment.departures[train as usize..];
-    assert_eq!((departures[0].at_us, departures[0].train.run.stream), (4_000_000, 0));
-    let sound = departures.iter().find(|departure| departure.train.run.stream == 1);
-    assert_eq!(sound.map(|departure| departure.at_us), Some(4_000_000));
+    let first = |stream| departures.iter().find(|departure| departure.train.run.stream == stream);
+    let at_us = |stream| first(stream).map(|departure| departure.at_us);
+    assert_eq!((at_us(0), at_us(1)), (Some(4_000_000), Some(4_000_000)));
+    // The group of sound departs with the picture, and is stored before it.
+    assert_eq!(departures[0].train.run.stream, 1);
 }
 
 /// Promise: An MP4 file without a playable track is refused with the reason for each of its tracks.
