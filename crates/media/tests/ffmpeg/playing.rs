@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_media::container::Movie;
 use wirepath_media::payload::depacketize::depacketize;
-use wirepath_media::payload::{Format, Packetizer, Payloads, TrackDescription, Unit, Units};
+use wirepath_media::payload::{Format, Packetizer, Payload, Payloads, TrackDescription, Unit, Units};
 use wirepath_media::rtp;
 use wirepath_media::track::{Codec, Extent, Sample};
 use wirepath_testkit::trials;
@@ -85,7 +85,12 @@ fn av1(name: &str) -> Result<()> {
     let file = std::fs::read(&clip)?;
     let (movie, samples) = read(&file)?;
     let payloads = payloads(&file, &movie, &samples, 0, 1)?;
-    let packets: Vec<_> = payloads.iter().map(|payload| (payload.copy(&file), payload.marker)).collect();
+    let without_padding = |payload: Payload<'_>| {
+        let mut bytes = payload.copy(&file);
+        bytes.truncate(payload.length - usize::from(payload.padding));
+        (bytes, payload.marker)
+    };
+    let packets: Vec<_> = payloads.iter().map(without_padding).collect();
     let units = depacketize(Format::Av1, &packets).map_err(anyhow::Error::msg)?;
     let folder = tempfile::tempdir()?;
     let stream = folder.path().join("stream.obu");
