@@ -287,7 +287,7 @@ impl OneSegment {
 
 fn departure(number: u64) -> Departure {
     let sequence = (number as u16).wrapping_mul(PACKETS_PER_TRAIN as u16);
-    let first = Header { marker: false, payload_type: 33, sequence, timestamp: 0, ssrc: 0 };
+    let first = Header { padding: false, marker: false, payload_type: 33, sequence, timestamp: 0, ssrc: 0 };
     let length = PACKETS_PER_TRAIN * PACKET as u32;
     let train = Train {
         offset: number * u64::from(length),

@@ -128,7 +128,8 @@ fn medium() -> Result<MappedFile> {
 }
 
 fn train(number: u64, headers: Headers) -> Train {
-    let first = Header { marker: false, payload_type: 33, sequence: 0, timestamp: 0, ssrc: 0 };
+    let first =
+        Header { padding: false, marker: false, payload_type: 33, sequence: 0, timestamp: 0, ssrc: 0 };
     let packet_size = if headers == Headers::Generated { 7 * 188 } else { PACKET as u16 };
     let length = PACKETS * u32::from(packet_size);
     let run = Run::new(first, 225 << 16);

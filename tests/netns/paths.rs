@@ -311,7 +311,8 @@ struct Media {
 
 impl Media {
     fn new(headers: Headers, offset: usize, packets: u32, ssrc: u32) -> Result<Self> {
-        let first = Header { marker: false, payload_type: 33, sequence: 5, timestamp: 6, ssrc };
+        let first =
+            Header { padding: false, marker: false, payload_type: 33, sequence: 5, timestamp: 6, ssrc };
         let run = Run::new(first, 225 << 16);
         let mut bytes = vec![0xee; offset];
         for index in 0..packets {

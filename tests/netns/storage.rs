@@ -142,7 +142,8 @@ fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()>
     const PACKET: u16 = 1000;
     let disk = BrokenDisk::attach()?;
     let whole = MappedFile::new(tempfile_of(&[7; PACKET as usize])?, PACKET.into())?;
-    let first = Header { marker: false, payload_type: 33, sequence: 1, timestamp: 2, ssrc: 3 };
+    let first =
+        Header { padding: false, marker: false, payload_type: 33, sequence: 1, timestamp: 2, ssrc: 3 };
     let run = Run::new(first, 0);
     let bare = Train {
         offset: 0,

@@ -15,6 +15,7 @@ pub(crate) const MOST_OF_DATAGRAM: u32 = wirepath_sys::datagrams::MAXIMUM_PAYLOA
 /// Headers of all sent packets: about 6 Mb/s of MTU-sized packets.
 pub(crate) const RUN: Run = Run::new(
     Header {
+        padding: false,
         marker: false,
         payload_type: PAYLOAD_TYPE_MP2T,
         sequence: 0xfff0,

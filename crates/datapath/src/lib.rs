@@ -20,7 +20,7 @@
 //! file.write_all(&[0x47; 4 * 188])?;
 //! let file = MappedFile::new(file, 4 * 188)?;
 //! let first =
-//!     Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 0, ssrc: 7 };
+//!     Header { padding: false, marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 0, ssrc: 7 };
 //! let run = Run::new(first, 90 << 16);
 //! let (length, packet_size) = (4 * 188, 188);
 //! let train = Train { offset: 0, length, packet_size, skip: 0, first: 0, packets_before: 0, run };

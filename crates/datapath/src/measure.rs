@@ -208,7 +208,14 @@ const OWN: Headers = Headers::Own { sequence_offset: 1, timestamp_offset: 1, mar
 
 /// The headers of the file.
 const RUN: Run = Run::new(
-    Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 0, timestamp: 0, ssrc: 0 },
+    Header {
+        padding: false,
+        marker: false,
+        payload_type: PAYLOAD_TYPE_MP2T,
+        sequence: 0,
+        timestamp: 0,
+        ssrc: 0,
+    },
     0,
 );
 

@@ -112,7 +112,14 @@ fn to_ourselves() -> io::Result<(UdpSocket, UdpSocket)> {
 
 /// A train, its file, and its bytes.
 fn three_packets() -> io::Result<(MappedFile, Train, Vec<u8>)> {
-    let first = Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 2, ssrc: 3 };
+    let first = Header {
+        padding: false,
+        marker: false,
+        payload_type: PAYLOAD_TYPE_MP2T,
+        sequence: 1,
+        timestamp: 2,
+        ssrc: 3,
+    };
     let run = Run::new(first, 0);
     let packets = ready_packets(run, 3, PACKET_SIZE);
     let length = packets.len() as u32;

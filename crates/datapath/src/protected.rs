@@ -135,7 +135,13 @@ impl TrainProtector {
             if let [channel] = channel {
                 frame.copy_from_slice(&framing(*channel, size as u16));
             }
-            self.0.protect(first + u64::from(index), &train.header(index, headers), payload, packet);
+            let header = match train.is_as_stored(index, headers) {
+                true => {
+                    *read.get(start - HEADER_LENGTH..).and_then(<[u8]>::first_chunk).ok_or_else(too_long)?
+                }
+                false => train.header(index, headers),
+            };
+            self.0.protect(first + u64::from(index), &header, payload, packet);
             length += framed + size;
         }
         let packet_size = if train.packets() > 1 { stored + around } else { length };
@@ -165,6 +171,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use rustix::net::sockopt::set_socket_send_buffer_size;
+    use wirepath_media::rtp::Header;
 
     use super::*;
     use crate::train::tests::{HEADERS, example};
@@ -175,10 +182,17 @@ mod tests {
 
     /// A train of this length in packets of this size, and its file.
     fn stored(length: u32, packet_size: u16) -> (MappedFile, Train) {
-        let bytes: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
+        let train = Train { packet_size, ..example(length) };
+        let mut bytes: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
+        for (index, packet) in (0..).zip(bytes.chunks_mut(packet_size.into())) {
+            // As in joined trains, the headers do not follow from the run.
+            let header = train.run.header(index);
+            let header = Header { marker: index % 2 == 1, timestamp: header.timestamp + 7 * index, ..header };
+            packet[..HEADER_LENGTH].copy_from_slice(&header.to_bytes());
+        }
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        (MappedFile::new(file, length.into()).unwrap(), Train { packet_size, ..example(length) })
+        (MappedFile::new(file, length.into()).unwrap(), train)
     }
 
     /// Packets of a train, each encrypted by itself.
@@ -190,7 +204,11 @@ mod tests {
             file.read(payload.offset, &mut clear).unwrap();
             let count = protector.index(train.header_fields(index, headers).sequence).unwrap();
             let mut packet = vec![0; HEADER_LENGTH + clear.len() + TAG_LENGTH];
-            protector.protect(count, &train.header(index, headers), &clear, &mut packet);
+            let mut header = train.header(index, headers);
+            if headers == Headers::Stored {
+                file.read(train.stored_packet(index).offset, &mut header).unwrap();
+            }
+            protector.protect(count, &header, &clear, &mut packet);
             protector.note_sent(count);
             packet
         });

@@ -21,10 +21,15 @@ impl<'a> TrainRequest<'a> {
         self.sink.socket()
     }
 
-    /// Header of packet `index`.
+    /// Header of packet `index`: the stored one is read, another one is made.
     #[inline]
-    pub(crate) fn header(&self, index: u32) -> [u8; HEADER_LENGTH] {
-        self.train.header(index, self.headers)
+    pub(crate) fn header(&self, index: u32) -> Result<[u8; HEADER_LENGTH], SendError> {
+        if !self.train.is_as_stored(index, self.headers) {
+            return Ok(self.train.header(index, self.headers));
+        }
+        let mut header = [0; HEADER_LENGTH];
+        self.file.read(self.train.stored_packet(index).offset, &mut header)?;
+        Ok(header)
     }
 
     /// Payload of packet `index`.

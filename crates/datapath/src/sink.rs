@@ -17,7 +17,7 @@ use wirepath_sys::socket::set_segment;
 use wirepath_sys::zerocopy;
 
 use crate::loans::Loans;
-use crate::{DataPath, LoanCounts};
+use crate::{DataPath, LoanCounts, SendError};
 
 /// Never wait for room, never raise SIGPIPE.
 pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -64,6 +64,8 @@ pub struct UdpSink {
     pub(crate) socket: Arc<UdpSocket>,
     local: SocketAddr,
     packet_size: u16,
+    /// Segment size of the socket; 0 without segmentation.
+    segment: Cell<u16>,
     /// True if packets fit the path's MTU, so that the kernel can cut trains of them.
     fits: Cell<bool>,
     /// True if the kernel module may make trains.
@@ -106,6 +108,7 @@ impl UdpSink {
             socket: Arc::new(socket),
             local,
             packet_size,
+            segment: Cell::new(0),
             fits: Cell::new(true),
             trains: true,
             lender: OnceCell::new(),
@@ -145,7 +148,26 @@ impl UdpSink {
             Err(error) if segments => return Err(error),
             _ => {} // a kernel without segmentation need not turn it off
         }
+        self.segment.set(segment);
         set_fragmentation(self.socket.as_fd(), self.local, !fits)
+    }
+
+    /// Sets the segment size of the socket to the packets of a train, if it uses segmentation: a movie has trains
+    /// of several packet sizes.
+    #[inline]
+    pub(crate) fn fit(&self, packet_size: u16, packets: u32) -> Result<(), SendError> {
+        let segment = self.segment.get();
+        let fits = if packets > 1 { packet_size == segment } else { packet_size <= segment };
+        if segment == 0 || fits { Ok(()) } else { self.set_packet_size(packet_size) }
+    }
+
+    #[cold]
+    fn set_packet_size(&self, packet_size: u16) -> Result<(), SendError> {
+        let (call, size) = ("setsockopt(UDP_SEGMENT)", packet_size);
+        let set = set_segment(self.socket.as_fd(), size);
+        set.map_err(|error| SendError::Other { call, errno: wirepath_sys::errno_of(&error) })?;
+        self.segment.set(size);
+        Ok(())
     }
 
     /// Packets of a train that the kernel module cuts: one if they are fragmented, or without trains.

@@ -128,14 +128,41 @@ impl Train {
     }
 
     /// Returns whether `behind` is stored after this train and belongs to the same stream, so that one call
-    /// can send both.
+    /// can send both: all packets have one size, but for a shorter last one.
     fn is_before(&self, behind: &Train) -> bool {
+        let is_shorter = || behind.packets() == 1 && behind.length < self.packet_size.into();
         behind.offset == self.offset + u64::from(self.length)
-            && behind.packet_size == self.packet_size
+            && (behind.packet_size == self.packet_size || is_shorter())
             && self.length.is_multiple_of(self.packet_size.into())
             && (self.skip, behind.skip) == (0, 0)
             && self.run.stream == behind.run.stream
-            && !(self.run.short || behind.run.short)
+    }
+
+    /// Bytes of padding in the packets. Of a part of a train, it is the part's share.
+    pub fn padding(&self) -> u32 {
+        let packets = u32::from(self.run.last) + 1;
+        (u32::from(self.run.padding) * self.packets().min(packets)).div_ceil(packets)
+    }
+
+    /// Size of packets except the last as they are sent, with headers.
+    #[inline]
+    pub(crate) fn sent_packet_size(&self, headers: Headers) -> u16 {
+        let header = if headers.are_sent() { HEADER_LENGTH as u16 } else { 0 };
+        self.packet_size.saturating_sub(headers.stored_length() as u16).saturating_add(header)
+    }
+
+    /// Returns whether packet `index` is sent with the header that is stored in front of it.
+    #[inline]
+    pub(crate) fn is_as_stored(&self, index: u32, headers: Headers) -> bool {
+        headers == Headers::Stored && (self.skip == 0 || index > 0)
+    }
+
+    /// Extent of packet `index` with its stored header.
+    #[inline]
+    pub(crate) fn stored_packet(&self, index: u32) -> Extent {
+        let start = index * u32::from(self.packet_size);
+        let length = (self.length - start).min(self.packet_size.into());
+        Extent { offset: self.offset + u64::from(start), length: length as usize }
     }
 
     /// Bytes that are sent, including RTP headers.
@@ -146,32 +173,42 @@ impl Train {
 
     /// Delay of the packet `packets` after the first, in microseconds.
     pub fn delay_us(&self, packets: u32) -> u64 {
+        if self.run.together {
+            return 0;
+        }
         let ticks = (u64::from(packets) * u64::from(self.run.step)) >> 16;
         ticks * 1_000_000 / u64::from(CLOCK_HZ)
     }
 
     /// Number of packets that leave within `us` of the first one, including the first.
     pub fn packets_within(&self, us: u64) -> u32 {
+        if self.run.together {
+            return self.packets();
+        }
         // No train is a minute long; the bound keeps the product below 2^64.
         let ticks = us.min(60_000_000) * u64::from(CLOCK_HZ) / 1_000_000;
         let packets = (ticks << 16).checked_div(u64::from(self.run.step)).unwrap_or(u64::MAX);
         u32::try_from(packets.saturating_add(1)).unwrap_or(u32::MAX).min(self.packets())
     }
 
-    /// Each packet as a generated header, unless it is omitted, and its payload in a mapping.
+    /// Each packet as a generated header, unless it is stored or omitted, and its payload in a mapping.
     #[inline]
     pub(crate) fn datagrams(self, headers: Headers) -> impl Iterator<Item = Datagram> {
         (0..self.packets()).map(move |index| self.datagram(index, headers))
     }
 
-    /// Packet `index` as a generated header, unless it is omitted, and its payload in a mapping.
+    /// Packet `index` as a generated header, unless it is stored or omitted, and its payload in a mapping.
     #[inline]
     pub(crate) fn datagram(&self, index: u32, headers: Headers) -> Datagram {
+        if self.is_as_stored(index, headers) {
+            return Datagram { header: None, payload: self.stored_packet(index).in_memory() };
+        }
         let payload = self.payload(index, headers).in_memory();
         Datagram { header: headers.are_sent().then(|| self.header(index, headers)), payload }
     }
 
-    /// Header of packet `index` of this train under `headers`.
+    /// Generated header of packet `index` of this train under `headers`. Of joined trains, only the stored
+    /// headers are right for [`Headers::Stored`].
     #[inline]
     pub(crate) fn header(&self, index: u32, headers: Headers) -> [u8; HEADER_LENGTH] {
         self.header_fields(index, headers).to_bytes()
@@ -208,7 +245,8 @@ const MOST_TICKS: u32 = CLOCK_HZ / 1000;
 
 /// Trains that are stored one after another, joined so that one call sends them.
 ///
-/// If headers are not stored, they are made from one run for all trains. No timestamp is then greater than in
+/// Stored headers are sent as they are, so that the trains may be of several pictures. If headers are not
+/// stored, they are made from one run for all trains. No timestamp is then greater than in
 /// the separate trains, so that the next train never goes back in time, and none is smaller by more than a
 /// millisecond.
 #[derive(Clone, Copy, Debug)]
@@ -239,7 +277,9 @@ impl JoinedTrains {
             return false;
         }
         if headers == Headers::Stored {
-            self.train = train;
+            let (padding, last) = sums(&train.run, &behind.run);
+            // No header is made of this run.
+            self.train = Train { run: Run { padding, last, ..train.run }, ..train };
             return true;
         }
         let Some((run, early)) = self.run_with(behind) else { return false };
@@ -266,16 +306,26 @@ impl JoinedTrains {
             ends.iter().map(|(number, time)| time - number * step).fold(self.early + lowered, u64::max);
         // In a joined run, only the first packet can carry the marker.
         let marked = (packets > 1 && run.is_marked(first + packets as u32 - 1)) || head.marker || tail.marker;
-        let fits = early <= u64::from(MOST_TICKS) << 16 && !marked;
+        let fits = early <= u64::from(MOST_TICKS) << 16 && !marked && start.padding == head.padding;
         let step = u32::try_from(step).ok().filter(|_| fits)?;
-        Some((Run { stream: run.stream, ..Run::new(start, step) }, early))
+        let Run { stream, together, .. } = run;
+        let (padding, last) = sums(&run, &behind.run);
+        Some((Run { stream, together, padding, last, ..Run::new(start, step) }, early))
     }
+}
+
+/// Bytes of padding of two runs, and the index of the last packet in both, from which
+/// [`Train::padding`] follows.
+fn sums(first: &Run, second: &Run) -> (u16, u8) {
+    (first.padding.saturating_add(second.padding), first.last.saturating_add(second.last).saturating_add(1))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
+
+    use wirepath_media::rtp::Marker;
 
     use super::*;
 
@@ -287,8 +337,14 @@ pub(crate) mod tests {
     ];
 
     pub(crate) fn example(length: u32) -> Train {
-        let first =
-            Header { marker: false, payload_type: 33, sequence: 65_534, timestamp: 1000, ssrc: 0x1234_5678 };
+        let first = Header {
+            padding: false,
+            marker: false,
+            payload_type: 33,
+            sequence: 65_534,
+            timestamp: 1000,
+            ssrc: 0x1234_5678,
+        };
         let run = Run::new(first, 90 << 16);
         Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, packets_before: 0, run }
     }
@@ -360,16 +416,18 @@ pub(crate) mod tests {
         };
         assert!(generated(&moved(90)).is_some() && generated(&moved(91)).is_none());
         assert!(join(&moved(91), Headers::Stored).is_some(), "it has its timestamps");
-        let marked = Header { marker: true, ..header };
+        let marked = Header { padding: false, marker: true, ..header };
         assert_eq!(generated(&Train { run: Run::new(marked, behind.run.step), ..behind }), None);
 
         let stored = |behind: Train| join(&behind, Headers::Stored);
         assert_eq!(stored(Train { offset: 113, ..behind }), None, "a gap");
         assert_eq!(stored(Train { packet_size: 27, ..behind }), None, "another size");
+        let alone = stored(Train { packet_size: 20, length: 20, ..behind }).unwrap();
+        assert_eq!((alone.packets(), alone.length), (5, 132), "a shorter packet may be the last");
+        assert_eq!(stored(Train { packet_size: 30, length: 30, ..behind }), None, "a longer packet");
         assert_eq!(stored(Train { skip: 1, ..behind }), None, "a start in a packet");
         let run = behind.run;
         assert_eq!(stored(Train { run: Run { stream: 1, ..run }, ..behind }), None, "another stream");
-        assert_eq!(stored(Train { run: Run { short: true, ..run }, ..behind }), None, "short packets");
         assert!(stored(Train { length: 44 * 28, ..behind }).is_some());
         assert_eq!(stored(Train { length: 45 * 28, ..behind }), None, "more than 48 packets");
         let short = Train { length: 4 * 28 - 1, ..first };
@@ -447,6 +505,36 @@ pub(crate) mod tests {
             }
             assert!(joined.early < 10 << 16, "{} ticks", joined.early >> 16);
         }
+    }
+
+    /// Pictures have timestamps and markers of their own.
+    #[test]
+    fn pictures_join_only_if_their_headers_are_stored() {
+        let first = example(4 * 28);
+        let picture = |train: &Train, padding| {
+            let run = Run { padding, marker: Marker::Last, last: 3, together: true, ..train.run };
+            Train { run: Run { step: 0, ..run }, ..*train }
+        };
+        let header = Header { timestamp: 4600, ..first.run.header(4) };
+        let behind = Train { offset: 112, run: Run { first: header, ..first.run }, ..first };
+        let (one, two) = (picture(&first, 40), picture(&behind, 13));
+        let mut joined = JoinedTrains::new(one);
+        assert!(HEADERS[1..].iter().all(|headers| !joined.join(&two, *headers)));
+        assert!(joined.join(&two, Headers::Stored));
+        let train = joined.train();
+        assert_eq!((train.packets(), train.padding(), train.up_to(4).padding()), (8, 53, 27));
+        assert_eq!((one.padding(), one.up_to(1).padding(), one.after(3).unwrap().padding()), (40, 10, 10));
+        assert!((0..8).all(|index| train.is_as_stored(index, Headers::Stored)));
+        assert_eq!(train.datagram(5, Headers::Stored), Datagram { header: None, payload: 140..168 });
+        assert_eq!(one.header(0, HEADERS[1])[0], 0xa0, "generated headers have the padding bit");
+    }
+
+    #[test]
+    fn packets_of_a_movie_depart_together() {
+        let mut train = example(4 * 28);
+        train.run.together = true;
+        assert_eq!((train.delay_us(3), train.packets_within(0)), (0, 4));
+        assert_eq!(train.run.header(1).timestamp, 1090);
     }
 
     #[test]

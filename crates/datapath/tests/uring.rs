@@ -96,7 +96,8 @@ impl Hot {
 }
 
 fn train(offset: usize, length: usize) -> Train {
-    let first = Header { marker: false, payload_type: 33, sequence: 1, timestamp: 2, ssrc: 3 };
+    let first =
+        Header { padding: false, marker: false, payload_type: 33, sequence: 1, timestamp: 2, ssrc: 3 };
     Train {
         offset: offset as u64,
         length: length as u32,

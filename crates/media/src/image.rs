@@ -25,10 +25,11 @@ pub use segment::{SegmentEntry, TRAIN_RECORD_LENGTH, TrainRecord};
 pub use table::{Description, MovieDescription, Start, Table, TransportStreamDescription};
 pub use writer::{
     End, Layout, NewSegment, PacketRun, PayloadRun, Summary, Writer, WrittenSegment, copy_payload,
+    fill_padding,
 };
 
 /// Version of the format: written, and the only version read.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Alignment of all parts of the file, and length of the header, in bytes.
 pub const PAGE: u64 = 4096;

@@ -7,7 +7,7 @@
 //!
 //! let key = MasterKey::from([7; 30]);
 //! let mut protector = RtpProtector::new(&key);
-//! let header = Header { marker: false, payload_type: 33, sequence: 1, timestamp: 90, ssrc: 42 }.to_bytes();
+//! let header = Header { padding: false, marker: false, payload_type: 33, sequence: 1, timestamp: 90, ssrc: 42 }.to_bytes();
 //! let mut packet = vec![0; header.len() + 7 + TAG_LENGTH];
 //! let index = protector.index(1)?;
 //! protector.protect(index, &header, b"payload", &mut packet);

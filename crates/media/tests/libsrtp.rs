@@ -34,7 +34,9 @@ fn libsrtp_decrypts_packets_across_a_wrap() -> Result<()> {
         });
         let payload: Vec<u8> = (0..random >> 21).map(|byte| (byte ^ random) as u8).collect();
         let (marker, timestamp) = (number % 5 == 0, number.wrapping_mul(3000));
-        let header = Header { marker, payload_type: 96, sequence, timestamp, ssrc: 0x1234_5678 }.to_bytes();
+        let header =
+            Header { padding: false, marker, payload_type: 96, sequence, timestamp, ssrc: 0x1234_5678 }
+                .to_bytes();
         let mut packet = vec![0; header.len() + payload.len() + TAG_LENGTH];
         let index = protector.index(sequence)?;
         protector.protect(index, &header, &payload, &mut packet);

@@ -35,7 +35,7 @@
 //! }
 //!
 //! // A file with one packet, and the train that consists of it.
-//! let first = Header { marker: false, payload_type: 33, sequence: 7, timestamp: 90, ssrc: 42 };
+//! let first = Header { padding: false, marker: false, payload_type: 33, sequence: 7, timestamp: 90, ssrc: 42 };
 //! let packet = [&first.to_bytes()[..], b"payload"].concat();
 //! let mut file = tempfile::tempfile()?;
 //! file.write_all(&packet)?;

@@ -495,7 +495,9 @@ impl PacedPlayback {
 
     fn count(&self, index: usize, train: &Train, packets: u32, thread: &ThreadState) {
         let headers = self.streams.headers(index, self.playhead.mapped_file());
-        let payload_bytes = train.up_to(packets).payload_length(headers).into();
+        let sent = train.up_to(packets);
+        // Sender reports count octets without padding (RFC 3550 section 6.4.1).
+        let payload_bytes = sent.payload_length(headers).saturating_sub(sent.padding()).into();
         thread.counters.packets.add(packets.into());
         thread.counters.payload_bytes.add(payload_bytes);
         let progress = self.progress.stream(train.run.stream);

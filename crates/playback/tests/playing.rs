@@ -147,7 +147,7 @@ fn after_a_seek_numbers_go_on_and_the_payload_is_from_there() {
     for number in 0..14 {
         let received = player.receive();
         assert_eq!(received[HEADER_LENGTH..], packet(46 + number)[HEADER_LENGTH..]);
-        let header = Header { marker: number == 0, ..run(3 + number).first };
+        let header = Header { padding: false, marker: number == 0, ..run(3 + number).first };
         assert_eq!(received[..HEADER_LENGTH], header.to_bytes(), "packet {number}");
     }
     player.wait_for_end();

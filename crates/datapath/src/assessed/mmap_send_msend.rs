@@ -21,7 +21,7 @@ pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
         }
         let (socket, file) = (request.socket(), request.file);
         let run = Source::Mapping.run(file, payload)?;
-        cork::begin(socket, &request.header(index))?;
+        cork::begin(socket, &request.header(index)?)?;
         send_run(socket, file, payload, run, request.context)
             .map(drop)
             .inspect_err(|_| cork::discard(socket, &mut request.context.buffer))

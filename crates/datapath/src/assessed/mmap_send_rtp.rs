@@ -11,7 +11,7 @@ use crate::request::TrainRequest;
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     request.one_by_one(|request, index| {
         let socket = request.socket();
-        cork::begin(socket, &request.header(index))?;
+        cork::begin(socket, &request.header(index)?)?;
         let payload = request.payload(index).in_memory();
         request.file.mapping.copy(socket, payload).map(drop).map_err(|error| {
             cork::discard(socket, &mut request.context.buffer);

@@ -12,7 +12,7 @@ use crate::sink::FLAGS;
 #[inline]
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     request.one_by_one(|request, index| {
-        let (extent, generated) = (request.payload(index), request.header(index));
+        let (extent, generated) = (request.payload(index), request.header(index)?);
         let packet = request.context.buffer.first(HEADER_LENGTH + extent.length);
         let (header, payload) = packet.split_at_mut(HEADER_LENGTH);
         header.copy_from_slice(&generated);

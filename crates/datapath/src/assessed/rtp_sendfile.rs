@@ -14,7 +14,7 @@ use crate::{Extent, SendError, cork};
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     request.one_by_one(|request, index| {
         let (socket, payload) = (request.socket(), request.payload(index));
-        cork::begin(socket, &request.header(index))?;
+        cork::begin(socket, &request.header(index)?)?;
         match complete(request, payload) {
             Ok(true) => Ok(()),
             Ok(false) => gso_writev::send_packet(request, index),

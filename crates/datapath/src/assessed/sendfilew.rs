@@ -30,7 +30,7 @@ pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let mut parts = [Part::EMPTY; 2 * PACKETS as usize];
     let mut count = 0;
     for (index, header) in (0..packets).zip(&mut made) {
-        *header = request.header(index);
+        *header = request.header(index)?;
     }
     for ((index, header), pair) in (0..packets).zip(&made).zip(parts.as_chunks_mut().0) {
         let payload = request.payload(index);

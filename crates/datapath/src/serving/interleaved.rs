@@ -151,12 +151,8 @@ impl FrameTrain<'_> {
         let mut head = [0; HEAD_LIMIT];
         let (framed, header) = head.split_at_mut(FRAMING_LENGTH);
         framed.copy_from_slice(&framing(self.channel, (header.len() + payload.length) as u16));
-        let is_as_stored = self.headers == Headers::Stored && (self.train.skip == 0 || index > 0);
-        let (head_length, payload) = match is_as_stored {
-            true => {
-                let stored = payload.in_memory();
-                (FRAMING_LENGTH, stored.start - header.len()..stored.end)
-            }
+        let (head_length, payload) = match self.train.is_as_stored(index, self.headers) {
+            true => (FRAMING_LENGTH, self.train.stored_packet(index).in_memory()),
             false => {
                 header.copy_from_slice(&self.train.header(index, self.headers));
                 (HEAD_LIMIT, payload.in_memory())
@@ -180,6 +176,8 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
+    use wirepath_media::rtp::Header;
+
     use super::*;
     use crate::train::tests::{HEADERS, example};
 
@@ -189,7 +187,10 @@ mod tests {
         let mut bytes: Vec<u8> = (0..70).collect();
         for index in 0..3 {
             let start = 28 * index as usize;
-            bytes[start..start + 12].copy_from_slice(&train.run.header(index).to_bytes());
+            // As in joined trains, the headers do not follow from the run.
+            let header = train.run.header(index);
+            let header = Header { timestamp: header.timestamp + 7 * index, ..header };
+            bytes[start..start + 12].copy_from_slice(&header.to_bytes());
         }
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
@@ -204,7 +205,11 @@ mod tests {
             let mut read = vec![0; payload.length];
             frames.file.read(payload.offset, &mut read).unwrap();
             bytes.extend([b'$', frames.channel, 0, 12 + payload.length as u8]);
-            bytes.extend(frames.train.header(index, frames.headers));
+            let mut header = frames.train.header(index, frames.headers);
+            if frames.train.is_as_stored(index, frames.headers) {
+                frames.file.read(frames.train.stored_packet(index).offset, &mut header).unwrap();
+            }
+            bytes.extend(header);
             bytes.extend(read);
         }
         bytes

@@ -94,7 +94,7 @@ fn send_packet(from: Source, request: &mut TrainRequest<'_>, index: u32) -> Resu
     if payload.length == 0 {
         return gso_writev::send_packet(request, index);
     }
-    let (socket, file, header) = (request.socket(), request.file, request.header(index));
+    let (socket, file, header) = (request.socket(), request.file, request.header(index)?);
     let run = from.run(file, payload)?.with_headers(&header, header.len());
     send_run(socket, file, payload, run, request.context).map(drop)
 }
@@ -105,6 +105,12 @@ fn send_packet(from: Source, request: &mut TrainRequest<'_>, index: u32) -> Resu
 #[inline]
 pub(crate) fn send_rtp(from: Source, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let (file, headers) = (request.file, request.headers);
+    if request.is_as_stored() {
+        return send_stored(from, request);
+    }
+    if request.train.run.padding > 0 {
+        return gso_writev::send_each(request); // the engine makes no padding bit
+    }
     let train = request.train.up_to(packets_a_call(&request.train));
     let (extent, stored) = match train.packets() {
         1 => (train.payload(0, headers), 0),
@@ -126,6 +132,14 @@ pub(crate) fn send_rtp(from: Source, request: &mut TrainRequest<'_>) -> Result<u
     let run = from.run(file, extent)?.in_packets(u32::from(train.packet_size) - stored).passing_over(stored);
     let run = run.with_rtp(rtp).in_trains(request.sink.train_packets());
     send_run(request.socket(), file, extent, run, request.context).map(|sent| sent.packets as u32)
+}
+
+/// Sends the train's first packets with their stored headers; returns how many, at least one.
+fn send_stored(from: Source, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+    let (file, train) = (request.file, request.train);
+    let run = from.run(file, train.extent())?.in_packets(train.packet_size.into());
+    let run = run.in_trains(request.sink.train_packets());
+    send_run(request.socket(), file, train.extent(), run, request.context).map(|sent| sent.packets as u32)
 }
 
 /// Packets of a train that the RTP engine sends in one call. If the last packet has a marker and a timestamp

@@ -12,7 +12,14 @@ use crate::request::TrainRequest;
 #[inline]
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     request.one_by_one(|request, index| {
-        let (extent, header) = (request.payload(index), request.header(index));
+        if request.train.is_as_stored(index, request.headers) {
+            let extent = request.train.stored_packet(index);
+            let packet = request.context.buffer.first(extent.length);
+            request.file.read(extent.offset, packet)?;
+            let sent = writev(request.sink.socket(), &[IoSlice::new(packet)]);
+            return sent.map(drop).map_err(|errno| SendError::of_udp("writev", errno));
+        }
+        let (extent, header) = (request.payload(index), request.header(index)?);
         let payload = request.context.buffer.first(extent.length);
         request.file.read(extent.offset, payload)?;
         let sent = writev(request.sink.socket(), &[IoSlice::new(&header), IoSlice::new(payload)]);

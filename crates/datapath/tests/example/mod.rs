@@ -45,18 +45,25 @@ impl Example {
         packets: u32,
         last: usize,
     ) -> Example {
-        let first =
-            Header { marker: true, payload_type: 33, sequence: 65_530, timestamp: u32::MAX - 50, ssrc: 99 };
+        let first = Header {
+            padding: false,
+            marker: true,
+            payload_type: 33,
+            sequence: 65_530,
+            timestamp: u32::MAX - 50,
+            ssrc: 99,
+        };
         let run = Run::new(first, step);
         let (mut stored, mut expected) = (Vec::new(), Vec::new());
         for index in 0..packets {
             let length = if index + 1 == packets { last } else { payload };
             let payload = (0..length).map(|at| (at as u32 * 7 + index * 13) as u8);
+            let in_file = stored_header(run.header(index), headers, index);
             if has_headers(headers) {
-                stored.extend(run.header(index).to_bytes());
+                stored.extend(in_file.to_bytes());
             }
             stored.extend(payload.clone());
-            let header = sent_header(run.header(index), headers, index);
+            let header = sent_header(in_file, headers, index);
             expected.push(header.to_bytes().into_iter().chain(payload).collect());
         }
         let header_length = if has_headers(headers) { HEADER_LENGTH } else { 0 };
@@ -131,6 +138,16 @@ impl Example {
 /// Returns whether the file has headers in front of payloads.
 fn has_headers(headers: Headers) -> bool {
     matches!(headers, Headers::Stored | Headers::Own { stored: true, .. })
+}
+
+/// Header in the file. Stored headers are sent as they are: as in joined trains, those after the first packet do not
+/// follow from the run.
+fn stored_header(header: Header, headers: Headers, index: u32) -> Header {
+    if headers != Headers::Stored || index == 0 {
+        return header;
+    }
+    let (padding, marker) = (index % 3 == 1, index.is_multiple_of(2));
+    Header { padding, marker, timestamp: header.timestamp.wrapping_add(777 * (index / 4)), ..header }
 }
 
 fn sent_header(mut header: Header, headers: Headers, index: u32) -> Header {

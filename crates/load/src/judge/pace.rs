@@ -4,7 +4,7 @@
 //! Such timestamps are never late, however slowly the media are sent. The clock of the stream shows the real
 //! pace.
 
-use wirepath_media::rtp::PAYLOAD_TYPE_MP2T;
+use wirepath_media::rtp::{Header, PAYLOAD_TYPE_MP2T, without_padding};
 use wirepath_media::ts::{PACKET_LENGTH, Packet, Pcr, TICKS_PER_SECOND};
 
 /// Minimum pace of a timely session, as a share of the stream's own rate.
@@ -36,7 +36,7 @@ impl Reference {
         if payload_type != PAYLOAD_TYPE_MP2T {
             return None;
         }
-        let payload = packet.get(HEADER_LENGTH..)?;
+        let payload = without_padding(&Header::parse(packet)?, packet.get(HEADER_LENGTH..)?)?;
         let (packets, _) = payload.get(payload.len() % PACKET_LENGTH..)?.as_chunks::<PACKET_LENGTH>();
         packets.iter().find_map(|bytes| {
             let packet = Packet::new(bytes)?;

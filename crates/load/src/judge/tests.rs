@@ -9,6 +9,7 @@ const STEP_US: i64 = 2_500;
 fn packet(index: u16, arrival_us: i64) -> Packet {
     let timestamp = (i64::from(index) * STEP_US * 9 / 100) as u32;
     let header = Header {
+        padding: false,
         marker: false,
         payload_type: 33,
         sequence: 65_000_u16.wrapping_add(index),

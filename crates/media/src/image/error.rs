@@ -56,6 +56,12 @@ pub enum Error {
         /// Offset of the packet in the segment.
         offset: u64,
     },
+    /// Packet whose padding is not that of its train's record.
+    #[error("a segment of the wire image, byte {offset}: the padding is not that in the record of the train")]
+    Padding {
+        /// Offset of the packet or the train in the segment.
+        offset: u64,
+    },
     /// Description that is not valid JSON, or has other fields.
     #[error("the description in the wire image cannot be read: {reason}")]
     Description {

@@ -4,7 +4,10 @@ use super::error::{Error, Part};
 use super::fields::{Record, check_crc, check_length, check_sum, put};
 use super::plan::{MAX_STREAMS, PayloadRecipe, Plan};
 use super::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, padded};
-use crate::rtp::{HEADER_LENGTH, Header, Marker, Run};
+use crate::rtp::{HEADER_LENGTH, Header, MAX_PADDING, Marker, Run, without_padding};
+
+/// Rule of the padding of a train.
+const PADDING: &str = "each packet has 1 to 255 bytes of padding, or none has";
 
 /// Length of a train record in bytes.
 pub const TRAIN_RECORD_LENGTH: usize = 32;
@@ -22,11 +25,13 @@ mod field {
     pub(super) const FLAGS: Field<u32> = Field::new(20, "flags");
     pub(super) const DEPARTURE_US: Field<u64> = Field::new(24, "departure");
 
-    /// Flags: packets with the marker bit, random access point, number of the stream.
+    /// Flags: packets with the marker bit, random access point, number of the stream, bytes of padding.
     pub(super) const MARKER: u32 = 3;
     pub(super) const START: u32 = 4;
     pub(super) const STREAM_SHIFT: u32 = 8;
     pub(super) const STREAM: u32 = 0xff << STREAM_SHIFT;
+    pub(super) const PADDING_SHIFT: u32 = 16;
+    pub(super) const PADDING: u32 = 0xffff << PADDING_SHIFT;
 }
 
 /// Table entry of a segment: its place and contents.
@@ -74,8 +79,12 @@ pub struct TrainRecord {
     /// Packets with the marker bit. In transport streams, it is set in the first packet after a clock
     /// discontinuity.
     pub marker: Marker,
-    /// True if a random access point is in the first packet. The table of starts has its position.
+    /// True if playback can start with this train: a random access point is in its first packet, or it is the first
+    /// group of sound that departs with one. The table of starts has the position.
     pub start: bool,
+    /// Bytes of padding in all packets together. If it is not 0, each packet has the padding bit and ends with
+    /// padding (RFC 3550 section 5.1).
+    pub padding: u16,
 }
 
 impl SegmentEntry {
@@ -182,6 +191,7 @@ impl TrainRecord {
     pub fn run(&self, plan: &Plan) -> Run {
         let stream = plan.streams.get(usize::from(self.stream)).copied().unwrap_or_default();
         let first = Header {
+            padding: self.padding > 0,
             marker: false,
             payload_type: stream.payload_type,
             sequence: self.sequence,
@@ -189,15 +199,16 @@ impl TrainRecord {
             ssrc: stream.ssrc,
         };
         let last = (self.packets() - 1) as u8; // at most 47
-        let (marker, stream, short) =
-            (self.marker, self.stream, self.packet_size < plan.recipe.packet_size());
-        Run { marker, last, stream, short, ..Run::new(first, self.timestamp_step) }
+        let Self { marker, stream, padding, .. } = *self;
+        let together = !plan.recipe.is_transport_stream();
+        Run { marker, last, stream, padding, together, ..Run::new(first, self.timestamp_step) }
     }
 
     /// Encodes the record.
     pub fn encode(&self) -> [u8; TRAIN_RECORD_LENGTH] {
         let start = if self.start { field::START } else { 0 };
-        let flags = self.marker as u32 | start | u32::from(self.stream) << field::STREAM_SHIFT;
+        let stream = u32::from(self.stream) << field::STREAM_SHIFT;
+        let flags = self.marker as u32 | start | stream | u32::from(self.padding) << field::PADDING_SHIFT;
         let mut record = [0; TRAIN_RECORD_LENGTH];
         put(&mut record, field::OFFSET, self.offset);
         put(&mut record, field::LENGTH, self.length);
@@ -228,27 +239,34 @@ impl TrainRecord {
                 _ => Marker::Each,
             },
             start: flags & field::START != 0,
+            padding: (flags >> field::PADDING_SHIFT) as u16,
         }
     }
 
-    /// Checks the RTP headers of the packets, which are in the segment's `data`.
+    /// Checks the RTP headers and the padding of the packets, which are in the segment's `data`.
     fn check_headers(&self, plan: &Plan, data: &[u8]) -> Result<(), Error> {
         let run = self.run(plan);
         let (size, packets) =
             (self.packet_size as usize, &data[self.offset as usize..][..self.length as usize]);
+        let mut padding = 0;
         for (index, packet) in (0..).zip(packets.chunks(size)) {
-            if !packet.starts_with(&run.header(index).to_bytes()) {
-                return Err(Error::PacketHeader {
-                    offset: u64::from(self.offset) + (index as usize * size) as u64,
-                });
+            let offset = u64::from(self.offset) + (index as usize * size) as u64;
+            let header = run.header(index);
+            if !packet.starts_with(&header.to_bytes()) {
+                return Err(Error::PacketHeader { offset });
             }
+            let payload =
+                without_padding(&header, &packet[HEADER_LENGTH..]).ok_or(Error::Padding { offset })?;
+            padding += packet.len() - HEADER_LENGTH - payload.len();
         }
-        Ok(())
+        let offset = self.offset.into();
+        if padding == usize::from(self.padding) { Ok(()) } else { Err(Error::Padding { offset }) }
     }
 
     fn check(&self, record: Record<'_>, plan: &Plan, place: &Place, data_length: u32) -> Result<(), Error> {
-        let known = record.get(field::FLAGS) & !(field::MARKER | field::START | field::STREAM) == 0;
-        record.check(known, field::FLAGS, "bits 0 to 2 and 8 to 15 are the ones there are")?;
+        let known = field::MARKER | field::START | field::STREAM | field::PADDING;
+        let known = record.get(field::FLAGS) & !known == 0;
+        record.check(known, field::FLAGS, "bits 0 to 2 and 8 to 31 are the ones there are")?;
         let stream = usize::from(self.stream);
         record.check(stream < plan.streams.len(), field::FLAGS, "there are fewer streams")?;
         let size = plan.recipe.packet_size();
@@ -292,18 +310,22 @@ impl TrainRecord {
         let burst = u64::from(ticks_of(u64::from(plan.recipe.burst_us))) + 1;
         record.check(spread <= burst, field::TIMESTAMP_STEP, "the last packet is due in the burst")?;
         let marked = matches!(self.marker, Marker::None | Marker::First);
-        record.check(marked, field::FLAGS, "the first packet alone may have a marker")
+        record.check(marked, field::FLAGS, "the first packet alone may have a marker")?;
+        record.check(self.padding == 0, field::FLAGS, "a transport stream has no padding")
     }
 
-    /// Checks a train of a track: its packets have one timestamp, and only the last may be shorter.
+    /// Checks a train of a track: only the last packet may be shorter, and if one has padding, each has 1 to 255
+    /// bytes.
     fn check_of_track(&self, record: Record<'_>, full_size: u16) -> Result<(), Error> {
-        let full = self.packet_size == full_size || self.packets() == 1;
-        record.check(full, field::PACKET_SIZE, "a packet that is shorter is alone")?;
+        let even = self.packet_size.is_multiple_of(2) || self.packet_size == full_size || self.packets() == 1;
+        record.check(even, field::PACKET_SIZE, "packets of a train have an even size")?;
         let (size, length) = (u32::from(self.packet_size), self.length);
         let rest = length % size;
         let full = length >= size && (rest == 0 || rest > HEADER_LENGTH as u32);
         record.check(full, field::LENGTH, "each packet has a header and a payload")?;
-        record.check(self.timestamp_step == 0, field::TIMESTAMP_STEP, "its packets have one timestamp")
+        let (packets, padding) = (self.packets(), u32::from(self.padding));
+        let padded = padding == 0 || (packets..=packets * MAX_PADDING as u32).contains(&padding);
+        record.check(padded && padding <= length - packets * HEADER_LENGTH as u32, field::FLAGS, PADDING)
     }
 }
 

@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::segment::{SegmentEntry, TrainRecord};
 use super::table::{Description, Start, Table};
 use super::{PAGE, padded};
-use crate::payload::Piece;
+use crate::payload::{Piece, padding_of};
 use crate::rtp::HEADER_LENGTH;
 use crate::ts::PACKET_LENGTH;
 
@@ -261,12 +261,18 @@ pub fn copy_payload(
     }
 }
 
+/// Writes so many bytes of padding.
+pub fn fill_padding(to: &mut [u8], padding: u8) {
+    to.iter_mut().zip(padding_of(padding)).for_each(|(to, byte)| *to = byte);
+}
+
 fn copy_pieces(asset: &[u8], pieces: &[Piece], mut payload: &mut [u8]) {
     for piece in pieces {
         let (to, rest) = payload.split_at_mut(piece.length());
         match piece {
             Piece::Generated(generated) => to.copy_from_slice(generated.bytes()),
             Piece::Extent(extent) => to.copy_from_slice(&asset[extent.offset as usize..][..to.len()]),
+            Piece::Padding(padding) => fill_padding(to, *padding),
         }
         payload = rest;
     }

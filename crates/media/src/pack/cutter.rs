@@ -257,6 +257,7 @@ impl OpenTrain {
             stream: 0,
             marker: if self.discontinuity { Marker::First } else { Marker::None },
             start: self.start.is_some(),
+            padding: 0,
         }
     }
 

@@ -1,12 +1,14 @@
 //! Packing of movies: the samples of all tracks become one sequence of trains, ordered by departure.
 //!
 //! Departures follow decode times, timestamps are presentation times. The packets of a picture are spread
-//! over its duration, so that key frames cause no peaks of the bit rate. Frames of audio that share a packet
-//! depart with the first of them.
+//! over its duration, so that key frames cause no peaks of the bit rate, and padding gives them one length, so
+//! that one call can send several pictures. Packets of audio depart in groups, each before the pictures of its
+//! time.
 
 mod packing;
 mod playable;
 mod schedule;
+mod sound;
 mod track;
 
 use std::collections::VecDeque;
@@ -19,6 +21,7 @@ use crate::track::Extent;
 use crate::ts::{Warning, WarningKind};
 use packing::{Packing, Reading};
 use schedule::Schedule;
+use sound::Windows;
 use track::{PackedTrack, Recipe};
 
 pub use playable::{NoTrack, PlayableMovie};
@@ -87,6 +90,8 @@ impl MoviePacker {
             })
             .collect();
         Ok(State::Samples(Box::new(Packing {
+            windows: Windows::default(),
+            latest_us: 0,
             samples,
             tracks,
             description,
@@ -213,3 +218,5 @@ mod hostile_tests;
 mod matroska_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod train_tests;

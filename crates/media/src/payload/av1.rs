@@ -6,6 +6,7 @@
 use super::Payloads;
 use super::obu::{begins_sequence, header, layer};
 use super::unit::Unit;
+use crate::rtp::MAX_PADDING;
 use crate::track::Extent;
 
 /// Flags of the aggregation header (section 4.4), Z, Y and N: the first element continues an OBU of the
@@ -29,8 +30,29 @@ struct Element<'a> {
     to: u64,
 }
 
-/// Adds the packets of a temporal unit, of at most `limit` bytes each.
+/// Adds the packets of a temporal unit, of at most `limit` bytes each. If padding can fill all of them, they are
+/// made shorter, so that each has some.
 pub(super) fn packetize(obus: &[Unit], timestamp: u64, limit: usize, payloads: &mut Payloads) {
+    let start = payloads.mark();
+    pack(obus, timestamp, limit, None, payloads);
+    let (packets, full) = (payloads.lengths_after(start).count(), limit);
+    let missing: usize = payloads.lengths_after(start).map(|length| full - length).sum();
+    if missing == 0 {
+        return;
+    }
+    let each = if missing < packets { (missing + full) / (packets + 1) } else { missing / packets };
+    if each <= MAX_PADDING && each * 2 <= limit && missing + full <= payloads.padding_left() {
+        payloads.return_to(start);
+        pack(obus, timestamp, limit - each, Some(limit), payloads);
+        if payloads.lengths_after(start).any(|length| length != full) {
+            payloads.return_to(start);
+            pack(obus, timestamp, limit, None, payloads);
+        }
+    }
+}
+
+/// Adds the packets of a temporal unit, of at most `limit` bytes each before they are filled with padding.
+fn pack(obus: &[Unit], timestamp: u64, limit: usize, filled: Option<usize>, payloads: &mut Payloads) {
     let sequence = begins_sequence(obus);
     let (mut rest, mut sent, mut first) = (obus, 0, true);
     while let Some(obu) = rest.first() {
@@ -63,7 +85,7 @@ pub(super) fn packetize(obus: &[Unit], timestamp: u64, limit: usize, payloads: &
         let begins = if sequence && std::mem::take(&mut first) { BEGINS } else { 0 };
         let aggregation = continues | goes_on | (count as u8) << 4 | begins;
         packet(aggregation, &elements[..count], payloads);
-        payloads.end(timestamp, rest.is_empty());
+        payloads.end_filled(timestamp, rest.is_empty(), filled.unwrap_or(0));
     }
 }
 

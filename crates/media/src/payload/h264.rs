@@ -1,8 +1,8 @@
 //! H.264 (RFC 6184), packetization-mode 1: single NAL units, aggregation packets (STAP-A) and fragments
 //! (FU-A).
 
+use super::Payloads;
 use super::nal::NalUnit;
-use super::{Payloads, cut};
 use crate::track::Extent;
 
 /// NAL unit types of the payload format (section 5.2).
@@ -27,7 +27,7 @@ pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payload
         } else {
             let together = fitting(rest, limit);
             aggregate(&rest[..together], payloads);
-            payloads.end(timestamp, last_of(together));
+            payloads.end_filled(timestamp, last_of(together), limit);
             rest = &rest[together..];
         }
     }
@@ -67,11 +67,11 @@ fn aggregate(units: &[NalUnit], payloads: &mut Payloads) {
 fn fragments(unit: &NalUnit, timestamp: u64, limit: usize, last: bool, payloads: &mut Payloads) {
     let [header, _] = unit.header;
     let body = Extent { offset: unit.extent.offset + 1, length: unit.extent.length - 1 };
-    for part in cut(body, limit - 2) {
+    for (part, padding) in payloads.divide(body, limit - 2) {
         let start = if part.offset == body.offset { START } else { 0 };
         let (end, marker) = if part.end() == body.end() { (END, last) } else { (0, false) };
         payloads.generate(&[header & 0xe0 | FU_A, start | end | header & 0x1f]);
         payloads.refer(part);
-        payloads.end(timestamp, marker);
+        payloads.end_padded(timestamp, marker, padding);
     }
 }

@@ -1,7 +1,7 @@
 //! H.265 (RFC 7798): single NAL units, aggregation packets and fragmentation units.
 
+use super::Payloads;
 use super::nal::NalUnit;
-use super::{Payloads, cut};
 use crate::track::Extent;
 
 /// NAL unit types of the payload format (section 4.4).
@@ -27,7 +27,7 @@ pub(super) fn packetize(units: &[NalUnit], timestamp: u64, limit: usize, payload
         } else {
             let together = fitting(rest, limit);
             aggregate(&rest[..together], payloads);
-            payloads.end(timestamp, last_of(together));
+            payloads.end_filled(timestamp, last_of(together), limit);
             rest = &rest[together..];
         }
     }
@@ -70,11 +70,11 @@ fn aggregate(units: &[NalUnit], payloads: &mut Payloads) {
 fn fragments(unit: &NalUnit, timestamp: u64, limit: usize, last: bool, payloads: &mut Payloads) {
     let [first, second] = unit.header;
     let body = Extent { offset: unit.extent.offset + 2, length: unit.extent.length - 2 };
-    for part in cut(body, limit - 3) {
+    for (part, padding) in payloads.divide(body, limit - 3) {
         let start = if part.offset == body.offset { START } else { 0 };
         let (end, marker) = if part.end() == body.end() { (END, last) } else { (0, false) };
         payloads.generate(&[first & 0x81 | FRAGMENTATION << 1, second, start | end | first >> 1 & 0x3f]);
         payloads.refer(part);
-        payloads.end(timestamp, marker);
+        payloads.end_padded(timestamp, marker, padding);
     }
 }

@@ -127,6 +127,71 @@ fn cases_make_the_packets_of_the_table() {
     }
 }
 
+/// Packets of samples with as much padding as possible, without it. Checks the padding of each.
+fn padded(format: Format, limit: usize, samples: &[Vec<u8>]) -> (Payloads, Vec<Packet>) {
+    let asset = samples.concat();
+    let (mut packetizer, mut payloads) = (Packetizer::new(format, limit, 1), Payloads::default());
+    payloads.permit_padding(usize::MAX);
+    let mut offset = 0;
+    for (number, sample) in samples.iter().enumerate() {
+        let extent = Extent { offset, length: sample.len() as u64 };
+        offset = extent.end();
+        packetizer.push(extent, &units(format, &asset, extent), number as u64, &mut payloads).unwrap();
+    }
+    let packets = payloads.iter().map(|payload| {
+        let (mut bytes, padding) = (payload.copy(&asset), usize::from(payload.padding));
+        assert_eq!(bytes.len(), payload.length);
+        if padding > 0 {
+            assert_eq!(
+                (bytes.last(), bytes.len()),
+                (Some(&payload.padding), limit),
+                "padding fills a packet"
+            );
+            bytes.truncate(bytes.len() - padding);
+        }
+        (bytes, payload.marker)
+    });
+    let packets = packets.collect();
+    (payloads, packets)
+}
+
+/// Promise: With padding, all packets of a picture have the full length, and no packet more than 255 bytes of it.
+#[test]
+fn padding_fills_the_packets_of_a_picture() {
+    for format in [Format::H264, Format::H265, Format::Av1, Format::Vp8, Format::Vp9] {
+        for length in (2_000..40_000).step_by(61) {
+            let samples = samples(format, &[vec![length]]);
+            let (payloads, _) = padded(format, 1448, &samples);
+            let padding: Vec<u8> = payloads.iter().map(|payload| payload.padding).collect();
+            let full = payloads.iter().all(|payload| payload.length == 1448);
+            let least = padding.iter().min().copied().unwrap_or_default();
+            let most = padding.iter().max().copied().unwrap_or_default();
+            let all: usize = padding.iter().map(|padding| usize::from(*padding)).sum();
+            assert!(full || length < 6 * 1448, "{format:?}, {length} bytes: a shorter packet");
+            assert!((least > 0) == (most > 0), "{format:?}, {length} bytes: {padding:?}");
+            assert!(all <= 1448 + padding.len(), "{format:?}, {length} bytes: {all} bytes of padding");
+            assert!(format == Format::Av1 || most - least <= 1, "{format:?}, {length} bytes: {padding:?}");
+            assert!(!full || payloads.trains().count() == 1);
+        }
+    }
+}
+
+#[test]
+fn padding_ends_where_it_is_not_permitted_any_more() {
+    let samples = samples(Format::H264, &[vec![14_000]]);
+    let mut payloads = Payloads::default();
+    let extent = Extent { offset: 0, length: samples[0].len() as u64 };
+    let units = units(Format::H264, &samples[0], extent);
+    // 10 packets of 1448 bytes have 461 bytes more than the NAL unit of 14,000 bytes and the headers.
+    for (permitted, padded) in [(460, 0), (461, 461)] {
+        payloads.clear();
+        payloads.permit_padding(permitted);
+        Packetizer::new(Format::H264, 1448, 1).push(extent, &units, 0, &mut payloads).unwrap();
+        let padding: usize = payloads.iter().map(|payload| usize::from(payload.padding)).sum();
+        assert_eq!((padding, payloads.padding_left()), (padded, permitted - padded));
+    }
+}
+
 /// Compares with RFC 6184 sections 5.8 and 5.7.1, byte by byte.
 #[test]
 fn headers_are_those_of_the_specifications() {
@@ -268,13 +333,15 @@ proptest! {
             lengths.iter().map(|units| units.iter().map(|length| (*length).max(least)).collect()).collect();
         let samples = samples(format, &lengths);
         let (payloads, packets) = packetize(format, limit, 1, &samples).unwrap();
-        let expected: Vec<Vec<u8>> = samples.into_iter().filter(|sample| !sample.is_empty()).collect();
+        let expected: Vec<Vec<u8>> = samples.iter().filter(|sample| !sample.is_empty()).cloned().collect();
         prop_assert_eq!(depacketize(format, &packets), Ok(expected));
         prop_assert!(packets.iter().all(|(payload, _)| payload.len() <= limit));
         let pieces = payloads.iter().flat_map(|payload| payload.pieces);
         let generated = pieces.filter(|piece| matches!(piece, Piece::Generated(_)));
         prop_assert!(generated.count() <= packets.len() + lengths.iter().flatten().count());
         prop_assert_eq!(payloads.trains().sum::<usize>(), packets.len());
+        let plain = depacketize(format, &packets);
+        prop_assert_eq!(depacketize(format, &padded(format, limit, &samples).1), plain);
     }
 
     /// Promise: AV1, VP8 and VP9 samples from 0 bytes to MiB are restored from RTP packets byte for byte.
@@ -296,6 +363,8 @@ proptest! {
         prop_assert_eq!(depacketize(format, &packets), Ok(expected));
         prop_assert!(packets.iter().all(|(payload, _)| payload.len() <= limit));
         prop_assert_eq!(payloads.trains().sum::<usize>(), packets.len());
+        let plain = depacketize(format, &packets);
+        prop_assert_eq!(depacketize(format, &padded(format, limit, &samples).1), plain);
     }
 
     /// Promise: G.711 and linear PCM are restored from RTP packets byte for byte, at the times of their

@@ -1,8 +1,8 @@
 //! VP9 (RFC 9628): fragments of a frame, with the smallest payload descriptor, one byte, without layers and
 //! picture ID.
 
+use super::Payloads;
 use super::unit::Unit;
-use super::{Payloads, cut};
 
 /// Flags of the payload descriptor (section 4.2), P, B and E: inter-picture predicted frame; beginning and
 /// end of the frame.
@@ -13,12 +13,12 @@ const END: u8 = 0x04;
 /// Adds the packets of a frame, of at most `limit` bytes each.
 pub(super) fn packetize(frame: &Unit, timestamp: u64, limit: usize, payloads: &mut Payloads) {
     let predicted = if is_key(frame.header[0]) { 0 } else { PREDICTED };
-    for part in cut(frame.extent, limit - 1) {
+    for (part, padding) in payloads.divide(frame.extent, limit - 1) {
         let start = if part.offset == frame.extent.offset { START } else { 0 };
         let (end, marker) = if part.end() == frame.extent.end() { (END, true) } else { (0, false) };
         payloads.generate(&[predicted | start | end]);
         payloads.refer(part);
-        payloads.end(timestamp, marker);
+        payloads.end_padded(timestamp, marker, padding);
     }
 }
 

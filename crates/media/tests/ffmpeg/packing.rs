@@ -112,7 +112,8 @@ fn packets(image: &[u8]) -> Result<Vec<(rtp::Header, Packet)>> {
             let data = &bytes[train.offset as usize..][..train.length as usize];
             for packet in data.chunks(train.packet_size.into()) {
                 let header = rtp::Header::parse(packet).context("no RTP header")?;
-                packets.push((header, (packet[rtp::HEADER_LENGTH..].to_vec(), header.marker)));
+                let payload = rtp::without_padding(&header, &packet[rtp::HEADER_LENGTH..]);
+                packets.push((header, (payload.context("padding")?.to_vec(), header.marker)));
             }
         }
     }

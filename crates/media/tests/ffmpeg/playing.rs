@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_media::container::Movie;
 use wirepath_media::payload::depacketize::depacketize;
-use wirepath_media::payload::{Format, Packetizer, Payloads, TrackDescription, Unit, Units};
+use wirepath_media::payload::{Format, Packetizer, Payload, Payloads, TrackDescription, Unit, Units};
 use wirepath_media::rtp;
 use wirepath_media::track::{Codec, Extent, Sample};
 use wirepath_testkit::trials;
@@ -85,7 +85,12 @@ fn av1(name: &str) -> Result<()> {
     let file = std::fs::read(&clip)?;
     let (movie, samples) = read(&file)?;
     let payloads = payloads(&file, &movie, &samples, 0, 1)?;
-    let packets: Vec<_> = payloads.iter().map(|payload| (payload.copy(&file), payload.marker)).collect();
+    let without_padding = |payload: Payload<'_>| {
+        let mut bytes = payload.copy(&file);
+        bytes.truncate(payload.length - usize::from(payload.padding));
+        (bytes, payload.marker)
+    };
+    let packets: Vec<_> = payloads.iter().map(without_padding).collect();
     let units = depacketize(Format::Av1, &packets).map_err(anyhow::Error::msg)?;
     let folder = tempfile::tempdir()?;
     let stream = folder.path().join("stream.obu");
@@ -173,6 +178,7 @@ fn stream(
     for (sequence, payload) in payloads(file, movie, samples, index, most)?.iter().enumerate() {
         let (marker, timestamp) = (payload.marker, payload.timestamp as u32);
         let header = rtp::Header {
+            padding: payload.padding > 0,
             marker,
             payload_type: about.payload_type,
             sequence: sequence as u16,
@@ -192,6 +198,7 @@ fn payloads(file: &[u8], movie: &Movie, samples: &[Sample], index: usize, most: 
     let track = &movie.tracks()[index];
     let format = Format::of(track)?;
     let (mut packetizer, mut payloads) = (Packetizer::new(format, LIMIT, most), Payloads::default());
+    payloads.permit_padding(usize::MAX);
     let clock = u64::from(format.clock_hz(track));
     for sample in samples.iter().filter(|sample| sample.track == index) {
         let presented = sample.decode_time.saturating_add_signed(sample.composition_offset);

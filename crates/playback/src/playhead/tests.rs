@@ -29,6 +29,7 @@ fn segment_of(file: File, number: u32) -> Arc<Segment> {
     let train = |index: u32| {
         let place = number * 6 + index * 3;
         let first = Header {
+            padding: false,
             marker: false,
             payload_type: 33,
             sequence: place as u16,

@@ -42,7 +42,10 @@ pub(crate) struct Numbered {
 pub(crate) fn run(packet: u32) -> Run {
     let timestamp = 1000u32.wrapping_add(packet * 180);
     let sequence = 65_500u16.wrapping_add(packet as u16);
-    Run::new(Header { marker: false, payload_type: 33, sequence, timestamp, ssrc: 42 }, 180 << 16)
+    Run::new(
+        Header { padding: false, marker: false, payload_type: 33, sequence, timestamp, ssrc: 42 },
+        180 << 16,
+    )
 }
 
 pub(crate) fn packet(number: u32) -> Vec<u8> {

@@ -105,6 +105,7 @@ fn run(stream: u8, packets: u16, at_us: u64) -> Run {
     let index = usize::from(stream);
     let presented_us = if stream == VIDEO { at_us + DELAY_US } else { at_us };
     let first = Header {
+        padding: false,
         marker: false,
         payload_type: 96 + stream,
         sequence: FIRST_SEQUENCES[index].wrapping_add(packets),
@@ -112,7 +113,7 @@ fn run(stream: u8, packets: u16, at_us: u64) -> Run {
         ssrc: 7 + u32::from(stream),
     };
     let (marker, last) = if stream == VIDEO { (Marker::Last, 2) } else { (Marker::Each, 0) };
-    Run { marker, last, stream, short: stream == AUDIO, ..Run::new(first, 0) }
+    Run { marker, last, stream, together: true, ..Run::new(first, 0) }
 }
 
 impl TrainSource for Movie {

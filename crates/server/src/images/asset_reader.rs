@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use wirepath_datapath::advise;
-use wirepath_media::image::{MAX_STREAMS, PayloadRun};
+use wirepath_media::image::{MAX_STREAMS, PayloadRun, fill_padding};
 use wirepath_media::payload::Piece;
 use wirepath_media::track::Extent;
 
@@ -96,10 +96,11 @@ impl AssetReader {
     fn read_pieces(&mut self, asset: &File, pieces: &[Piece], mut payload: &mut [u8]) -> io::Result<()> {
         for piece in pieces {
             let (part, rest) = payload.split_at_mut(piece.length());
-            part.copy_from_slice(match piece {
-                Piece::Generated(generated) => generated.bytes(),
-                Piece::Extent(extent) => self.read(asset, *extent)?,
-            });
+            match piece {
+                Piece::Generated(generated) => part.copy_from_slice(generated.bytes()),
+                Piece::Extent(extent) => part.copy_from_slice(self.read(asset, *extent)?),
+                Piece::Padding(padding) => fill_padding(part, *padding),
+            }
             payload = rest;
         }
         Ok(())

@@ -11,7 +11,7 @@ use wirepath_media::matroska::synthetic as matroska;
 use wirepath_media::mp4::synthetic::{self, Layout, SampleShape, SampleTrack, audio, visual};
 use wirepath_media::payload::Format;
 use wirepath_media::payload::depacketize::{Packet, depacketize};
-use wirepath_media::rtp::{HEADER_LENGTH, Header};
+use wirepath_media::rtp::{HEADER_LENGTH, Header, without_padding};
 use wirepath_playback::{At, Load, Segment, TrainSource};
 
 use super::*;
@@ -109,7 +109,7 @@ fn packets(image: &Image) -> Vec<Vec<u8>> {
 fn of_stream(packets: &[Vec<u8>], ssrc: u32) -> Vec<Packet> {
     let read = |packet: &Vec<u8>| {
         let header = Header::parse(packet).filter(|header| header.ssrc == ssrc)?;
-        Some((packet[HEADER_LENGTH..].to_vec(), header.marker))
+        Some((without_padding(&header, &packet[HEADER_LENGTH..])?.to_vec(), header.marker))
     };
     packets.iter().filter_map(read).collect()
 }
@@ -190,9 +190,11 @@ fn seeks_lead_to_random_access_points() {
     let At::Packet { train, packet: 0, skip: 0 } = cursor.at else { panic!("{cursor:?}") };
     let segment = segment(&image, cursor.segment).unwrap();
     let departures = &segment.departures[train as usize..];
-    assert_eq!((departures[0].at_us, departures[0].train.run.stream), (4_000_000, 0));
-    let sound = departures.iter().find(|departure| departure.train.run.stream == 1);
-    assert_eq!(sound.map(|departure| departure.at_us), Some(4_000_000));
+    let first = |stream| departures.iter().find(|departure| departure.train.run.stream == stream);
+    let at_us = |stream| first(stream).map(|departure| departure.at_us);
+    assert_eq!((at_us(0), at_us(1)), (Some(4_000_000), Some(4_000_000)));
+    // The group of sound departs with the picture, and is stored before it.
+    assert_eq!(departures[0].train.run.stream, 1);
 }
 
 /// Promise: An MP4 file without a playable track is refused with the reason for each of its tracks.

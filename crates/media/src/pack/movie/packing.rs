@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::schedule::Schedule;
+use super::sound::{MAX_DELAY_US, Windows};
 use super::track::PackedTrack;
 use crate::container::{self, Samples, TrackFault};
 use crate::image::{MovieDescription, NewSegment, PayloadRun};
 use crate::pack::Error;
-use crate::payload::{Payloads, Piece, Unit, Units};
+use crate::payload::{Payloads, Piece, Unit, Units, padding_of};
 use crate::track::{Extent, Next, Sample};
 use crate::ts::{Warning, WarningKind};
 
@@ -29,6 +30,10 @@ const MAX_TIME_US: u64 = 315_360_000_000_000;
 /// Tracks of a movie whose samples are packed.
 #[derive(Debug)]
 pub(super) struct Packing {
+    /// Windows of groups of sound.
+    pub(super) windows: Windows,
+    /// Latest departure of a sample.
+    pub(super) latest_us: u64,
     pub(super) samples: Samples,
     pub(super) tracks: Vec<PackedTrack>,
     pub(super) description: MovieDescription,
@@ -127,6 +132,7 @@ impl Packing {
                     Piece::Extent(extent) => {
                         bytes.extend_from_slice(samples.stored(*extent).unwrap_or_default())
                     }
+                    Piece::Padding(padding) => bytes.extend(padding_of(*padding)),
                 }
             }
             for piece in pieces.iter() {
@@ -217,14 +223,24 @@ impl Packing {
     /// Schedules the trains of a sample, and releases trains that no later train can precede.
     fn pack(&mut self, sample: &Sample, payloads: &mut Payloads, schedule: &mut Schedule) {
         let departure_us = self.tracks[sample.track].departure_us(sample);
-        self.tracks.iter_mut().for_each(|track| track.flush_before(departure_us, payloads, schedule));
+        self.latest_us = self.latest_us.max(departure_us);
         let start = sample.sync && self.video == Some(sample.track);
+        if start {
+            self.windows.add_start(departure_us);
+        }
         let track = &mut self.tracks[sample.track];
-        if let Err(error) = track.push(sample, &self.units, start, payloads, schedule) {
+        if let Err(error) = track.push(sample, &self.units, start, &self.windows, payloads, schedule) {
             self.warn(sample, error.to_string());
         }
-        let waiting = self.tracks.iter().filter_map(PackedTrack::waits_since_us);
-        schedule.depart(waiting.fold(departure_us, u64::min));
+        // Sound of a window departs before its pictures, which wait until all of it is known, but not for sound that
+        // is stored far behind them.
+        let known_us = self.latest_us.saturating_sub(MAX_DELAY_US);
+        let sound = self.tracks.iter().filter(|track| track.is_sound());
+        let complete_us = sound.map(|track| track.heard_us.max(known_us)).min();
+        let Some(complete_us) = complete_us else { return schedule.depart_before(departure_us + 1) };
+        let begin_us = self.windows.begin_us(complete_us.min(departure_us));
+        self.tracks.iter_mut().for_each(|track| track.flush_before(begin_us, payloads, schedule));
+        schedule.depart_before(begin_us);
     }
 
     fn warn_of_end(&mut self, kind: WarningKind) {

@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::image::{NewSegment, PayloadRun, Plan, Start, TrainRecord, after, segment_limit};
-use crate::payload::Piece;
-use crate::rtp::Marker;
+use crate::image::{
+    MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, NewSegment, PayloadRun, Plan, Start, TrainRecord, after,
+    segment_limit,
+};
+use crate::payload::{Payload, Piece};
+use crate::rtp::{HEADER_LENGTH, Marker};
 
 /// Most random access points of a segment; playback cannot begin at any further ones.
 const MAX_STARTS: usize = 128;
@@ -22,20 +25,28 @@ pub(super) struct Waiting {
     pub(super) packets: u32,
     pub(super) packet_size: u16,
     pub(super) length: u32,
-    /// True if the last packet has the marker.
-    pub(super) marked: bool,
+    /// Increase of the timestamp from packet to packet, in 1/65536 of a tick.
+    pub(super) timestamp_step: u32,
+    pub(super) marker: Marker,
+    /// Bytes of padding of all packets.
+    pub(super) padding: u16,
     /// True if the train begins with a random access point of the video.
     pub(super) start: bool,
+    /// True if the train is of a group of sound, which departs before pictures.
+    pub(super) is_sound: bool,
     pub(super) pieces: Vec<Piece>,
 }
+
+/// Place of a waiting train: departure, false for groups of sound, number in the order of adding.
+type Place = (u64, bool, u64);
 
 #[derive(Debug)]
 pub(super) struct Schedule {
     plan: Plan,
     /// Packets of each stream so far.
     sent: Vec<u64>,
-    /// Waiting trains by departure, then by the order in which they were added.
-    waiting: BTreeMap<(u64, u64), Waiting>,
+    /// Waiting trains by departure, sound before pictures, then by the order in which they were added.
+    waiting: BTreeMap<Place, Waiting>,
     added: u64,
     /// Capacity of the pieces of all waiting trains.
     waiting_pieces: usize,
@@ -52,6 +63,8 @@ struct OpenSegment {
     data_length: u32,
     packets: u64,
     trains: Vec<TrainRecord>,
+    /// Index of the first of the last trains, if these are groups of sound of one departure.
+    sound: Option<usize>,
     starts: Vec<Start>,
     pieces: Vec<Piece>,
 }
@@ -75,16 +88,16 @@ impl Schedule {
     /// Adds a train that departs at `departure_us`. The trains of a stream are added in their order.
     pub(super) fn add(&mut self, departure_us: u64, train: Waiting) {
         self.waiting_pieces += train.pieces.capacity();
-        self.waiting.insert((departure_us, self.added), train);
+        self.waiting.insert((departure_us, !train.is_sound, self.added), train);
         self.added += 1;
     }
 
-    /// Puts trains that depart by `until_us` into segments. No train that departs earlier may be added
+    /// Puts trains that depart before `end_us` into segments. No train that departs earlier may be added
     /// afterwards.
-    pub(super) fn depart(&mut self, until_us: u64) {
+    pub(super) fn depart_before(&mut self, end_us: u64) {
         while let Some(first) = self.waiting.first_entry() {
-            let (departure_us, _) = *first.key();
-            if departure_us > until_us && self.waiting.len() <= MAX_WAITING {
+            let (departure_us, ..) = *first.key();
+            if departure_us >= end_us && self.waiting.len() <= MAX_WAITING {
                 return;
             }
             if let Some((_, train)) = self.waiting.pop_first() {
@@ -96,7 +109,7 @@ impl Schedule {
 
     /// Ends the last segment. No train may be added afterwards.
     pub(super) fn finish(&mut self) {
-        self.depart(u64::MAX);
+        self.depart_before(u64::MAX);
         self.close();
     }
 
@@ -121,29 +134,40 @@ impl Schedule {
 
     /// Bytes of heap memory that the schedule holds.
     pub(super) fn held_bytes(&self) -> usize {
-        self.waiting.len() * size_of::<((u64, u64), Waiting)>()
+        self.waiting.len() * size_of::<(Place, Waiting)>()
             + (self.waiting_pieces + self.segment.pieces.capacity()) * size_of::<Piece>()
             + self.segment.trains.capacity() * size_of::<TrainRecord>()
     }
 
     fn push(&mut self, departure_us: u64, train: Waiting) {
-        let Waiting { stream, timestamp, packets, packet_size, length, marked, start, pieces } = train;
+        let Waiting { stream, timestamp, packets, packet_size, length, start, .. } = train;
         let mut offset = after(&self.plan, self.segment.data_length);
-        if offset + length > segment_limit(self.closed) {
+        // A group of sound is in the segment of the picture after it, with which playback may start.
+        let behind = if train.is_sound { MAX_TRAIN_BYTES } else { 0 };
+        if offset + length + behind > segment_limit(self.closed) {
             self.close();
             offset = 0;
         }
         // A train has to depart later than planned only if too many trains waited before it.
         self.departed_us = self.departed_us.max(departure_us);
         let sent = &mut self.sent[usize::from(stream)];
-        let start = start && self.segment.starts.len() < MAX_STARTS;
+        let index = self.segment.trains.len();
+        let is_last = |train: &TrainRecord| train.departure_us == self.departed_us;
+        let sound = self.segment.sound.filter(|first| self.segment.trains.get(*first).is_some_and(is_last));
+        self.segment.sound = train.is_sound.then_some(sound.unwrap_or(index));
+        let mut start = start && self.segment.starts.len() < MAX_STARTS;
         if start {
+            // Playback starts with the sound of the same departure.
+            let first = sound.unwrap_or(index);
             self.segment.starts.push(Start {
                 departure_us: self.departed_us,
                 segment: self.closed as u32,
-                train: self.segment.trains.len() as u32,
+                train: first as u32,
                 skip: 0,
             });
+            if let Some(train) = self.segment.trains.get_mut(first) {
+                (train.start, start) = (true, false);
+            }
         }
         self.segment.trains.push(TrainRecord {
             offset,
@@ -151,16 +175,17 @@ impl Schedule {
             packet_size,
             sequence: self.plan.streams[usize::from(stream)].sequence_of(*sent),
             timestamp,
-            timestamp_step: 0,
+            timestamp_step: train.timestamp_step,
             departure_us: self.departed_us,
             stream,
-            marker: if marked { Marker::Last } else { Marker::None },
+            marker: train.marker,
             start,
+            padding: train.padding,
         });
         *sent += u64::from(packets);
         self.segment.packets += u64::from(packets);
         self.segment.data_length = offset + length;
-        self.segment.pieces.extend(pieces);
+        self.segment.pieces.extend(train.pieces);
     }
 
     fn close(&mut self) {
@@ -172,5 +197,47 @@ impl Schedule {
         self.packed.push_back(NewSegment { first_packet: self.packets, trains, starts, payload });
         self.packets += packets;
         self.closed += 1;
+    }
+}
+
+impl Waiting {
+    /// Train of a packet of a picture.
+    pub(super) fn new(payload: &Payload<'_>, timestamp: u32, stream: u8, start: bool) -> Self {
+        let length = HEADER_LENGTH + payload.length;
+        Self {
+            stream,
+            timestamp,
+            packets: 1,
+            packet_size: length as u16,
+            length: length as u32,
+            timestamp_step: 0,
+            marker: if payload.marker { Marker::Last } else { Marker::None },
+            padding: payload.padding.into(),
+            start,
+            is_sound: false,
+            pieces: payload.pieces.to_vec(),
+        }
+    }
+
+    /// Adds a packet if the train can still be sent in one call: all packets are full except the last, which
+    /// may be shorter, all or none are padded, and only the last may have the marker.
+    pub(super) fn join(&mut self, payload: &Payload<'_>, timestamp: u32, full_size: usize) -> bool {
+        let length = (HEADER_LENGTH + payload.length) as u32;
+        let fits = self.marker == Marker::None
+            && self.timestamp == timestamp
+            && (self.padding > 0) == (payload.padding > 0)
+            && usize::from(self.packet_size) == full_size
+            && self.packets < MAX_TRAIN_PACKETS
+            && self.length + length <= MAX_TRAIN_BYTES
+            && self.length == self.packets * u32::from(self.packet_size)
+            && length <= u32::from(self.packet_size);
+        if fits {
+            self.packets += 1;
+            self.length += length;
+            self.marker = if payload.marker { Marker::Last } else { Marker::None };
+            self.padding += u16::from(payload.padding);
+            self.pieces.extend_from_slice(payload.pieces);
+        }
+        fits
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 
 use super::schedule::{Schedule, Waiting};
-use crate::image::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, StreamPlan};
-use crate::payload::{Format, Packetizer, Payload, Payloads, TooLong, Unit, Units};
+use super::sound::{Group, GroupStream, SoundPacket, Windows};
+use crate::image::StreamPlan;
+use crate::payload::{Format, Packetizer, Payloads, TooLong, Unit, Units};
 use crate::rtp::HEADER_LENGTH;
 use crate::track::{Sample, Track, TrackKind};
 
@@ -12,8 +13,11 @@ use crate::track::{Sample, Track, TrackKind};
 /// still sent in time.
 const MAX_SPREAD_US: u64 = 100_000;
 
-/// Longest time for which frames of audio wait for further frames to share a packet with.
-const MAX_WAIT_US: u64 = 200_000;
+/// Bytes of payload that permit a byte of padding: packets have at most a sixteenth more bytes by padding.
+const PAYLOAD_FOR_PADDING: u64 = 16;
+
+/// Most bytes of padding that are permitted by earlier pictures.
+const MAX_PADDING_CREDIT: usize = 16 << 10;
 
 /// Longest time before the beginning from which samples are sent although they are not shown: decoders of
 /// audio need some.
@@ -41,18 +45,16 @@ pub(super) struct PackedTrack {
     /// Samples that are not shown, but that a shown sample may need.
     preroll: Vec<Sample>,
     departed_us: u64,
+    /// Packets of sound that depart together.
+    group: Group,
+    /// Latest departure of a sample.
+    pub(super) heard_us: u64,
+    /// Bytes of padding that the next pictures may have.
+    padding_credit: usize,
+    /// Bytes of payload without padding.
     pub(super) payload_bytes: u64,
     /// End of the last sample, in microseconds.
     pub(super) end_us: u64,
-}
-
-/// Departure times of the payloads of a picture.
-#[derive(Clone, Copy)]
-struct Departures {
-    first_us: u64,
-    /// Time over which the payloads are spread.
-    spread_us: u64,
-    start: bool,
 }
 
 impl PackedTrack {
@@ -62,7 +64,7 @@ impl PackedTrack {
             track,
             stream,
             number,
-            packetizer: Packetizer::new(format, of.limit, of.frames),
+            packetizer: Packetizer::new(format, of.limit_of(format), of.frames),
             full_size: HEADER_LENGTH + of.limit,
             burst_us: of.burst_us.max(1),
             expected: None,
@@ -70,6 +72,9 @@ impl PackedTrack {
             lead: 0,
             preroll: Vec::new(),
             departed_us: 0,
+            group: Group::default(),
+            heard_us: 0,
+            padding_credit: MAX_PADDING_CREDIT,
             payload_bytes: 0,
             end_us: 0,
         }
@@ -116,9 +121,9 @@ impl PackedTrack {
         u64::from(sample.duration) * 1_000_000 / u64::from(self.track.timescale)
     }
 
-    /// Departure of the first frame that waits to share a packet.
-    pub(super) fn waits_since_us(&self) -> Option<u64> {
-        self.packetizer.waiting().map(|timestamp| self.us(timestamp))
+    /// Returns whether its packets depart in groups.
+    pub(super) fn is_sound(&self) -> bool {
+        self.track.kind != TrackKind::Video
     }
 
     /// Schedules the trains of a sample. `start`: the movie can be started with this sample.
@@ -127,13 +132,20 @@ impl PackedTrack {
         sample: &Sample,
         units: &[Unit],
         start: bool,
+        windows: &Windows,
         payloads: &mut Payloads,
         schedule: &mut Schedule,
     ) -> Result<(), TooLong> {
+        let first_us = self.departure_us(sample);
+        self.heard_us = self.heard_us.max(first_us);
+        if self.is_sound() && windows.begin_us(first_us) != self.group.begin_us {
+            self.flush(payloads, schedule);
+            self.group.begin_us = windows.begin_us(first_us);
+        }
         if self.expected.is_some_and(|expected| expected != sample.decode_time)
             || self.composition_offset != sample.composition_offset
         {
-            self.flush(payloads, schedule);
+            self.flush_frames(payloads);
         }
         self.expected = Some(sample.decode_time.saturating_add(sample.duration.into()));
         self.composition_offset = sample.composition_offset;
@@ -141,44 +153,80 @@ impl PackedTrack {
         let ticks = self.ticks(decoded + i128::from(sample.composition_offset));
         self.lead = (ticks - self.ticks(decoded)) as i64;
         let duration_us = self.duration_us(sample);
-        let first_us = self.departure_us(sample);
         self.end_us = self.end_us.max(self.latest_us(sample).saturating_add(duration_us));
         payloads.clear();
+        payloads.permit_padding(if self.is_sound() { 0 } else { self.padding_credit });
         self.packetizer.push(sample.extent, units, ticks as u64, payloads)?;
-        let departures = match self.track.kind {
-            TrackKind::Video => {
-                Some(Departures { first_us, spread_us: duration_us.min(MAX_SPREAD_US), start })
-            }
-            _ => None,
-        };
-        self.schedule(payloads, departures, schedule);
+        let earned = sample.extent.length / PAYLOAD_FOR_PADDING;
+        self.padding_credit =
+            (payloads.padding_left() as u64 + earned).min(MAX_PADDING_CREDIT as u64) as usize;
+        match self.is_sound() {
+            true => self.gather(payloads, windows, schedule),
+            false => self.spread(payloads, first_us, duration_us.min(MAX_SPREAD_US), start, schedule),
+        }
         Ok(())
     }
 
-    /// Schedules the waiting frames if the first of them has waited too long at time `us`.
+    /// Schedules the group of sound if its window begins before `us`.
     pub(super) fn flush_before(&mut self, us: u64, payloads: &mut Payloads, schedule: &mut Schedule) {
-        if self.waits_since_us().is_some_and(|since| since.saturating_add(MAX_WAIT_US) < us) {
+        if self.is_sound() && self.group.begin_us < us {
             self.flush(payloads, schedule);
         }
     }
 
-    /// Schedules the waiting frames.
+    /// Schedules the group of sound with the waiting frames.
     pub(super) fn flush(&mut self, payloads: &mut Payloads, schedule: &mut Schedule) {
-        payloads.clear();
-        self.packetizer.flush(payloads);
-        self.schedule(payloads, None, schedule);
+        self.flush_frames(payloads);
+        self.close_group(schedule);
     }
 
-    /// Schedules payloads: the payloads of a picture spread over its duration, frames of audio by their
-    /// decode times.
-    fn schedule(&mut self, payloads: &Payloads, departures: Option<Departures>, schedule: &mut Schedule) {
+    /// Adds the waiting frames to the group of sound.
+    fn flush_frames(&mut self, payloads: &mut Payloads) {
+        payloads.clear();
+        self.packetizer.flush(payloads);
+        for payload in payloads.iter() {
+            self.payload_bytes += payload.length as u64;
+            self.group.packets.push(SoundPacket::new(&payload, self.us(payload.timestamp)));
+        }
+    }
+
+    /// Adds payloads to the group of sound of their window. Earlier groups are scheduled.
+    fn gather(&mut self, payloads: &Payloads, windows: &Windows, schedule: &mut Schedule) {
+        for payload in payloads.iter() {
+            let due_us = self.us(payload.timestamp);
+            let begin_us = windows.begin_us(due_us);
+            if begin_us > self.group.begin_us || self.group.is_full() {
+                self.close_group(schedule);
+                self.group.begin_us = self.group.begin_us.max(begin_us);
+            }
+            self.payload_bytes += payload.length as u64;
+            self.group.packets.push(SoundPacket::new(&payload, due_us));
+        }
+    }
+
+    fn close_group(&mut self, schedule: &mut Schedule) {
+        let next = Group { begin_us: self.group.begin_us, packets: Vec::new() };
+        let group = std::mem::replace(&mut self.group, next);
+        let limit = self.full_size - HEADER_LENGTH;
+        let stream = GroupStream { number: self.number, timestamp: self.stream.timestamp, limit };
+        for train in group.trains(&stream) {
+            self.close(Some(train), schedule);
+        }
+    }
+
+    /// Schedules the payloads of a picture from `first_us` on, spread over some time.
+    fn spread(
+        &mut self,
+        payloads: &Payloads,
+        first_us: u64,
+        spread_us: u64,
+        start: bool,
+        schedule: &mut Schedule,
+    ) {
         let count = payloads.iter().count() as u64;
         let mut open: Option<(u64, Waiting)> = None;
         for (index, payload) in (0u64..).zip(payloads.iter()) {
-            let due_us = match departures {
-                Some(Departures { first_us, spread_us, .. }) => first_us + spread_us * index / count,
-                None => self.us(payload.timestamp),
-            };
+            let due_us = first_us + spread_us * index / count;
             let timestamp = self.stream.timestamp.wrapping_add(payload.timestamp as u32);
             let joined = open.as_mut().is_some_and(|(departure_us, train)| {
                 due_us / self.burst_us == *departure_us / self.burst_us
@@ -186,10 +234,9 @@ impl PackedTrack {
             });
             if !joined {
                 self.close(open.take(), schedule);
-                let start = index == 0 && departures.is_some_and(|departures| departures.start);
-                open = Some((due_us, Waiting::new(&payload, timestamp, self.number, start)));
+                open = Some((due_us, Waiting::new(&payload, timestamp, self.number, start && index == 0)));
             }
-            self.payload_bytes += payload.length as u64;
+            self.payload_bytes += payload.length as u64 - u64::from(payload.padding);
         }
         self.close(open, schedule);
     }
@@ -222,38 +269,13 @@ pub(super) struct Recipe {
     pub(super) burst_us: u64,
 }
 
-impl Waiting {
-    fn new(payload: &Payload<'_>, timestamp: u32, stream: u8, start: bool) -> Self {
-        let length = HEADER_LENGTH + payload.length;
-        Self {
-            stream,
-            timestamp,
-            packets: 1,
-            packet_size: length as u16,
-            length: length as u32,
-            marked: payload.marker,
-            start,
-            pieces: payload.pieces.to_vec(),
+impl Recipe {
+    /// Most bytes of payload in a packet before padding. Packets of frames that share packets have room for a byte
+    /// of padding and an even length, as groups of sound need them.
+    fn limit_of(&self, format: Format) -> usize {
+        match format {
+            Format::Aac | Format::MpegAudio | Format::Ac3 | Format::Pcm(_) => self.limit - 2,
+            _ => self.limit,
         }
-    }
-
-    /// Adds a packet if the train can still be sent in one call: all packets are full except the last, which
-    /// may be shorter, and only the last may have the marker.
-    fn join(&mut self, payload: &Payload<'_>, timestamp: u32, full_size: usize) -> bool {
-        let length = (HEADER_LENGTH + payload.length) as u32;
-        let fits = !self.marked
-            && self.timestamp == timestamp
-            && usize::from(self.packet_size) == full_size
-            && self.packets < MAX_TRAIN_PACKETS
-            && self.length + length <= MAX_TRAIN_BYTES
-            && self.length == self.packets * u32::from(self.packet_size)
-            && length <= u32::from(self.packet_size);
-        if fits {
-            self.packets += 1;
-            self.length += length;
-            self.marked = payload.marker;
-            self.pieces.extend_from_slice(payload.pieces);
-        }
-        fits
     }
 }

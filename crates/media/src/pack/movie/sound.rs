@@ -1,0 +1,162 @@
+//! Groups of sound: the packets of a window of time depart together at its beginning, before its pictures, so
+//! that they need one call, and the trains of pictures are stored without trains of sound between them.
+
+use super::schedule::Waiting;
+use crate::image::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS};
+use crate::payload::{Payload, Piece};
+use crate::rtp::{HEADER_LENGTH, MAX_PADDING, Marker};
+
+/// Length of a window in microseconds: sound departs early by at most this time.
+pub(super) const WINDOW_US: u64 = 200_000;
+
+/// Most packets of a group. Further packets mean a high bit rate: then all of them depart at their own times,
+/// since a long burst would be harder on receivers than several calls on the server.
+const MAX_GROUP: usize = 12;
+
+/// Most packets that wait for the end of their window; a damaged file can have any number at one time.
+const MAX_WAITING: usize = 1 << 8;
+
+/// Longest time by which sound may be stored after the pictures of its time to be grouped.
+pub(super) const MAX_DELAY_US: u64 = 2 * WINDOW_US;
+
+/// Shortest time from one beginning of groups at a random access point to the next.
+const MIN_DISTANCE_US: u64 = 1_000_000;
+
+/// Windows of time. They begin at multiples of their length, and at random access points, where playback can
+/// start: sound then starts with the picture.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Windows {
+    /// Last random access points at which a window begins.
+    starts_us: [Option<u64>; 2],
+}
+
+impl Windows {
+    /// Adds the departure of a random access point.
+    pub(super) fn add_start(&mut self, us: u64) {
+        let [_, last] = self.starts_us;
+        if last.is_none_or(|last| us >= last.saturating_add(MIN_DISTANCE_US)) {
+            self.starts_us = [last, Some(us)];
+        }
+    }
+
+    /// Beginning of the window of a time.
+    pub(super) fn begin_us(&self, us: u64) -> u64 {
+        let starts = self.starts_us.into_iter().flatten().filter(|start| *start <= us);
+        starts.fold(us - us % WINDOW_US, u64::max)
+    }
+}
+
+/// Packet of sound before its train is known.
+#[derive(Debug)]
+pub(super) struct SoundPacket {
+    pub(super) due_us: u64,
+    /// Timestamp in ticks of the stream's clock, without the stream's first timestamp.
+    pub(super) timestamp: u64,
+    pub(super) marker: bool,
+    /// Bytes of payload.
+    length: usize,
+    pieces: Vec<Piece>,
+}
+
+impl SoundPacket {
+    pub(super) fn new(payload: &Payload<'_>, due_us: u64) -> Self {
+        let Payload { timestamp, marker, length, pieces, .. } = *payload;
+        Self { due_us, timestamp, marker, length, pieces: pieces.to_vec() }
+    }
+}
+
+/// Packets of a stream in a window.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// Beginning of the window.
+    pub(super) begin_us: u64,
+    pub(super) packets: Vec<SoundPacket>,
+}
+
+/// Stream of a group: its number, first timestamp, and most bytes of payload in a packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupStream {
+    pub(super) number: u8,
+    pub(super) timestamp: u32,
+    pub(super) limit: usize,
+}
+
+impl Group {
+    /// Returns whether no more packets may wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.packets.len() >= MAX_WAITING
+    }
+
+    /// Returns whether the packets depart together.
+    fn is_together(&self) -> bool {
+        self.packets.len() <= MAX_GROUP
+    }
+
+    /// Divides the packets into trains with their departures.
+    pub(super) fn trains(self, stream: &GroupStream) -> Vec<(u64, Waiting)> {
+        let (begin_us, together) = (self.begin_us, self.is_together());
+        let mut rest = self.packets.as_slice();
+        let mut trains = Vec::new();
+        while !rest.is_empty() {
+            let lengths = (1..=if together { rest.len() } else { 1 }).rev();
+            let fits = lengths.filter_map(|count| Some((count, size(&rest[..count], stream.limit)?))).next();
+            let (count, size) = fits.unwrap_or((1, rest[0].length));
+            let (first, after) = rest.split_at(count);
+            trains.push((if together { begin_us } else { first[0].due_us }, train(first, size, stream)));
+            rest = after;
+        }
+        trains
+    }
+}
+
+/// Most bytes of payload of each of these packets as a train, of which the last may have fewer; `None` if they
+/// cannot be a train.
+fn size(packets: &[SoundPacket], limit: usize) -> Option<usize> {
+    let [others @ .., last] = packets else { return None };
+    let [first, ..] = others else { return Some(last.length) };
+    let step = packets[1].timestamp.wrapping_sub(first.timestamp);
+    let even = packets.windows(2).all(|pair| pair[1].timestamp.wrapping_sub(pair[0].timestamp) == step);
+    let marked = packets.iter().all(|packet| packet.marker == first.marker);
+    let longest = packets.iter().map(|packet| packet.length).max()?;
+    let shortest = others.iter().map(|packet| packet.length).min()?;
+    // Packets of a train have an even size; each has some padding, or none has.
+    let is_plain = longest == shortest && longest.is_multiple_of(2);
+    let size = if is_plain { longest } else { (longest + 1).next_multiple_of(2) };
+    let bytes = packets.len() * (HEADER_LENGTH + size);
+    let fits = packets.len() <= MAX_TRAIN_PACKETS as usize && bytes <= MAX_TRAIN_BYTES as usize;
+    (even && marked && fits && step <= u64::from(u16::MAX) && size <= limit && size - shortest <= MAX_PADDING)
+        .then_some(size)
+}
+
+/// Train of packets with payloads of `size` bytes.
+fn train(packets: &[SoundPacket], size: usize, stream: &GroupStream) -> Waiting {
+    let is_padded = packets.iter().rev().skip(1).any(|packet| packet.length < size);
+    let [first, ..] = packets else { unreachable!("a train has packets") };
+    let step = packets.get(1).map_or(0, |second| second.timestamp.wrapping_sub(first.timestamp));
+    let (mut pieces, mut padding, mut length) = (Vec::new(), 0, 0);
+    for (index, packet) in packets.iter().enumerate() {
+        let added = match is_padded {
+            // The last packet has as little as possible.
+            true if index + 1 == packets.len() => 1,
+            true => (size - packet.length) as u8,
+            false => 0,
+        };
+        pieces.extend_from_slice(&packet.pieces);
+        pieces.extend((added > 0).then_some(Piece::Padding(added)));
+        padding += u16::from(added);
+        length += (HEADER_LENGTH + packet.length + usize::from(added)) as u32;
+    }
+    Waiting {
+        stream: stream.number,
+        timestamp: stream.timestamp.wrapping_add(first.timestamp as u32),
+        timestamp_step: (step as u32) << 16,
+        packets: packets.len() as u32,
+        packet_size: (HEADER_LENGTH + size) as u16,
+        length,
+        marker: if first.marker { Marker::Each } else { Marker::None },
+        padding,
+        start: false,
+        is_sound: true,
+        pieces,
+    }
+}
