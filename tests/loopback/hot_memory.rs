@@ -5,7 +5,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use serde_json::json;
 use wirepath_tests::hot::{counted, require_ring, wait_for_path};
 use wirepath_tests::interleaved::Interleaved;
 use wirepath_tests::playback::{Playback, announced, ensure_bytes};
@@ -65,8 +64,10 @@ fn sessions_begin_before_their_image_is_hot() -> Result<()> {
     let (used, budget) = (hot["used_bytes"].as_u64(), hot["budget_bytes"].as_u64());
     ensure!(used > Some(bed.stored.len() as u64) && budget == Some(64 << 20), "{hot}");
     ensure!(hot["images"][0]["name"] == "clip.ts" && hot["given_up"].is_null(), "{hot}");
-    let lent = json!([{"name": "wire_uring", "trains": counted(&status, "trains_lent")?}]);
-    ensure!(status["data_path"]["by_io_uring"] == lent, "{}", status["data_path"]);
+    // Before the image is in hot memory, its trains may leave by wire_mapping.
+    let rings = status["data_path"]["by_io_uring"].as_array().context("no data paths by io_uring")?;
+    let trains: u64 = rings.iter().filter_map(|ring| ring["trains"].as_u64()).sum();
+    ensure!(rings[0]["name"] == "wire_uring" && trains == counted(&status, "trains_lent")?, "{rings:?}");
     let counted = &status["counters"]["hot"];
     ensure!(counted["images"] == 1.0 && counted["copied"] == 1, "{counted}");
     Ok(())

@@ -306,7 +306,9 @@ impl JoinedTrains {
             ends.iter().map(|(number, time)| time - number * step).fold(self.early + lowered, u64::max);
         // In a joined run, only the first packet can carry the marker.
         let marked = (packets > 1 && run.is_marked(first + packets as u32 - 1)) || head.marker || tail.marker;
-        let fits = early <= u64::from(MOST_TICKS) << 16 && !marked && start.padding == head.padding;
+        // Packets that depart together have exact timestamps, and other clocks than 90 kHz.
+        let most_ticks = if run.together { 0 } else { MOST_TICKS };
+        let fits = early <= u64::from(most_ticks) << 16 && !marked && start.padding == head.padding;
         let step = u32::try_from(step).ok().filter(|_| fits)?;
         let Run { stream, together, .. } = run;
         let (padding, last) = sums(&run, &behind.run);
@@ -527,6 +529,23 @@ pub(crate) mod tests {
         assert!((0..8).all(|index| train.is_as_stored(index, Headers::Stored)));
         assert_eq!(train.datagram(5, Headers::Stored), Datagram { header: None, payload: 140..168 });
         assert_eq!(one.header(0, HEADERS[1])[0], 0xa0, "generated headers have the padding bit");
+    }
+
+    #[test]
+    fn trains_that_depart_together_join_with_exact_timestamps_only() {
+        let together = |length, offset: u32, timestamp, step| {
+            let train = example(length);
+            let first = Header {
+                sequence: train.run.first.sequence.wrapping_add((offset / 28) as u16),
+                timestamp,
+                ..train.run.first
+            };
+            Train { offset: offset.into(), run: Run { together: true, ..Run::new(first, step) }, ..train }
+        };
+        let headers = HEADERS[1];
+        let join = |second| JoinedTrains::new(together(3 * 28, 0, 1000, 160 << 16)).join(&second, headers);
+        assert!(join(together(2 * 28, 3 * 28, 1480, 160 << 16)));
+        assert!(!join(together(2 * 28, 3 * 28, 1490, 160 << 16)), "10 ticks later");
     }
 
     #[test]

@@ -15,7 +15,7 @@ counters! {
     trains: LocalCounter,
     /// RTP packets sent.
     packets: LocalCounter,
-    /// RTP payload bytes sent.
+    /// RTP payload bytes sent, with padding.
     payload_bytes: LocalCounter,
     /// RTP packets that the network rejected: no route, a packet filter, a device that is down.
     packets_lost: LocalCounter,

@@ -496,13 +496,13 @@ impl PacedPlayback {
     fn count(&self, index: usize, train: &Train, packets: u32, thread: &ThreadState) {
         let headers = self.streams.headers(index, self.playhead.mapped_file());
         let sent = train.up_to(packets);
-        // Sender reports count octets without padding (RFC 3550 section 6.4.1).
-        let payload_bytes = sent.payload_length(headers).saturating_sub(sent.padding()).into();
+        let payload_bytes = sent.payload_length(headers);
         thread.counters.packets.add(packets.into());
-        thread.counters.payload_bytes.add(payload_bytes);
+        thread.counters.payload_bytes.add(payload_bytes.into());
         let progress = self.progress.stream(train.run.stream);
         progress.packets.add(packets.into());
-        progress.payload_bytes.add(payload_bytes);
+        // Sender reports count octets without padding (RFC 3550 section 6.4.1).
+        progress.payload_bytes.add(payload_bytes.saturating_sub(sent.padding()).into());
     }
 
     fn finish(&mut self) -> Step {

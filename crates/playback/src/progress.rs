@@ -14,7 +14,7 @@ use crate::speed::Speed;
 pub struct Progress {
     /// RTP packets sent, of all streams.
     pub packets: u64,
-    /// RTP payload bytes sent, of all streams.
+    /// RTP payload bytes sent, of all streams, without padding.
     pub payload_bytes: u64,
     /// Packets that the network rejected or storage failed to deliver.
     pub packets_lost: u64,
@@ -42,7 +42,7 @@ pub struct Progress {
 pub struct StreamProgress {
     /// RTP packets sent.
     pub packets: u64,
-    /// RTP payload bytes sent.
+    /// RTP payload bytes sent, without padding.
     pub payload_bytes: u64,
     /// The RTP clock, while the playback plays.
     pub clock: Option<RtpClock>,

@@ -183,6 +183,7 @@ impl Pack for MoviePacker {
                 packing.description_bytes
                     + packing.samples.held_bytes()
                     + packing.units.capacity() * size_of::<Unit>()
+                    + packing.tracks.iter().map(PackedTrack::held_bytes).sum::<usize>()
             }
         };
         state + self.schedule.held_bytes() + self.payloads.held_bytes()

@@ -30,8 +30,12 @@ pub(super) fn at_packet(
 pub(super) fn at_time(segment: &Segment, at_us: u64) -> (usize, Option<Departure>) {
     let index = segment.departures.partition_point(|departure| departure.at_us <= at_us).saturating_sub(1);
     let Some(departure) = segment.departures.get(index) else { return (index, None) };
-    if departure.train.run.step == 0 || departure.train.run.together {
-        return (index, None); // all its packets are of one time
+    if departure.train.run.together {
+        // All trains of the departure are of one time.
+        return (segment.departures.partition_point(|before| before.at_us < departure.at_us), None);
+    }
+    if departure.train.run.step == 0 {
+        return (index, None);
     }
     let late_us = at_us.saturating_sub(departure.at_us);
     (index, after(*departure, departure.train.packets_within(late_us) - 1))

@@ -210,6 +210,24 @@ fn a_time_within_a_picture_is_found_at_its_first_packet() {
     }
 }
 
+/// Promise: Sound that departs together is found at its first train, whichever tracks and trains it has.
+#[test]
+fn a_time_within_a_group_is_found_at_its_first_train() {
+    let Load::Ready(ready) = Ready.segment(0, None) else { panic!("it is ready") };
+    let together = |at_us, mut departure: Departure| {
+        departure.train.run.together = true;
+        Departure { at_us, ..departure }
+    };
+    let [first, second] = *ready.departures else { panic!("two trains") };
+    let departures =
+        [together(0, first), together(200_000, first), together(200_000, second), together(400_000, first)]
+            .into();
+    let segment = Segment { mapped_file: Arc::clone(&ready.mapped_file), departures, original: None };
+    for (at_us, index) in [(0, 0), (199_999, 0), (200_000, 1), (390_000, 1), (400_000, 3)] {
+        assert_eq!(at_time(&segment, at_us), (index, None), "at {at_us}");
+    }
+}
+
 /// Promise: Segments of a track that has ended, or is not set up, are not read before their time.
 #[test]
 fn segments_without_packets_to_send_take_their_time() {

@@ -113,3 +113,33 @@ fn a_giant_moov_box_is_refused() {
     let error = reader.take(head).expect_err("too long").to_string();
     assert!(error.contains("a moov box of more bytes"), "{error}");
 }
+
+/// Promise: Packets of sound that wait for the end of their window take little memory, however many there are.
+#[test]
+fn sound_at_one_time_takes_little_memory() {
+    // Composition offsets that alternate make a packet of each frame, and all frames have one decode time.
+    let shape = |number: usize| SampleShape {
+        length: 20,
+        duration: 0,
+        composition_offset: (number % 2) as i32 * 1024,
+        sync: true,
+    };
+    let file = one_track(track(Format::Aac, (0..200_000).map(shape).collect(), Vec::new())).bytes();
+    let (movie, _) = samples(&file);
+    let mut packer = packer(plan(&file, &movie)).expect("a plan that can be followed");
+    let mut most = 0;
+    loop {
+        while packer.pop().expect("a good file").is_some() {}
+        match packer.wanted() {
+            Wanted::Bytes(wanted) => {
+                let bytes = &file[wanted.offset as usize..wanted.end() as usize];
+                packer.take(bytes).expect("a good file");
+            }
+            Wanted::Nothing => {}
+            Wanted::End => break,
+        }
+        most = most.max(packer.held_bytes());
+    }
+    // 200,000 packets would take more than 30 MB; the tables of the file and the waiting trains take some.
+    assert!(most < 14 << 20, "{most} bytes");
+}

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::image::{
-    MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, NewSegment, PayloadRun, Plan, Start, TrainRecord, after,
-    segment_limit,
+    MAX_SEGMENT_DATA, MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, NewSegment, PayloadRun, Plan, Start, TrainRecord,
+    after, segment_limit,
 };
 use crate::payload::{Payload, Piece};
 use crate::rtp::{HEADER_LENGTH, Marker};
@@ -142,9 +142,15 @@ impl Schedule {
     fn push(&mut self, departure_us: u64, train: Waiting) {
         let Waiting { stream, timestamp, packets, packet_size, length, start, .. } = train;
         let mut offset = after(&self.plan, self.segment.data_length);
-        // A group of sound is in the segment of the picture after it, with which playback may start.
-        let behind = if train.is_sound { MAX_TRAIN_BYTES } else { 0 };
-        if offset + length + behind > segment_limit(self.closed) {
+        let last = self.segment.trains.last().map(|train| train.departure_us);
+        let is_behind_sound = self.segment.sound.is_some() && last == Some(departure_us);
+        // The groups of sound of a departure are in the segment of the picture after them, with which playback may start.
+        let (behind, limit) = match (is_behind_sound, train.is_sound) {
+            (true, _) => (0, MAX_SEGMENT_DATA),
+            (false, true) => (self.behind_sound(departure_us), segment_limit(self.closed)),
+            (false, false) => (0, segment_limit(self.closed)),
+        };
+        if offset + length + behind > limit {
             self.close();
             offset = 0;
         }
@@ -186,6 +192,15 @@ impl Schedule {
         self.segment.packets += u64::from(packets);
         self.segment.data_length = offset + length;
         self.segment.pieces.extend(train.pieces);
+    }
+
+    /// Bytes of the waiting groups of sound of a departure and of the first picture after them.
+    fn behind_sound(&self, departure_us: u64) -> u32 {
+        let behind = self.waiting.range((departure_us, false, 0)..=(departure_us, true, u64::MAX));
+        let pictures = behind.clone().filter(|(_, train)| !train.is_sound).take(1);
+        let groups = behind.filter(|(_, train)| train.is_sound);
+        // Each may begin after a byte that makes its offset even.
+        groups.chain(pictures).fold(0, |sum: u32, (_, train)| sum.saturating_add(train.length + 1))
     }
 
     fn close(&mut self) {

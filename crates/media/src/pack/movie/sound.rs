@@ -92,16 +92,26 @@ impl Group {
         self.packets.len() <= MAX_GROUP
     }
 
-    /// Divides the packets into trains with their departures.
-    pub(super) fn trains(self, stream: &GroupStream) -> Vec<(u64, Waiting)> {
+    /// Bytes of heap memory that the group holds.
+    pub(super) fn held_bytes(&self) -> usize {
+        let pieces = self.packets.iter().map(|packet| packet.pieces.capacity()).sum::<usize>();
+        self.packets.capacity() * size_of::<SoundPacket>() + pieces * size_of::<Piece>()
+    }
+
+    /// Divides the packets into trains with their departures. `credit`: bytes of padding that they may have.
+    pub(super) fn trains(self, stream: &GroupStream, credit: &mut usize) -> Vec<(u64, Waiting)> {
         let (begin_us, together) = (self.begin_us, self.is_together());
         let mut rest = self.packets.as_slice();
         let mut trains = Vec::new();
         while !rest.is_empty() {
             let lengths = (1..=if together { rest.len() } else { 1 }).rev();
-            let fits = lengths.filter_map(|count| Some((count, size(&rest[..count], stream.limit)?))).next();
-            let (count, size) = fits.unwrap_or((1, rest[0].length));
+            let mut fits = lengths.filter_map(|count| {
+                let size = size(&rest[..count], stream.limit)?;
+                (padding(&rest[..count], size) <= *credit).then_some((count, size))
+            });
+            let (count, size) = fits.next().unwrap_or((1, rest[0].length));
             let (first, after) = rest.split_at(count);
+            *credit -= padding(first, size);
             trains.push((if together { begin_us } else { first[0].due_us }, train(first, size, stream)));
             rest = after;
         }
@@ -128,9 +138,24 @@ fn size(packets: &[SoundPacket], limit: usize) -> Option<usize> {
         .then_some(size)
 }
 
+/// Returns whether packets of a train with payloads of `size` bytes need padding: then each has some.
+fn is_padded(packets: &[SoundPacket], size: usize) -> bool {
+    packets.iter().rev().skip(1).any(|packet| packet.length < size)
+}
+
+/// Bytes of padding of all packets of a train with payloads of `size` bytes.
+fn padding(packets: &[SoundPacket], size: usize) -> usize {
+    match packets {
+        [others @ .., _] if is_padded(packets, size) => {
+            others.iter().map(|packet| size - packet.length).sum::<usize>() + 1
+        }
+        _ => 0,
+    }
+}
+
 /// Train of packets with payloads of `size` bytes.
 fn train(packets: &[SoundPacket], size: usize, stream: &GroupStream) -> Waiting {
-    let is_padded = packets.iter().rev().skip(1).any(|packet| packet.length < size);
+    let is_padded = is_padded(packets, size);
     let [first, ..] = packets else { unreachable!("a train has packets") };
     let step = packets.get(1).map_or(0, |second| second.timestamp.wrapping_sub(first.timestamp));
     let (mut pieces, mut padding, mut length) = (Vec::new(), 0, 0);

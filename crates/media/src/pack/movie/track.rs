@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::schedule::{Schedule, Waiting};
 use super::sound::{Group, GroupStream, SoundPacket, Windows};
 use crate::image::StreamPlan;
-use crate::payload::{Format, Packetizer, Payloads, TooLong, Unit, Units};
+use crate::payload::{Format, Packetizer, Payload, Payloads, TooLong, Unit, Units};
 use crate::rtp::HEADER_LENGTH;
 use crate::track::{Sample, Track, TrackKind};
 
@@ -13,11 +13,15 @@ use crate::track::{Sample, Track, TrackKind};
 /// still sent in time.
 const MAX_SPREAD_US: u64 = 100_000;
 
-/// Bytes of payload that permit a byte of padding: packets have at most a sixteenth more bytes by padding.
-const PAYLOAD_FOR_PADDING: u64 = 16;
+/// Bytes of pictures that permit a byte of padding.
+const PICTURES_FOR_PADDING: u64 = 16;
 
 /// Most bytes of padding that are permitted by earlier pictures.
-const MAX_PADDING_CREDIT: usize = 16 << 10;
+const MAX_CREDIT_OF_PICTURES: usize = 16 << 10;
+
+/// The same of sound: its packets differ more in length, and it has few bytes beside pictures.
+const SOUND_FOR_PADDING: u64 = 4;
+const MAX_CREDIT_OF_SOUND: usize = 1 << 10;
 
 /// Longest time before the beginning from which samples are sent although they are not shown: decoders of
 /// audio need some.
@@ -49,7 +53,7 @@ pub(super) struct PackedTrack {
     group: Group,
     /// Latest departure of a sample.
     pub(super) heard_us: u64,
-    /// Bytes of padding that the next pictures may have.
+    /// Bytes of padding that the next packets may have.
     padding_credit: usize,
     /// Bytes of payload without padding.
     pub(super) payload_bytes: u64,
@@ -60,6 +64,7 @@ pub(super) struct PackedTrack {
 impl PackedTrack {
     /// Track that becomes the stream `number`.
     pub(super) fn new(track: Track, format: Format, number: u8, stream: StreamPlan, of: &Recipe) -> Self {
+        let is_video = track.kind == TrackKind::Video;
         Self {
             track,
             stream,
@@ -74,7 +79,7 @@ impl PackedTrack {
             departed_us: 0,
             group: Group::default(),
             heard_us: 0,
-            padding_credit: MAX_PADDING_CREDIT,
+            padding_credit: if is_video { MAX_CREDIT_OF_PICTURES } else { MAX_CREDIT_OF_SOUND },
             payload_bytes: 0,
             end_us: 0,
         }
@@ -145,7 +150,7 @@ impl PackedTrack {
         if self.expected.is_some_and(|expected| expected != sample.decode_time)
             || self.composition_offset != sample.composition_offset
         {
-            self.flush_frames(payloads);
+            self.flush_frames(payloads, schedule);
         }
         self.expected = Some(sample.decode_time.saturating_add(sample.duration.into()));
         self.composition_offset = sample.composition_offset;
@@ -157,14 +162,25 @@ impl PackedTrack {
         payloads.clear();
         payloads.permit_padding(if self.is_sound() { 0 } else { self.padding_credit });
         self.packetizer.push(sample.extent, units, ticks as u64, payloads)?;
-        let earned = sample.extent.length / PAYLOAD_FOR_PADDING;
-        self.padding_credit =
-            (payloads.padding_left() as u64 + earned).min(MAX_PADDING_CREDIT as u64) as usize;
-        match self.is_sound() {
-            true => self.gather(payloads, windows, schedule),
-            false => self.spread(payloads, first_us, duration_us.min(MAX_SPREAD_US), start, schedule),
+        if self.is_sound() {
+            self.earn_padding(sample.extent.length / SOUND_FOR_PADDING, MAX_CREDIT_OF_SOUND);
+            self.gather(payloads, windows, schedule);
+        } else {
+            self.padding_credit = payloads.padding_left();
+            self.earn_padding(sample.extent.length / PICTURES_FOR_PADDING, MAX_CREDIT_OF_PICTURES);
+            self.spread(payloads, first_us, duration_us.min(MAX_SPREAD_US), start, schedule);
         }
         Ok(())
+    }
+
+    /// Permits further bytes of padding, up to `most` in all.
+    fn earn_padding(&mut self, bytes: u64, most: usize) {
+        self.padding_credit = (self.padding_credit as u64).saturating_add(bytes).min(most as u64) as usize;
+    }
+
+    /// Bytes of heap memory of the waiting packets of sound.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.group.held_bytes()
     }
 
     /// Schedules the group of sound if its window begins before `us`.
@@ -176,18 +192,25 @@ impl PackedTrack {
 
     /// Schedules the group of sound with the waiting frames.
     pub(super) fn flush(&mut self, payloads: &mut Payloads, schedule: &mut Schedule) {
-        self.flush_frames(payloads);
+        self.flush_frames(payloads, schedule);
         self.close_group(schedule);
     }
 
     /// Adds the waiting frames to the group of sound.
-    fn flush_frames(&mut self, payloads: &mut Payloads) {
+    fn flush_frames(&mut self, payloads: &mut Payloads, schedule: &mut Schedule) {
         payloads.clear();
         self.packetizer.flush(payloads);
         for payload in payloads.iter() {
-            self.payload_bytes += payload.length as u64;
-            self.group.packets.push(SoundPacket::new(&payload, self.us(payload.timestamp)));
+            if self.group.is_full() {
+                self.close_group(schedule);
+            }
+            self.add_sound(&payload, self.us(payload.timestamp));
         }
+    }
+
+    fn add_sound(&mut self, payload: &Payload<'_>, due_us: u64) {
+        self.payload_bytes += payload.length as u64;
+        self.group.packets.push(SoundPacket::new(payload, due_us));
     }
 
     /// Adds payloads to the group of sound of their window. Earlier groups are scheduled.
@@ -199,8 +222,7 @@ impl PackedTrack {
                 self.close_group(schedule);
                 self.group.begin_us = self.group.begin_us.max(begin_us);
             }
-            self.payload_bytes += payload.length as u64;
-            self.group.packets.push(SoundPacket::new(&payload, due_us));
+            self.add_sound(&payload, due_us);
         }
     }
 
@@ -209,7 +231,7 @@ impl PackedTrack {
         let group = std::mem::replace(&mut self.group, next);
         let limit = self.full_size - HEADER_LENGTH;
         let stream = GroupStream { number: self.number, timestamp: self.stream.timestamp, limit };
-        for train in group.trains(&stream) {
+        for train in group.trains(&stream, &mut self.padding_credit) {
             self.close(Some(train), schedule);
         }
     }

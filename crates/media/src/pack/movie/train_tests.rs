@@ -87,7 +87,7 @@ fn calls(image: &Read) -> usize {
 #[test]
 fn pictures_and_sound_need_few_calls() {
     let (file, movie) = movie(20);
-    let image = read(&image(&file, &movie)).expect("an image as it should be");
+    let image = read(&image(&file, &movie)).expect("a valid image");
     let calls = calls(&image);
     assert!((200..=20 * 16).contains(&calls), "{calls} calls in 20 seconds");
     let padding: u64 = image.trains.iter().flatten().map(|train| u64::from(train.padding)).sum();
@@ -102,7 +102,7 @@ fn pictures_and_sound_need_few_calls() {
 #[test]
 fn sound_departs_before_the_pictures_of_its_window() {
     let (file, movie) = movie(9);
-    let image = read(&image(&file, &movie)).expect("an image as it should be");
+    let image = read(&image(&file, &movie)).expect("a valid image");
     let stream = image.header.plan.streams[1];
     let mut presented = packets(&image, &stream).into_iter().map(|(header, _)| {
         u64::from(header.timestamp.wrapping_sub(stream.timestamp)) * 1_000_000 / u64::from(stream.clock_hz)
@@ -131,8 +131,8 @@ fn groups_begin_at_random_access_points() {
     ];
     let mut file = File { tracks, layout: Layout::Front, samples_in_chunk: 3, long: false }.bytes();
     let (movie, _) = super::tests::fill(&mut file, &[50]);
-    let image = read(&image(&file, &movie)).expect("an image as it should be");
-    // Random access points every 300 ms; groups begin anew only once in a second.
+    let image = read(&image(&file, &movie)).expect("a valid image");
+    // Random access points every 300 ms; groups restart only once in a second.
     let groups = image.trains.iter().flatten().filter(|train| train.stream == 1);
     let mut begins: Vec<u64> = groups.map(|train| train.departure_us / 1000).collect();
     begins.dedup();
@@ -149,7 +149,7 @@ fn sound_that_is_missing_delays_nothing() {
         vec![track(Format::H264, pictures(10), Vec::new()), track(Format::Aac, frames.clone(), Vec::new())];
     let mut file = File { tracks, layout: Layout::Front, samples_in_chunk: 3, long: false }.bytes();
     let (movie, _) = super::tests::fill(&mut file, &[1 << 20]);
-    let image = read(&image(&file, &movie)).expect("an image as it should be");
+    let image = read(&image(&file, &movie)).expect("a valid image");
     let packets = packets(&image, &image.header.plan.streams[1]);
     let read: Vec<_> = packets.into_iter().map(|(_, packet)| packet).collect();
     let read = crate::payload::depacketize::depacketize(Format::Aac, &read).expect("frames");
@@ -161,7 +161,7 @@ fn sound_that_is_missing_delays_nothing() {
 fn inconsistent_padding_is_refused() {
     let (file, movie) = movie(1);
     let good = image(&file, &movie);
-    let table = read(&good).expect("an image as it should be");
+    let table = read(&good).expect("a valid image");
     let (entry, plan) = (table.table.segments[0], table.header.plan);
     let bytes = &good[entry.offset as usize..][..entry.length() as usize];
     let trains = &table.trains[0];
@@ -189,4 +189,49 @@ fn inconsistent_padding_is_refused() {
     }
     let header = Header::parse(&bytes[train.offset as usize..]).expect("a header");
     assert!(header.padding);
+}
+
+/// Promise: Playback from a random access point has the sound of all tracks, also where segments end.
+#[test]
+fn starts_have_all_groups_of_their_departure() {
+    let tracks = vec![
+        track(Format::H264, pictures(20), Vec::new()),
+        track(Format::Aac, sound(20), Vec::new()),
+        track(Format::Aac, sound(20), Vec::new()),
+    ];
+    let mut file = File { tracks, layout: Layout::Front, samples_in_chunk: 3, long: false }.bytes();
+    let (movie, _) = super::tests::fill(&mut file, &[1 << 20]);
+    let image = read(&image(&file, &movie)).expect("a valid image");
+    assert_eq!(image.table.starts.len(), 10);
+    for start in &image.table.starts {
+        let trains = image.trains[start.segment as usize].iter().skip(start.train as usize);
+        let groups = trains.take_while(|train| train.stream != 0);
+        let streams: Vec<u8> = groups.map(|train| train.stream).collect();
+        assert!(streams.contains(&1) && streams.contains(&2), "{start:?}: {streams:?}");
+    }
+    assert!(image.trains.len() > 5);
+    let first: Vec<u8> = image.trains[0].iter().take(3).map(|train| train.stream).collect();
+    assert_eq!(first, [1, 2, 0], "the first segment has the first picture");
+}
+
+/// Promise: Over time, padding adds at most a quarter to sound, however much its packets differ.
+#[test]
+fn padding_of_sound_is_bounded() {
+    let shape = |number: usize| SampleShape {
+        length: if number.is_multiple_of(10) { 240 } else { 3 },
+        duration: 960,
+        composition_offset: 0,
+        sync: true,
+    };
+    let tracks = vec![
+        track(Format::H264, pictures(20), Vec::new()),
+        track(Format::Opus, (0..20 * 50).map(shape).collect(), Vec::new()),
+    ];
+    let mut file = File { tracks, layout: Layout::Front, samples_in_chunk: 3, long: false }.bytes();
+    let (movie, _) = super::tests::fill(&mut file, &[1 << 20]);
+    let image = read(&image(&file, &movie)).expect("a valid image");
+    let sound = image.trains.iter().flatten().filter(|train| train.stream == 1);
+    let padding: usize = sound.map(|train| usize::from(train.padding)).sum();
+    let media = 100 * 240 + 900 * 3;
+    assert!(padding <= media / 4 + (1 << 10), "{padding} bytes for {media}");
 }
