@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use wirepath_tests::process::{find, run};
 use wirepath_tests::{http, require, trials};
 
@@ -32,6 +33,8 @@ struct Waiting {
 impl Waiting {
     fn start(arguments: &[&str]) -> Result<Waiting> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
+        // A receive buffer that grows may take all that is left, and the relay would end.
+        set_socket_recv_buffer_size(&listener, 256 << 10)?;
         let out = listener.local_addr()?;
         let folder = Folder::new(&format!(
             "[[stream]]\nname = \"file\"\nin = [\"file:data\"]\nout = [\"tcp://{out}\"]\n"
