@@ -98,7 +98,7 @@ impl ResolvedPath {
     ) -> Result<SendOutcome<u32>, SendError> {
         let mut request = TrainRequest { sink, file, train: *train, headers, context };
         if self.0.needs_ring() {
-            sink.fit(train.sent_packet_size(headers), train.packets())?;
+            sink.fit_segment(train.sent_packet_size(headers), train.packets())?;
         }
         match self.0 {
             DataPath::WireUring => wire_uring::enqueue(&mut request, token).map(|()| SendOutcome::Queued),
@@ -110,7 +110,9 @@ impl ResolvedPath {
     #[inline]
     fn send(self, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
         if self.0.segments() {
-            request.sink.fit(request.train.sent_packet_size(request.headers), request.train.packets())?;
+            request
+                .sink
+                .fit_segment(request.train.sent_packet_size(request.headers), request.train.packets())?;
         }
         match self.0 {
             DataPath::WireUring => wire_uring::send(request),

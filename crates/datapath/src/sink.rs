@@ -155,14 +155,14 @@ impl UdpSink {
     /// Sets the segment size of the socket to the packets of a train, if it uses segmentation: a movie has trains
     /// of several packet sizes.
     #[inline]
-    pub(crate) fn fit(&self, packet_size: u16, packets: u32) -> Result<(), SendError> {
+    pub(crate) fn fit_segment(&self, packet_size: u16, packets: u32) -> Result<(), SendError> {
         let segment = self.segment.get();
         let fits = if packets > 1 { packet_size == segment } else { packet_size <= segment };
-        if segment == 0 || fits { Ok(()) } else { self.set_packet_size(packet_size) }
+        if segment == 0 || fits { Ok(()) } else { self.set_segment_size(packet_size) }
     }
 
     #[cold]
-    fn set_packet_size(&self, packet_size: u16) -> Result<(), SendError> {
+    fn set_segment_size(&self, packet_size: u16) -> Result<(), SendError> {
         let (call, size) = ("setsockopt(UDP_SEGMENT)", packet_size);
         let set = set_segment(self.socket.as_fd(), size);
         set.map_err(|error| SendError::Other { call, errno: wirepath_sys::errno_of(&error) })?;

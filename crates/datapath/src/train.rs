@@ -277,7 +277,7 @@ impl JoinedTrains {
             return false;
         }
         if headers == Headers::Stored {
-            let (padding, last) = sums(&train.run, &behind.run);
+            let (padding, last) = joined_padding(&train.run, &behind.run);
             // No header is made of this run.
             self.train = Train { run: Run { padding, last, ..train.run }, ..train };
             return true;
@@ -311,14 +311,14 @@ impl JoinedTrains {
         let fits = early <= u64::from(most_ticks) << 16 && !marked && start.padding == head.padding;
         let step = u32::try_from(step).ok().filter(|_| fits)?;
         let Run { stream, together, .. } = run;
-        let (padding, last) = sums(&run, &behind.run);
+        let (padding, last) = joined_padding(&run, &behind.run);
         Some((Run { stream, together, padding, last, ..Run::new(start, step) }, early))
     }
 }
 
 /// Bytes of padding of two runs, and the index of the last packet in both, from which
 /// [`Train::padding`] follows.
-fn sums(first: &Run, second: &Run) -> (u16, u8) {
+fn joined_padding(first: &Run, second: &Run) -> (u16, u8) {
     (first.padding.saturating_add(second.padding), first.last.saturating_add(second.last).saturating_add(1))
 }
 

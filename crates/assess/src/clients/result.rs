@@ -131,7 +131,7 @@ pub struct Step {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Data path that sent most trains of `wirepath serve` over UDP; `None` for peers and other transports, and if
-    /// the server gave no metrics; `other` if trains left by other paths than the requested one by io_uring.
+    /// the server gave no metrics; `other` if a path by io_uring was requested and most trains left by another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_path: Option<String>,
     /// Length of the window.

@@ -7,7 +7,7 @@ use super::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, padded};
 use crate::rtp::{HEADER_LENGTH, Header, MAX_PADDING, Marker, Run, without_padding};
 
 /// Rule of the padding of a train.
-const PADDING: &str = "each packet has 1 to 255 bytes of padding, or none has";
+const PADDING_RULE: &str = "each packet has 1 to 255 bytes of padding, or none has";
 
 /// Length of a train record in bytes.
 pub const TRAIN_RECORD_LENGTH: usize = 32;
@@ -266,7 +266,7 @@ impl TrainRecord {
     fn check(&self, record: Record<'_>, plan: &Plan, place: &Place, data_length: u32) -> Result<(), Error> {
         let known = field::MARKER | field::START | field::STREAM | field::PADDING;
         let known = record.get(field::FLAGS) & !known == 0;
-        record.check(known, field::FLAGS, "bits 0 to 2 and 8 to 31 are the ones there are")?;
+        record.check(known, field::FLAGS, "only bits 0 to 2 and 8 to 31 are known")?;
         let stream = usize::from(self.stream);
         record.check(stream < plan.streams.len(), field::FLAGS, "there are fewer streams")?;
         let size = plan.recipe.packet_size();
@@ -325,7 +325,7 @@ impl TrainRecord {
         record.check(full, field::LENGTH, "each packet has a header and a payload")?;
         let (packets, padding) = (self.packets(), u32::from(self.padding));
         let padded = padding == 0 || (packets..=packets * MAX_PADDING as u32).contains(&padding);
-        record.check(padded && padding <= length - packets * HEADER_LENGTH as u32, field::FLAGS, PADDING)
+        record.check(padded && padding <= length - packets * HEADER_LENGTH as u32, field::FLAGS, PADDING_RULE)
     }
 }
 

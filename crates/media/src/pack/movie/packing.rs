@@ -236,7 +236,7 @@ impl Packing {
         // is stored far behind them.
         let known_us = self.latest_us.saturating_sub(MAX_DELAY_US);
         let sound = self.tracks.iter().filter(|track| track.is_sound());
-        let complete_us = sound.map(|track| track.heard_us.max(known_us)).min();
+        let complete_us = sound.map(|track| track.latest_departure_us.max(known_us)).min();
         let Some(complete_us) = complete_us else { return schedule.depart_before(departure_us + 1) };
         let begin_us = self.windows.begin_us(complete_us.min(departure_us));
         self.tracks.iter_mut().for_each(|track| track.flush_before(begin_us, payloads, schedule));

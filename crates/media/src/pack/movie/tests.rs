@@ -150,7 +150,7 @@ pub(super) fn packed(file: &[u8], movie: &Movie) -> Read {
 pub(super) fn packets(image: &Read, stream: &StreamPlan) -> Vec<(Header, Packet)> {
     let packets = image.packets.iter().map(|packet| {
         let header = Header::parse(packet).expect("a header of RTP");
-        let payload = without_padding(&header, &packet[HEADER_LENGTH..]).expect("padding as it should be");
+        let payload = without_padding(&header, &packet[HEADER_LENGTH..]).expect("valid padding");
         (header, (payload.to_vec(), header.marker))
     });
     let packets: Vec<_> = packets.filter(|(header, _)| header.ssrc == stream.ssrc).collect();

@@ -52,7 +52,7 @@ pub(super) struct PackedTrack {
     /// Packets of sound that depart together.
     group: Group,
     /// Latest departure of a sample.
-    pub(super) heard_us: u64,
+    pub(super) latest_departure_us: u64,
     /// Bytes of padding that the next packets may have.
     padding_credit: usize,
     /// Bytes of payload without padding.
@@ -78,7 +78,7 @@ impl PackedTrack {
             preroll: Vec::new(),
             departed_us: 0,
             group: Group::default(),
-            heard_us: 0,
+            latest_departure_us: 0,
             padding_credit: if is_video { MAX_CREDIT_OF_PICTURES } else { MAX_CREDIT_OF_SOUND },
             payload_bytes: 0,
             end_us: 0,
@@ -142,7 +142,7 @@ impl PackedTrack {
         schedule: &mut Schedule,
     ) -> Result<(), TooLong> {
         let first_us = self.departure_us(sample);
-        self.heard_us = self.heard_us.max(first_us);
+        self.latest_departure_us = self.latest_departure_us.max(first_us);
         if self.is_sound() && windows.begin_us(first_us) != self.group.begin_us {
             self.flush(payloads, schedule);
             self.group.begin_us = windows.begin_us(first_us);
