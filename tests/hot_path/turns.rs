@@ -1,6 +1,10 @@
 //! Cost of a stream's turn for an engine thread: no kernel calls but those that move its bytes, and two more
 //! where classes share processor time; no allocation for each record by orders and patterns of others' types.
 
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_engine::{Engine, EngineOptions, Policy, Round, Sharing};
@@ -23,6 +27,7 @@ const BESIDES: u64 = 100;
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_turn_is_measured_only_where_classes_share_processor_time,
+        a_short_stream_is_not_watched,
         an_order_and_a_pattern_of_another_type_allocate_nothing_for_a_record
     ]
 }
@@ -81,6 +86,41 @@ fn a_turn_is_measured_only_where_classes_share_processor_time() -> Result<()> {
         (measured..measured + 2 * BESIDES).contains(&time),
         "{time} kernel calls to measure {TURNS} turns"
     );
+    Ok(())
+}
+
+/// Streams that are counted.
+const SHORT_STREAMS: u64 = 200;
+
+/// Kernel calls of a short stream: to take the command that starts it, to send, to close (with a check, in a debug
+/// build), to wake who waits for its end, and to wake the pool that drops it, which takes two at most. In epoll it
+/// would take two more and a wait.
+const CALLS_OF_SHORT: u64 = 7;
+
+/// Promise: A stream that ends in its first turn is never added to epoll.
+fn a_short_stream_is_not_watched() -> Result<()> {
+    let engine = Engine::start(EngineOptions::default())?;
+    let mut counter = system_calls_of("engine-0")?;
+    let (sender, mut receiver) = UnixStream::pair()?;
+    sender.set_nonblocking(true)?;
+    let run = |output: OwnedFd| -> Result<()> {
+        let stream = StreamBuilder::default()
+            .input(Object::memory("zeros", vec![0; 4096].into()), Framing::Whole)
+            .output(Object::stream("client", output)?)
+            .build();
+        stream.start(&engine, StreamOptions::default()).wait().result?;
+        Ok(())
+    };
+    let mut received = [0; 4096];
+    let before = (counter.read()?, engine.counters().wakeups);
+    for _ in 0..SHORT_STREAMS {
+        run(sender.try_clone()?.into())?;
+        receiver.read_exact(&mut received)?;
+    }
+    let after = (counter.read()?, engine.counters().wakeups);
+    let calls = (after.0 - before.0).saturating_sub(after.1 - before.1);
+    println!("{SHORT_STREAMS} short streams: {calls} kernel calls besides waits");
+    ensure!(calls <= CALLS_OF_SHORT * SHORT_STREAMS, "{calls} kernel calls for {SHORT_STREAMS} streams");
     Ok(())
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) deferred_drops: Vec<DeferredDrop>,
     /// Set on an engine.
     pub(crate) watcher: Option<Watcher>,
+    /// The watcher watches the objects: after the first turn, in which a short stream ends.
+    pub(crate) is_watching: bool,
     /// Error that occurred between two turns.
     pub(crate) failed: Option<StreamError>,
     /// First error of the input side: no more bytes are read, and the stream ends with this error after the
@@ -72,6 +74,7 @@ impl Shared {
             storage: Vec::new(),
             deferred_drops: Vec::new(),
             watcher: None,
+            is_watching: false,
             failed: None,
             failing: None,
             on_event,
@@ -102,9 +105,12 @@ impl Shared {
         }
     }
 
-    /// Watches an object on an engine, unless the object is always ready.
+    /// Watches an object, unless the object is always ready. Before the first turn on an engine has ended, nothing
+    /// is watched.
     pub(crate) fn watch(&self, port: Port, object: &Object, flags: EventFlags) -> Result<(), ObjectError> {
-        let (Some(watcher), Some(descriptor)) = (&self.watcher, object.descriptor()) else { return Ok(()) };
+        let (Some(watcher), Some(descriptor)) = (self.active_watcher(), object.descriptor()) else {
+            return Ok(());
+        };
         watcher.add(descriptor, port.token(), flags).map_err(|errno| object.error("epoll_ctl", errno))
     }
 
@@ -116,9 +122,13 @@ impl Shared {
     }
 
     pub(crate) fn unwatch(&self, object: &Object) {
-        if let (Some(watcher), Some(descriptor)) = (&self.watcher, object.descriptor()) {
+        if let (Some(watcher), Some(descriptor)) = (self.active_watcher(), object.descriptor()) {
             watcher.remove(descriptor);
         }
+    }
+
+    pub(crate) fn active_watcher(&self) -> Option<&Watcher> {
+        self.watcher.as_ref().filter(|_| self.is_watching)
     }
 
     /// Returns an object by the callback of its detach, or closes it.

@@ -212,10 +212,18 @@ impl Stream {
         self.outputs.all().any(|output| output.busy)
     }
 
-    /// Watches all descriptors, including those attached later.
-    pub(crate) fn watch(&mut self, watcher: Watcher) -> Result<(), StreamError> {
-        // Set first: descriptors that were added before an error are removed at the end of the stream.
+    /// Sets the watcher of the engine that runs the stream.
+    pub(crate) fn set_watcher(&mut self, watcher: Watcher) {
         self.shared.watcher = Some(watcher);
+    }
+
+    /// Watches all descriptors, including those attached later, if that has not begun. Adding a descriptor reports what
+    /// it is ready for, so no event is missed.
+    pub(crate) fn watch(&mut self) -> Result<(), StreamError> {
+        // Set first: descriptors that were added before an error are removed at the end of the stream.
+        if std::mem::replace(&mut self.shared.is_watching, true) {
+            return Ok(());
+        }
         let inputs = self.intake.inputs.iter().map(|input| (input.port, &input.object));
         for (port, object) in inputs.chain(self.listening.objects()) {
             self.shared.watch(port, object, READING)?;
@@ -226,7 +234,7 @@ impl Stream {
     /// Stops watching. The next engine or caller does not learn of earlier events, so every port is tried.
     pub(crate) fn unwatch(&mut self) {
         self.unwatch_all();
-        self.shared.watcher = None;
+        (self.shared.watcher, self.shared.is_watching) = (None, false);
         self.intake.note_all_ready();
         self.listening.note_all_ready();
         self.outputs.forget_readiness();

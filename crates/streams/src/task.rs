@@ -200,10 +200,8 @@ impl Drop for RunningStream {
 
 impl Task for StreamTask {
     fn start(&mut self, context: &mut Context<'_>) {
-        match self.stream.watch(context.watcher()) {
-            Ok(()) => self.request_turn(context),
-            Err(error) => self.end_with(Err(error), context),
-        }
+        self.stream.set_watcher(context.watcher());
+        self.request_turn(context);
     }
 
     fn fire(&mut self, context: &mut Context<'_>) {
@@ -246,6 +244,11 @@ impl Task for StreamTask {
                 context.pool().discard(drops);
             }
         }
+        // Many streams are short and end in their first turn: those need no events.
+        let acted = match acted {
+            Acted::Ended(_) => acted,
+            _ => self.stream.watch().map_or_else(|error| Acted::Ended(Err(error)), |()| acted),
+        };
         match acted {
             Acted::More | Acted::Wait => {
                 if let Some(look_again_us) = self.stream.look_again_us() {

@@ -255,7 +255,7 @@ impl Output {
 
     /// Watches the output while it is full, if it is not always watched.
     pub(super) fn watch_full(&mut self, shared: &Shared) -> Result<(), ObjectError> {
-        if shared.watcher.is_none() || self.writable || self.is_watched {
+        if !shared.is_watching || self.writable || self.is_watched {
             return Ok(());
         }
         self.is_watched = true;

@@ -234,7 +234,7 @@ fn accept(
         Err(error) if is_shortage(error.errno) => return Ok(still_waits(port, object, Some(&error))),
         Err(error) => return Err(error),
     };
-    if let Some(watcher) = &shared.watcher {
+    if let Some(watcher) = shared.active_watcher() {
         watcher.remove(listener.as_fd());
     }
     shared.watch(port, object, flags)?;
