@@ -7,7 +7,7 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 use wirepath_tests::http::Response;
-use wirepath_tests::rtp::Receiver;
+use wirepath_tests::rtp::{Received, Receiver};
 use wirepath_tests::rtsp::{Client, parameter};
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, trials};
@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_sender_at_its_end_frees_its_group,
         one_address_does_not_take_all_groups,
         all_tracks_of_a_movie_go_to_the_group,
+        sessions_of_a_channel_share_one_sender,
     ]
 }
 
@@ -207,6 +208,52 @@ fn one_address_does_not_take_all_groups() -> Result<()> {
     ensure!(destination(&answer) == "239.255.77.62", "{answer:?}");
     ensure!(destination(&client.succeed("SETUP", &url, &[OFFER])?) == "239.255.77.62", "a joiner");
     drop(member);
+    Ok(())
+}
+
+/// Promise: Sessions of a channel that request multicast share one sender, which is at the channel's position.
+fn sessions_of_a_channel_share_one_sender() -> Result<()> {
+    let (one, two) = (clips::constant(2)?, clips::variable(2)?);
+    let folder = clips::folder(&[("one.ts", &one), ("two.ts", &two)])?;
+    let list = folder.path().join("news.m3u");
+    std::fs::write(&list, "one.ts\ntwo.ts\n")?;
+    let (group, channel) = (Ipv4Addr::new(239, 255, 77, 71), format!("tv/news={}", list.display()));
+    let groups = format!("{group}-{group}:{PORT}?interface=127.0.0.1");
+    let server = Server::of(folder.path()).with(["--multicast", &groups, "--channel", &channel]).start()?;
+    let receiver = Receiver::join(group, PORT)?;
+    let play = |member: &mut Member| {
+        let answer = member.succeed("PLAY", &[("Range", "npt=0-")])?;
+        ensure!(answer.header("range") == Some("npt=now-"), "{answer:?}");
+        Ok(())
+    };
+
+    let mut first = Member::set_up(&server, "tv/news", "")?;
+    play(&mut first)?;
+    wait_for_media(&receiver, 1.0)?;
+    let mut second = Member::set_up(&server, "TV/news", "")?;
+    ensure!(second.transport == first.transport, "{}", second.transport);
+    play(&mut second)?;
+    first.succeed("TEARDOWN", &[])?;
+    // More than one loop: over a joint, and from the end of the list to its beginning.
+    let stored = [std::fs::read(&one)?, std::fs::read(&two)?].concat();
+    let enough = |received: &Received| received.payload.len() > stored.len() + stored.len() / 2;
+    let received = receiver.wait_for("loops", Deadline::seconds(60.0), enough)?;
+    ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
+    let loops = stored.repeat(4);
+    ensure!(loops.windows(received.payload.len()).any(|part| part == received.payload), "other bytes");
+    let reported = receiver.wait_for("a report", Deadline::seconds(20.0), |came| !came.reports.is_empty())?;
+    ensure!(reported.reports[0].ssrc == received.packets[0].ssrc, "{:?}", reported.reports);
+
+    // Without a member that plays nothing is sent; then the sender is where the channel is, and its numbers go on.
+    second.succeed("PAUSE", &[])?;
+    ensure!(receiver.falls_silent_within(2.0), "packets come though all members rest");
+    let before = receiver.received().packets.len();
+    play(&mut second)?;
+    let came =
+        receiver.wait_for("more", Deadline::seconds(20.0), |came| came.packets.len() > before + 100)?;
+    ensure!(came.gaps().is_empty(), "{:?}", came.gaps());
+    let status = server.status()?;
+    ensure!(status["sessions"][0]["transport"] == "multicast", "{status}");
     Ok(())
 }
 

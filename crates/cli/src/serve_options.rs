@@ -136,8 +136,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) rtp_ports: Option<PortRange>,
 
-    /// Groups for clients that request RTP/AVP;multicast, one for each asset being sent, and the even port of
-    /// the first track, such as 239.255.42.1-239.255.42.99:5004?ttl=4&interface=eth0 [default: no multicast]
+    /// Groups for clients that request RTP/AVP;multicast, one for each asset or channel being sent, and the even
+    /// port of the first track, such as 239.255.42.1-239.255.42.99:5004?ttl=4&interface=eth0 [default: no multicast]
     #[arg(long, value_name = "GROUPS:PORT")]
     pub(crate) multicast: Option<MulticastRange>,
 

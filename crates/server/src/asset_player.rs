@@ -26,7 +26,7 @@ use crate::images::{
     StoreError,
 };
 use crate::library::{Asset, FindError, Library};
-use crate::multicast::MulticastGroups;
+use crate::multicast::{GroupMedia, MulticastGroups};
 use crate::played_as::PlayedAs;
 use crate::plays::Plays;
 use crate::rtsp::player::{
@@ -123,6 +123,11 @@ impl Player for AssetPlayer {
 }
 
 impl AssetPlayer {
+    /// The multicast groups; an error if there are none.
+    pub(crate) fn groups(&self) -> Result<&Arc<MulticastGroups>, OpenError> {
+        self.groups.as_ref().ok_or_else(|| OpenError::Failed("there are no groups".to_owned()))
+    }
+
     /// Opens the presentation at a path that differs from this one only in letter case.
     async fn open_in_other_case(
         &self,
@@ -214,11 +219,9 @@ impl Presentation for AssetPresentation {
 
     fn join(&self, on_event: OnEvent) -> BoxFuture<'_, Result<Joined, OpenError>> {
         Box::pin(async move {
-            let groups = self.player.groups.as_ref();
-            let groups = groups.ok_or_else(|| OpenError::Failed("there are no groups".to_owned()))?;
+            let groups = self.player.groups()?;
             let image = self.image_for(&groups.first().connect(0).map_err(socket_error)?, 0).await?;
-            let (member, group) = groups.join(&image, self.client, on_event)?;
-            Ok(Joined { playback: Box::new(member), group })
+            groups.join(GroupMedia::Asset(image), self.client, on_event)
         })
     }
 }

@@ -11,19 +11,28 @@ mod timeline;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 use wirepath_engine::BlockingPool;
 use wirepath_http::AssetPath;
 use wirepath_media::image::{PathLimits, USUAL_BURST_US};
+use wirepath_playback::PlayError;
 
-use self::timeline::Timeline;
+use self::timeline::{Place, Timeline};
 use crate::images::{Image, Store};
 use crate::library::Library;
 use crate::sending::{Channel, ChannelOptions, Playlist, SendFailure};
 
 pub(crate) use self::player::ChannelPlayer;
+pub(crate) use self::source::ChannelSource;
+
+/// Time until the next attempt to find a place while none is known.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Time limit of finding a place: less than that of answering a request.
+const LIMIT: Duration = Duration::from_secs(15);
 
 /// Least MTU of paths to clients over UDP that packets of channels fit: that of usual tunnels.
 const PATH_MTU: u16 = 1420;
@@ -146,8 +155,33 @@ impl LiveChannel {
         Ok(Arc::new(LiveChannel { list, first, timeline: Timeline::new(pool) }))
     }
 
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.list.name()
+    }
+
+    /// Image with the tracks of all assets, and with the size of their packets.
+    pub(crate) fn first(&self) -> &Arc<Image> {
+        &self.first
+    }
+
+    /// Waits for the next place where a decoder can begin, until its packets are due.
+    pub(crate) async fn wait_for_place(self: Arc<Self>) -> Result<Place, PlayError> {
+        let place = async {
+            loop {
+                match self.timeline.next_place() {
+                    Some(place) => return place,
+                    None => tokio::time::sleep(RETRY).await,
+                }
+            }
+        };
+        let nothing_is_on = || PlayError::Source("nothing is on the channel; try again later".into());
+        let place = tokio::time::timeout(LIMIT, place).await.map_err(|_| nothing_is_on())?;
+        let wait_us = place.at_us.saturating_sub(self.timeline.now_us());
+        if wait_us > LIMIT.as_micros() as u64 {
+            return Err(nothing_is_on());
+        }
+        tokio::time::sleep(Duration::from_micros(wait_us)).await;
+        Ok(place)
     }
 
     fn json(&self) -> Json {

@@ -28,10 +28,11 @@ use crate::start_error::StartError;
 pub(crate) use channel::{Channel, RETRY, formats, wait_until};
 pub use destination::{Destination, Form, Interface};
 pub(crate) use item::Item;
-pub(crate) use output::{End, Output};
+pub(crate) use output::{End, Output, OutputSource};
 pub(crate) use playlist::Playlist;
 pub use playlist::PlaylistError;
 pub use running_channel::{ChannelStatus, OutputStatus};
+pub(crate) use sequence::Sequence;
 
 /// Between the last packet and BYE: receivers take BYE for the end at once, and drop packets not yet read.
 pub(crate) const BYE_DELAY: Duration = Duration::from_millis(100);
@@ -147,7 +148,7 @@ impl Sender {
             let (begun, not_before_s) = (all.clone(), *not_before_s);
             starting.spawn(async move {
                 wait_until(not_before_s).await;
-                begun.iter().for_each(|output| output.play(|_| {}));
+                begun.iter().for_each(|output| output.play(None, |_| {}));
             });
             for output in all {
                 let output = Arc::clone(output);

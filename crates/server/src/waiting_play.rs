@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use wirepath_playback::PlayError;
 
-/// The request of a session that waits for its position: the latest request, until it is cancelled.
+/// The request of a session that waits for its position: the latest request, until it is cancelled or the
+/// session's last reference to this value is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct WaitingPlay(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
@@ -25,13 +26,14 @@ impl WaitingPlay {
     ) {
         let (waiting, mut cancelled) = oneshot::channel();
         *self.0.lock() = Some(waiting);
-        let latest = Arc::clone(&self.0);
+        let latest = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             let place = tokio::select! {
                 biased;
                 _ = &mut cancelled => return start(Err(PlayError::Superseded)),
                 place = search => place,
             };
+            let Some(latest) = latest.upgrade() else { return start(Err(PlayError::Superseded)) };
             // A PAUSE cancels before the start, or follows it, because the start holds the lock.
             let latest = latest.lock();
             let is_cancelled = matches!(cancelled.try_recv(), Err(oneshot::error::TryRecvError::Closed));
@@ -78,5 +80,16 @@ mod tests {
         assert_eq!(started(&waiting, search).await, None, "the later request counts");
         waiting.cancel();
         assert_eq!(started(&waiting, async { 4 }).await, Some(4));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_session_that_ends_does_not_start_later() {
+        let waiting = WaitingPlay::default();
+        let (sender, receiver) = oneshot::channel();
+        waiting.start_at(std::future::pending(), |place: Result<u32, _>| {
+            sender.send(place).expect("it is awaited");
+        });
+        drop(waiting);
+        assert_eq!(receiver.await.expect("there is an answer"), Err(PlayError::Superseded));
     }
 }

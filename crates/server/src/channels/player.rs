@@ -30,7 +30,8 @@ impl Player for ChannelPlayer {
         match self.channels.find(path) {
             Some(channel) => {
                 let (player, channel) = (self.archives.assets.clone(), Arc::clone(channel));
-                let channel: Arc<dyn Presentation> = Arc::new(ChannelPresentation { player, channel });
+                let channel: Arc<dyn Presentation> =
+                    Arc::new(ChannelPresentation { player, channel, client });
                 Box::pin(async move { Ok(channel) })
             }
             None => self.archives.open(path, played_as, client),

@@ -1,9 +1,8 @@
 //! A channel as a presentation.
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use wirepath_media::sdp::Description;
 use wirepath_playback::{PlaybackOptions, TrainSource};
 
@@ -12,14 +11,17 @@ use super::playback::ChannelPlayback;
 use super::source::ChannelSource;
 use crate::asset_player::{AssetPlayer, limits_error, socket_error, stream_sink};
 use crate::describe::describe;
+use crate::multicast::GroupMedia;
 use crate::rtsp::player::{
     BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback, trailer,
 };
+use crate::waiting_play::WaitingPlay;
 
 /// Channel that was opened for a client.
 pub(super) struct ChannelPresentation {
     pub(super) player: AssetPlayer,
     pub(super) channel: Arc<LiveChannel>,
+    pub(super) client: IpAddr,
 }
 
 impl ChannelPresentation {
@@ -30,7 +32,7 @@ impl ChannelPresentation {
         if limits.recipe_like(recipe).packet_size() >= recipe.packet_size() {
             return Ok(());
         }
-        let why = "packets of channels do not fit the path MTU to you; ask for RTP over TCP";
+        let why = "packets of channels do not fit the path MTU; ask for RTP over TCP";
         Err(OpenError::NotPlayable(why.to_owned()))
     }
 }
@@ -57,7 +59,8 @@ impl Presentation for ChannelPresentation {
             }
             let AssetPlayer { playbacks, max_lag_us, bursts, plays, .. } = &self.player;
             let channel = &self.channel;
-            let source = Arc::new(ChannelSource::new(Arc::clone(channel)));
+            let numbers = channel.first.plan().streams.to_vec();
+            let source = Arc::new(ChannelSource::new(Arc::clone(channel), numbers));
             let options = PlaybackOptions {
                 source: Arc::clone(&source) as Arc<dyn TrainSource>,
                 streams: self.tracks(),
@@ -73,13 +76,16 @@ impl Presentation for ChannelPresentation {
                 playbacks: Arc::clone(playbacks),
                 max_lag_us: *max_lag_us,
                 plays: Arc::clone(plays),
-                waiting: Mutex::default(),
+                waiting: WaitingPlay::default(),
             }) as Box<dyn SessionPlayback>)
         })
     }
 
-    fn join(&self, _on_event: OnEvent) -> BoxFuture<'_, Result<Joined, OpenError>> {
-        let why = "channels are not sent to multicast groups by RTSP; ask for UDP or TCP of your own";
-        Box::pin(async move { Err(OpenError::NotPlayable(why.to_owned())) })
+    fn join(&self, on_event: OnEvent) -> BoxFuture<'_, Result<Joined, OpenError>> {
+        Box::pin(async move {
+            let groups = self.player.groups()?;
+            self.check_path(&groups.first().connect(0).map_err(socket_error)?, 0)?;
+            groups.join(GroupMedia::Channel(Arc::clone(&self.channel)), self.client, on_event)
+        })
     }
 }

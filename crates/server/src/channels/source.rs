@@ -1,4 +1,4 @@
-//! A channel as the source of one session's playback.
+//! A channel as the source of one playback: that of a session, or of a group.
 //!
 //! Each PLAY begins at another place of the timeline, and segments from there on have numbers of their own.
 
@@ -12,14 +12,15 @@ use wirepath_playback::{At, Cursor, Load, Segment, TrainSource};
 use super::LiveChannel;
 use super::timeline::{Following, Piece, Place};
 use crate::joined::Joined;
+use crate::sending::OutputSource;
 
 /// Bits of a segment's number since the last PLAY; those above count PLAYs. A stream of 20 Mb/s has three segments in a
 /// second, so that they last for two years.
 const SEGMENT_BITS: u32 = 28;
 const SEGMENTS: u32 = (1 << SEGMENT_BITS) - 1;
 
-/// Source of one session.
-pub(super) struct ChannelSource {
+/// Source of one playback.
+pub(crate) struct ChannelSource {
     channel: Arc<LiveChannel>,
     /// Numbers of the streams of all assets.
     streams: Vec<StreamPlan>,
@@ -45,13 +46,13 @@ struct Played {
 }
 
 impl ChannelSource {
-    pub(super) fn new(channel: Arc<LiveChannel>) -> ChannelSource {
-        let streams = channel.first.plan().streams.to_vec();
+    /// A source whose packets have the numbers of these streams.
+    pub(crate) fn new(channel: Arc<LiveChannel>, streams: Vec<StreamPlan>) -> ChannelSource {
         ChannelSource { channel, streams, state: Mutex::default() }
     }
 
     /// Goes on at a place of the timeline. Returns the place in this source.
-    pub(super) fn begin(&self, place: Place) -> Cursor {
+    pub(crate) fn begin(&self, place: Place) -> Cursor {
         let Place { piece, cursor, .. } = place;
         let begin_us = piece.begin_us;
         let mut state = self.state.lock();
@@ -129,6 +130,13 @@ impl TrainSource for ChannelSource {
         if let Some(played) = &self.state.lock().at {
             played.piece.image.forget(waker);
         }
+    }
+}
+
+impl OutputSource for ChannelSource {
+    fn asset(&self) -> String {
+        let state = self.state.lock();
+        state.at.as_ref().map_or_else(String::new, |played| played.piece.image.name().to_owned())
     }
 }
 

@@ -41,7 +41,7 @@ struct State {
 }
 
 /// Asset in its place.
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// The last reference to an image closes files, which no engine thread may wait for.
     pub(super) image: DropOnPool<Arc<Image>>,
     pub(super) begin_us: u64,
@@ -49,8 +49,8 @@ pub(super) struct Piece {
     number: u64,
 }
 
-/// Place where a session begins.
-pub(super) struct Place {
+/// Place where a playback begins.
+pub(crate) struct Place {
     pub(super) piece: Arc<Piece>,
     /// Place in the piece.
     pub(super) cursor: Cursor,

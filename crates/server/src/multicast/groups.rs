@@ -7,12 +7,12 @@ use parking_lot::Mutex;
 use wirepath_net::{DescriptorBudget, Exceeded, counted_address};
 use wirepath_playback::Playbacks;
 
+use super::media::GroupMedia;
 use super::member::Member;
 use super::range::MulticastRange;
 use super::sender::GroupSender;
-use crate::images::Image;
 use crate::plays::Plays;
-use crate::rtsp::player::{GroupAddress, OnEvent, OpenError};
+use crate::rtsp::player::{Joined, OnEvent, OpenError};
 use crate::sending::Destination;
 
 /// Share of the groups that may be in use at the requests of one address, at least one group.
@@ -55,24 +55,25 @@ impl MulticastGroups {
         self.range.group(0)
     }
 
-    /// Adds a client to the sender of an image, or makes a sender that rests until the first member plays.
+    /// Adds a client to the sender of these media, or makes a sender that rests until the first member plays.
     pub(crate) fn join(
         &self,
-        image: &Arc<Image>,
+        media: GroupMedia,
         address: IpAddr,
         on_event: OnEvent,
-    ) -> Result<(Member, GroupAddress), OpenError> {
-        let sender = self.sender(image, counted_address(address))?;
-        let address = sender.address();
-        Ok((Member::new(sender, on_event, Arc::clone(&self.plays)), address))
+    ) -> Result<Joined, OpenError> {
+        let sender = self.sender(media, counted_address(address))?;
+        let group = sender.address();
+        let playback = Box::new(Member::new(sender, on_event, Arc::clone(&self.plays)));
+        Ok(Joined { playback, group })
     }
 
-    fn sender(&self, image: &Arc<Image>, asked_by: IpAddr) -> Result<Arc<GroupSender>, OpenError> {
+    fn sender(&self, media: GroupMedia, asked_by: IpAddr) -> Result<Arc<GroupSender>, OpenError> {
         let mut senders = self.senders.lock();
         // Members may stay long after their sender has ended; nothing is sent to its group any more.
         senders.retain(|running| running.sender.upgrade().is_some_and(|sender| !sender.is_over()));
         let running = senders.iter().filter_map(|running| running.sender.upgrade());
-        if let Some(sender) = running.into_iter().find(|sender| sender.sends(image)) {
+        if let Some(sender) = running.into_iter().find(|sender| sender.sends(&media)) {
             return Ok(sender);
         }
         let is_free = |number: &u32| !senders.iter().any(|running| running.group == *number);
@@ -84,12 +85,12 @@ impl MulticastGroups {
             let why = "your address has as many multicast groups as it may: a quarter of the server's";
             return Err(OpenError::AtLimit(why.to_owned()));
         }
-        let descriptors = DESCRIPTORS_PER_STREAM * image.plan().streams.len();
+        let descriptors = DESCRIPTORS_PER_STREAM * usize::from(media.tracks());
         let permit = self.descriptors.admit(asked_by, descriptors).map_err(|exceeded| match exceeded {
             Exceeded::Address => OpenError::AtLimit("descriptor limit reached for your address".to_owned()),
             _ => OpenError::Exhausted("too many open files to send to another multicast group".to_owned()),
         })?;
-        let sender = GroupSender::open(&self.range.group(group), image, &self.playbacks, permit);
+        let sender = GroupSender::open(&self.range.group(group), media, &self.playbacks, permit);
         let sender = sender.map_err(|error| OpenError::Failed(format!("cannot send to a group: {error}")))?;
         senders.push(Running { group, asked_by, sender: Arc::downgrade(&sender) });
         Ok(sender)
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::core::{CoreOptions, MediaCore};
-    use crate::images::{HotMemorySize, ImagePolicy};
+    use crate::images::{HotMemorySize, Image, ImagePolicy};
 
     /// Promise: Sockets of multicast groups are within the budget of descriptors, until the sender has left with BYE.
     #[tokio::test(flavor = "current_thread")]
@@ -140,7 +141,8 @@ mod tests {
         let budget = DescriptorBudget::of_clients(DESCRIPTORS_PER_STREAM);
         let groups = MulticastGroups::new(range, core.playbacks, core.plays, budget);
         let client = IpAddr::from([127, 0, 0, 1]);
-        let join = |image: &Arc<Image>| groups.join(image, client, Box::new(|_| ()));
+        let join =
+            |image: &Arc<Image>| groups.join(GroupMedia::Asset(Arc::clone(image)), client, Box::new(|_| ()));
         let members = (join(&first).unwrap(), join(&first).unwrap());
         assert!(matches!(join(&second), Err(OpenError::Exhausted(_))));
         drop(members);

@@ -32,7 +32,7 @@ impl Drop for Member {
 
 impl SessionPlayback for Member {
     fn tracks(&self) -> u8 {
-        self.sender.image().plan().streams.len() as u8 // 16 at most
+        self.sender.media().tracks()
     }
 
     /// All tracks are sent, whichever tracks the sessions set up.
@@ -42,6 +42,10 @@ impl SessionPlayback for Member {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn is_live(&self) -> bool {
+        self.sender.media().is_live()
     }
 
     fn scanned_track(&self) -> Option<u8> {
@@ -72,12 +76,12 @@ impl SessionPlayback for Member {
     }
 
     fn failure(&self) -> Option<PlaybackFailure> {
-        let reason = "the group has played to the end; SETUP a new session".to_owned();
+        let reason = "sending to the group has ended; SETUP a new session".to_owned();
         self.sender.is_over().then_some(PlaybackFailure { reason, is_asset: false })
     }
 
     fn duration_us(&self) -> Option<u64> {
-        self.sender.image().duration_us()
+        self.sender.media().duration_us()
     }
 
     fn reason(&self) -> &str {
@@ -85,10 +89,10 @@ impl SessionPlayback for Member {
     }
 
     fn asset(&self) -> Option<&str> {
-        Some(self.sender.image().name())
+        self.sender.media().asset()
     }
 
     fn count_play(&self) {
-        self.plays.count(self.sender.image().name());
+        self.plays.count(self.sender.media().name());
     }
 }

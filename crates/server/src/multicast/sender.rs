@@ -1,4 +1,4 @@
-//! Sender of an asset to a group.
+//! Sender of an asset or a channel to a group.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,17 +10,24 @@ use tokio::task::JoinHandle;
 use wirepath_net::DescriptorPermit;
 use wirepath_playback::{PlayError, PlaybackEvent, Playbacks, Position, Progress, StreamProgress};
 
-use crate::images::Image;
+use super::media::GroupMedia;
+use crate::channels::{ChannelSource, LiveChannel};
 use crate::rtsp::player::{GroupAddress, OnEvent, Reply, TrackSource};
-use crate::sending::{BYE_DELAY, Destination, End, Item, Output};
+use crate::sending::{BYE_DELAY, Destination, End, Item, Output, OutputSource, Sequence};
+use crate::waiting_play::WaitingPlay;
 
 /// Longest time for which packets leave ahead of their departure; members cannot change it.
 const MOST_BURST_US: u64 = 20_000;
 
-/// Sender of an asset to a group. It plays from its position while any member plays, and ends at the end of
-/// the asset.
+/// Sender to a group. It plays while any member plays: an asset from where it rested to its end, a channel from the
+/// channel's position.
 pub(super) struct GroupSender {
-    image: Arc<Image>,
+    media: GroupMedia,
+    /// Source of a channel.
+    live: Option<Live>,
+    /// Start of a channel that waits for its place.
+    waiting: WaitingPlay,
+    this: Weak<GroupSender>,
     address: GroupAddress,
     output: Arc<Output>,
     state: Mutex<State>,
@@ -28,6 +35,13 @@ pub(super) struct GroupSender {
     reports: JoinHandle<()>,
     /// Permission for the descriptors of the output.
     descriptors: Option<DescriptorPermit>,
+}
+
+/// Channel that is sent, and its source for the group.
+#[derive(Clone)]
+struct Live {
+    channel: Arc<LiveChannel>,
+    source: Arc<ChannelSource>,
 }
 
 #[derive(Default)]
@@ -47,23 +61,39 @@ impl GroupSender {
     /// Opens a sender that rests. Must be called on a tokio runtime.
     pub(super) fn open(
         group: &Destination,
-        image: &Arc<Image>,
+        media: GroupMedia,
         playbacks: &Playbacks,
         descriptors: DescriptorPermit,
     ) -> io::Result<Arc<GroupSender>> {
-        let item = Item::new(Arc::clone(image));
-        item.follow(None);
-        let output = Arc::new(Output::open(group, &item, playbacks, MOST_BURST_US)?);
+        let mut live = None;
+        let plan = media.image().plan();
+        let source = |streams| -> Arc<dyn OutputSource> {
+            match &media {
+                GroupMedia::Asset(image) => {
+                    let item = Item::new(Arc::clone(image));
+                    item.follow(None);
+                    Arc::new(Sequence::new(item, streams, playbacks.engine().pool()))
+                }
+                GroupMedia::Channel(channel) => {
+                    let source = Arc::new(ChannelSource::new(Arc::clone(channel), streams));
+                    live = Some(Live { channel: Arc::clone(channel), source: Arc::clone(&source) });
+                    source
+                }
+            }
+        };
+        let output = Arc::new(Output::open(group, plan, playbacks, MOST_BURST_US, source)?);
         let address = GroupAddress {
             address: group.address.ip(),
             port: group.address.port(),
             ttl: group.group_ttl().unwrap_or(1),
         };
-        Ok(Arc::new_cyclic(|sender: &Weak<GroupSender>| {
-            let reports = tokio::spawn(report(Arc::clone(&output), Weak::clone(sender)));
-            let image = Arc::clone(image);
+        Ok(Arc::new_cyclic(|this: &Weak<GroupSender>| {
+            let reports = tokio::spawn(report(Arc::clone(&output), Weak::clone(this)));
             GroupSender {
-                image,
+                media,
+                live,
+                waiting: WaitingPlay::default(),
+                this: Weak::clone(this),
                 address,
                 output,
                 state: Mutex::default(),
@@ -74,9 +104,9 @@ impl GroupSender {
         }))
     }
 
-    /// Returns whether it sends this image and has not reached its end.
-    pub(super) fn sends(&self, image: &Arc<Image>) -> bool {
-        Arc::ptr_eq(&self.image, image) && !self.is_over()
+    /// Returns whether it sends these media and has not reached their end.
+    pub(super) fn sends(&self, media: &GroupMedia) -> bool {
+        self.media == *media && !self.is_over()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -87,8 +117,8 @@ impl GroupSender {
         self.address
     }
 
-    pub(super) fn image(&self) -> &Arc<Image> {
-        &self.image
+    pub(super) fn media(&self) -> &GroupMedia {
+        &self.media
     }
 
     /// Adds a member, and returns its number.
@@ -119,7 +149,33 @@ impl GroupSender {
         // The lock orders this before or after a PAUSE of another member.
         match was_playing {
             true => reply(Ok(Position { at_us: self.output.progress().position_us, streams: Vec::new() })),
-            false => self.output.play(reply),
+            false => self.begin(number, reply),
+        }
+    }
+
+    /// Begins to send, at the request of a member. Must be called on a tokio runtime.
+    fn begin(&self, number: u64, reply: Reply<Position>) {
+        let Some(Live { channel, source }) = self.live.clone() else { return self.output.play(None, reply) };
+        let (output, sender) = (Arc::clone(&self.output), Weak::clone(&self.this));
+        self.waiting.start_at(channel.wait_for_place(), move |place| match place {
+            Ok(place) => output.play(Some(source.begin(place)), reply),
+            Err(error) => {
+                if let Some(sender) = sender.upgrade().filter(|_| error != PlayError::Superseded) {
+                    sender.fail_to_begin(number, &error);
+                }
+                reply(Err(error));
+            }
+        });
+    }
+
+    /// There is nothing to send: all members rest. Those that played since the request of member `number` are told.
+    fn fail_to_begin(&self, number: u64, error: &PlayError) {
+        let mut state = self.state.lock();
+        for (other, member) in state.members.iter_mut().filter(|(_, member)| member.is_playing) {
+            member.is_playing = false;
+            if *other != number {
+                (member.on_event)(PlaybackEvent::Failed(error.clone()));
+            }
         }
     }
 
@@ -131,7 +187,10 @@ impl GroupSender {
             member.is_playing = false;
         }
         match was_playing && !state.is_playing() {
-            true => self.output.pause(reply),
+            true => {
+                self.waiting.cancel();
+                self.output.pause(reply);
+            }
             false => reply(Ok(self.output.progress().position_us)),
         }
     }

@@ -11,13 +11,11 @@ use tokio::sync::{Notify, watch};
 use wirepath_media::image::{Plan, StreamPlan};
 use wirepath_media::rtcp::SenderState;
 use wirepath_playback::{
-    PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks, Position, Progress,
+    Cursor, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks, Position, Progress,
     RtpClock, StreamProgress, StreamSink, Timestamps, TrainSource,
 };
 
 use super::destination::{Destination, Form};
-use super::item::Item;
-use super::sequence::Sequence;
 use crate::sender_report::{self, ntp};
 
 /// Interval of reports (RFC 3550 section 6.2).
@@ -29,11 +27,17 @@ const REPORT_RETRY: Duration = Duration::from_secs(1);
 /// Ports from one track to the next: RTP and RTCP.
 const PORTS_PER_TRACK: u16 = 2;
 
+/// Source of an output.
+pub(crate) trait OutputSource: TrainSource {
+    /// Name of the asset whose packets were given away last.
+    fn asset(&self) -> String;
+}
+
 /// Output of a channel.
 pub(crate) struct Output {
     pub(crate) destination: Destination,
     playback: Playback,
-    sequence: Arc<Sequence>,
+    source: Arc<dyn OutputSource>,
     /// The sockets of the streams, in order, to be connected anew.
     sockets: Vec<UdpSocket>,
     reports: Vec<ReportedStream>,
@@ -70,19 +74,20 @@ struct ReportedStream {
 
 impl Output {
     /// Opens an output, which rests until it is told to play. Of the streams it takes ports in order. Packets leave
-    /// at most `most_burst_us` ahead of their departure.
+    /// at most `most_burst_us` ahead of their departure. Packet sizes and streams are those of `plan`; `source` makes
+    /// the source, whose packets have the numbers of the given streams.
     ///
     /// # Errors
     /// Those of sockets; no random numbers.
     pub(crate) fn open(
         destination: &Destination,
-        first: &Arc<Item>,
+        plan: &Plan,
         playbacks: &Playbacks,
         most_burst_us: u64,
+        source: impl FnOnce(Vec<StreamPlan>) -> Arc<dyn OutputSource>,
     ) -> io::Result<Output> {
-        let plan = first.image.plan();
         let streams = own_streams(plan)?;
-        let sequence = Arc::new(Sequence::new(Arc::clone(first), streams.clone(), playbacks.engine().pool()));
+        let source = source(streams.clone());
         let (ending, ended) = watch::channel(None);
         let (mut sinks, mut sockets) = (Vec::new(), Vec::new());
         for (number, stream) in (0_u8..).zip(&streams) {
@@ -94,7 +99,7 @@ impl Output {
         let first = sinks.next().ok_or(io::ErrorKind::InvalidInput)?;
         let cname = format!("wirepath@{}", local_address(&first)?);
         let playback = playbacks.open(PlaybackOptions {
-            source: Arc::clone(&sequence) as Arc<dyn TrainSource>,
+            source: Arc::clone(&source) as Arc<dyn TrainSource>,
             streams: streams.len() as u8, // 16 at most
             sink: first,
             most_burst_us,
@@ -117,7 +122,7 @@ impl Output {
         Ok(Output {
             destination: destination.clone(),
             playback,
-            sequence,
+            source,
             sockets,
             reports,
             cname,
@@ -127,10 +132,15 @@ impl Output {
         })
     }
 
-    /// Begins to send, or goes on where it rested. The reply is the first packets.
-    pub(crate) fn play(&self, reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static) {
+    /// Sends from a place of the source; from its start, or where the output rested, if none is given. The reply is the
+    /// first packets.
+    pub(crate) fn play(
+        &self,
+        from: Option<Cursor>,
+        reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static,
+    ) {
         let begun = Arc::clone(&self.begun);
-        self.playback.play(None, None, move |result| {
+        self.playback.play(from, None, move |result| {
             begun.notify_one();
             reply(result);
         });
@@ -249,7 +259,7 @@ impl Output {
 
     /// Name of the asset that is being sent, or read for what is sent next.
     pub(crate) fn asset(&self) -> String {
-        self.sequence.asset()
+        self.source.asset()
     }
 }
 

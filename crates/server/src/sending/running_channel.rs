@@ -16,6 +16,7 @@ use super::destination::{Destination, Form};
 use super::item::Item;
 use super::output::Output;
 use super::playlist::Playlist;
+use super::sequence::Sequence;
 use super::{ChannelOptions, SendFailure};
 use crate::core::MediaCore;
 use crate::describe::describe;
@@ -80,7 +81,10 @@ impl RunningChannel {
                 return Err(SendFailure::NeedsRtp(asset, destination.to_string()));
             }
             // Bursts are those that the sender was told.
-            let output = Output::open(destination, &first, &core.playbacks, u64::MAX);
+            let output =
+                Output::open(destination, first.image.plan(), &core.playbacks, u64::MAX, |streams| {
+                    Arc::new(Sequence::new(Arc::clone(&first), streams, core.playbacks.engine().pool()))
+                });
             let output = output.map_err(|error| SendFailure::Destination(destination.to_string(), error))?;
             outputs.push(Arc::new(output));
         }

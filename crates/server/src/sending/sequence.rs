@@ -8,6 +8,7 @@ use wirepath_media::image::StreamPlan;
 use wirepath_playback::{Load, Segment, TrainSource};
 
 use super::item::{Following, Item};
+use super::output::OutputSource;
 use crate::joined::Joined;
 
 /// Least time from the beginning of an item to the next one: a list of empty files must not keep a thread busy.
@@ -51,9 +52,10 @@ impl Sequence {
         let place = self.place.lock();
         place.has_ended && matches!(place.item.following(None), Following::NotYet)
     }
+}
 
-    /// Name of the asset whose packets were given away last.
-    pub(crate) fn asset(&self) -> String {
+impl OutputSource for Sequence {
+    fn asset(&self) -> String {
         self.place.lock().item.image.name().to_owned()
     }
 }
