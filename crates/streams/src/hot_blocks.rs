@@ -7,6 +7,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use bytes::BytesMut;
+use wirepath_datapath::append;
 
 /// Most blocks that are kept. Each has the size of one read: at most 1 MiB.
 const KEPT: usize = 16;
@@ -44,13 +45,14 @@ fn second_level_cache() -> Option<usize> {
     Some(kibibytes * 1024)
 }
 
-/// Takes an empty block with room for so many bytes.
+/// Takes an empty block with room for so many bytes, and for their alignment.
 pub(crate) fn take(room: usize) -> BytesMut {
+    let room = room + append::ALIGNMENT;
     let found = BLOCKS.with_borrow_mut(|blocks| {
         let place = blocks.iter_mut().rposition(|block| block.try_reclaim(room))?;
         Some(blocks.remove(place))
     });
-    found.unwrap_or_else(|| BytesMut::with_capacity(room.max(piece())))
+    found.unwrap_or_else(|| BytesMut::with_capacity(room.max(piece() + append::ALIGNMENT)))
 }
 
 /// Keeps a block whose bytes were all split off, for reuse after these bytes are dropped.

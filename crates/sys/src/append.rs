@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use rustix::net::RecvFlags;
 
 /// Source of bytes.
@@ -22,7 +22,14 @@ pub enum From {
 /// Minimum spare capacity to read into: small reads share a block, large reads get a new block.
 const LEAST: usize = 16 * 1024;
 
+/// Bytes that a buffer should have beyond those to be read, for reads of files at any offset.
+pub const ALIGNMENT: usize = 64;
+
 /// Reads up to `room` bytes and appends them to `buffer`; returns their number, 0 at the end.
+///
+/// Bytes of a file at an empty buffer with [`ALIGNMENT`] bytes more than `room` are placed at an address that is
+/// congruent to their offset: copies from the page cache take ten times as long on AMD Zen 4 if the destination
+/// lies 1 to 15 bytes behind the source, modulo the page size (`rep movsb`, Linux 6.18).
 ///
 /// # Errors
 /// `EAGAIN` if there is no data yet; else errors of `recv`, `read` or `pread`.
@@ -36,6 +43,11 @@ pub fn append(
     // A block without other owners is reused from its beginning.
     if spare < room && !buffer.try_reclaim(room) && spare < room.min(LEAST) {
         buffer.reserve(room);
+    }
+    if let From::File(offset) = from
+        && buffer.is_empty()
+    {
+        align(buffer, offset, room);
     }
     let room = room.min(buffer.capacity() - buffer.len());
     // SAFETY: rustix writes initialised bytes to it only.
@@ -59,6 +71,15 @@ pub fn append(
     // SAFETY: the kernel wrote this many bytes, at most `room`, to the front of the spare capacity.
     unsafe { buffer.advance_mut(read) };
     Ok(read)
+}
+
+/// Moves the beginning of an empty buffer to an address congruent to `offset`, if `room` bytes still fit.
+fn align(buffer: &mut BytesMut, offset: u64, room: usize) {
+    let shift = (offset as usize).wrapping_sub(buffer.as_ptr().addr()) % ALIGNMENT;
+    if buffer.capacity() >= room + shift {
+        buffer.resize(shift, 0);
+        buffer.advance(shift);
+    }
 }
 
 #[cfg(test)]
@@ -86,5 +107,22 @@ mod tests {
         assert_eq!(peeked, &b"ef"[..]);
         assert_eq!(append(From::Stream, far.as_fd(), &mut buffer, 1).unwrap(), 1);
         assert_eq!(buffer, &b"ab3456cde"[..]);
+    }
+
+    #[test]
+    fn bytes_of_a_file_lie_as_they_do_in_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let room = 100_000;
+        let mut buffer = BytesMut::with_capacity(room + ALIGNMENT);
+        for offset in [0, 15, 16, 4095, 70_001] {
+            assert_eq!(append(From::File(offset), file.as_fd(), &mut buffer, room).unwrap(), room);
+            assert_eq!((buffer.as_ptr().addr() as u64).wrapping_sub(offset) % ALIGNMENT as u64, 0, "{offset}");
+            drop(buffer.split());
+            assert!(buffer.try_reclaim(room + ALIGNMENT), "no other block is needed");
+        }
+        let mut full = BytesMut::with_capacity(room);
+        let read = append(From::File(15), file.as_fd(), &mut full, room).unwrap();
+        assert_eq!(read, room, "it reads all that was asked for, wherever it lies");
     }
 }
