@@ -57,7 +57,7 @@ enum Command {
     Send(send::Send),
     /// Set the password of a user in a file for `wirepath serve --users`
     Passwd(passwd::Passwd),
-    /// Sign a URL for `wirepath serve --url-key`: it opens a file or folder for a time, without a user
+    /// Sign a URL for `wirepath serve --url-key`, which opens a file or folder for some time without a user
     Sign(sign::Sign),
     /// Pack transport streams and movies into wire images ahead of time
     Pack(pack::Pack),
@@ -65,7 +65,7 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Relay streams of bytes and datagrams, proxy TCP connections, or cache HTTP
     Relay(relay::Relay),
-    /// Play from an RTSP or HTTP server with many sessions, and judge how they are served
+    /// Play from an RTSP or HTTP server in many sessions, and judge how well they are served
     Load(load::Load),
     /// Measure the cost of every data path on this machine, and how many clients it carries
     Assess(assess::Assess),

@@ -56,8 +56,8 @@ pub(crate) struct Pack {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Make only the index, by which a server plays a file from its own bytes: 0.3 % of a file of 4 Mb/s. Files
-    /// whose packets are not 188 bytes long get an image
+    /// Make only the index, with which a server plays directly from the file; its size is 0.3 % of a file of
+    /// 4 Mb/s. Files whose transport packets are not 188 bytes long get an image
     #[arg(long)]
     index: bool,
 

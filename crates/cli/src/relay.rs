@@ -91,7 +91,7 @@ pub(crate) struct Relay {
     #[arg(long, requires = "metrics")]
     remote_control: bool,
 
-    /// Sending pages of files without a copy: always; safe (copy the bytes of files, which others may change
+    /// Sending without a copy: always; safe (copy the bytes of files, which other programs could change
     /// before the packets leave); never (copy everything). Can be changed at run time by PUT /api/loans
     #[arg(long, value_name = "RULE", default_value = "always")]
     lend: Lending,

@@ -41,12 +41,13 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) http: Option<ListenAddress>,
 
-    /// Listen address of RTSP over TLS (rtsps), with media interleaved, or over UDP by --srtp; needs
+    /// Listen address of RTSP over TLS (rtsps); media are interleaved, with --srtp also over UDP; needs
     /// --tls-certificate and --tls-key [default: none]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) rtsps: Option<ListenAddress>,
 
-    /// SRTP of sessions over TLS, which may have UDP then, and how clients are told the keys; needs --rtsps [default: off]
+    /// SRTP for sessions over TLS, which may then use UDP; KEYS is the way in which clients get the keys;
+    /// needs --rtsps [default: off]
     #[arg(long, value_name = "KEYS")]
     pub(crate) srtp: Option<SrtpChoice>,
 
@@ -67,7 +68,7 @@ pub(crate) struct ServeOptions {
     pub(crate) images: ImageOptions,
 
     /// Assets that get a wire image: auto (those played so often that it pays off), all played ones, or none.
-    /// Other assets play from their own bytes [default: auto; all with --hot-memory SIZE]
+    /// Other assets play directly from their files [default: auto; all with --hot-memory SIZE]
     #[arg(long = "images", value_name = "WHICH")]
     pub(crate) image_policy: Option<PolicyChoice>,
 
@@ -80,8 +81,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "SIZE", value_parser = values::packing_memory)]
     pub(crate) packing_memory: Option<ByteSize>,
 
-    /// Memory for played images, used by the data path wire_uring: no copy, few calls; auto: up to an eighth
-    /// of the memory, for images that eight sessions play; 0: none [default: auto]
+    /// Memory that holds images in use, for the data path wire_uring (no copy, few calls); auto: up to an
+    /// eighth of the memory, for images that eight sessions play; 0: none [default: auto]
     #[arg(long, value_name = "SIZE", value_parser = values::hot_memory)]
     pub(crate) hot_memory: Option<HotMemorySize>,
 
@@ -98,7 +99,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PATH=TIME", value_parser = values::folder_burst)]
     pub(crate) folder_burst_max: Vec<FolderBurst>,
 
-    /// Admission of sessions: refuse sessions with 453 by the measured load, or off [default: measured]
+    /// Admission of sessions: measured (refuse with 453 by the measured load), or off [default: measured]
     #[arg(long, value_name = "RULE")]
     pub(crate) admission: Option<AdmissionChoice>,
 
@@ -112,8 +113,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "RATE")]
     pub(crate) max_rate: Option<RateSpec>,
 
-    /// Processors to run on, such as 2-5,8; best the ones that do not handle the network card's interrupts,
-    /// or those of its NUMA node [default: all allowed to the process]
+    /// Processors to run on, such as 2-5,8; preferably processors that do not handle the network card's
+    /// interrupts, or those of its NUMA node [default: all allowed to the process]
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<Cpus>,
 
@@ -191,7 +192,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "USER,USER", value_parser = values::administrators)]
     pub(crate) admin_users: Option<Access>,
 
-    /// Lifetime of a challenge; players answer the next one by themselves [default: 5m]
+    /// Lifetime of a nonce (authentication challenge); players answer a new one without asking the user
+    /// [default: 5m]
     #[arg(long, value_name = "TIME", value_parser = values::positive_time)]
     pub(crate) nonce_lifetime: Option<Duration>,
 
@@ -274,14 +276,14 @@ pub(crate) enum AdmissionChoice {
     Off,
 }
 
-/// Keys of SRTP that DESCRIBE tells.
+/// Keys of SRTP that DESCRIBE sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SrtpChoice {
-    /// None: media go over the connection only
+    /// No SRTP: media go over the TLS connection only
     Off,
-    /// By MIKEY: media are encrypted for clients that ask for RTP/SAVP, such as GStreamer
+    /// Keys by MIKEY, for clients that request RTP/SAVP, such as GStreamer
     Mikey,
-    /// By MIKEY and SDES: media of movies are encrypted for all that ask for a description, such as ffmpeg
+    /// Keys by MIKEY and, for movies, also by SDES, for ffmpeg; clients that ignore SDES cannot decode movies
     Sdes,
 }
 

@@ -29,7 +29,7 @@ Smaller: .../picture.ppm?scale=1/3&method=integral   (means of squares)
          .../picture.ppm?scale=4/7&method=linear     (linear interpolation)
 Combined steps are done in this order: crop, gray, scale.
 Size:    .../picture.ppm?info                        (JSON)
-Look:    .../picture.ppm?view, or a folder, in a browser
+View:    .../picture.ppm?view, or a folder, in a browser
 State:   /api/status, /metrics
 
 The log goes to standard error; RUST_LOG sets its level (default: info).

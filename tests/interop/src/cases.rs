@@ -221,7 +221,7 @@ impl Case {
     /// [`Cannot`] for what the client has not, `Skip` where it is not installed; else the server's fault.
     pub(crate) fn play(&self, bed: &Bed) -> Result<()> {
         if (self.transport, self.operation) == (Transport::Multicast, Operation::Seek) {
-            return Err(Cannot("a group is at one place for all").into());
+            return Err(Cannot("a multicast group has one position for all clients").into());
         }
         match self.client {
             Client::Ffmpeg => ffmpeg::play(self, bed),

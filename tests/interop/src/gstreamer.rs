@@ -28,7 +28,7 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     let url = format!("{scheme}{place}");
     if case.operation == Operation::Seek {
         if case.format.video == Codec::Vp9 {
-            return Err(Cannot("not tried: what it stores VP9 with cannot seek").into());
+            return Err(Cannot("not tried: the muxer that stores VP9 does not accept seeks").into());
         }
         clients::gstreamer_chains_seeking(properties, &url, (&chains, &pictures), SEEK_S.into(), LIMIT_S)?;
         // A `filesink` keeps only what came behind the last flush, so behind the seek.

@@ -25,11 +25,11 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Transport::Udp => &[],
         Transport::Tcp => &["-t"],
         Transport::Tunnel => &["-T", &tunnel],
-        Transport::Multicast => return Err(Cannot("does not ask for multicast").into()),
+        Transport::Multicast => return Err(Cannot("does not request multicast").into()),
         Transport::Tls => return Err(Cannot("built without TLS").into()),
     };
     if case.format.video == Codec::Vp9 {
-        return Err(Cannot("stores VP9 without a container").into());
+        return Err(Cannot("stores VP9 without a container, so it cannot be decoded").into());
     }
     let home = home()?;
     let mut command = Command::new(program.context("no openRTSP")?);

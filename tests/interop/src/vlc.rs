@@ -11,13 +11,13 @@ const MISSING: usize = 30;
 pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     require!(process::find("cvlc").is_some(), "not installed");
     if case.format.video != Codec::TransportStream {
-        return Err(Cannot("built without live555: transport streams only").into());
+        return Err(Cannot("built without live555: plays transport streams only").into());
     }
     if case.transport != Transport::Udp {
-        return Err(Cannot("built without live555: UDP only").into());
+        return Err(Cannot("built without live555: plays over UDP only").into());
     }
     if case.operation == Operation::Seek {
-        return Err(Cannot("its SAT>IP module does not seek").into());
+        return Err(Cannot("its SAT>IP module cannot seek").into());
     }
     let home = home()?;
     let output = home.path().join("out.ts");

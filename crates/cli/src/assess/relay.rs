@@ -33,7 +33,7 @@ pub(crate) struct Relay {
     only: Vec<Part>,
 
     /// Also measure handlers of all kinds (read, peek, select, growing rewrite, whole records in slices and copied
-    /// together), beside a careful loop and a plain program that do the same
+    /// together), and compare them with a careful loop and a plain program that do the same
     #[arg(long)]
     handlers: bool,
 }

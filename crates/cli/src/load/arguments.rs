@@ -34,10 +34,11 @@ Examples:
   wirepath load http://server:8080/hls/index.m3u8 --sessions 200
   wirepath load rtsp://server:8554/clip.ts --sessions 500 --storm 1000 --json storm.json
 
-A session is timely if a player with --buffer of media never ran dry. Over HTTP, the segments of a playlist (.m3u8) are \
-played at the playlist's rate, other assets at --rate. Without --rate other assets are downloaded repeatedly, and a session is \
-timely if it did not fail. Failed sessions are not retried. When the media of a session ends, or its time by --churn, a new \
-session begins.
+A session is timely if it did not fail, a player that buffers --buffer of media had no underrun and, over RTSP, at \
+least 0.9 of the media's rate arrived. Over HTTP, the segments of a playlist (.m3u8) are played at the playlist's \
+rate, other assets at --rate. Without --rate other assets are downloaded repeatedly, and a session is timely if it \
+did not fail. Failed sessions are not retried. When the media of a session ends, or its time by --churn, a new session \
+begins.
 
 Exit code: 0 if --require holds (by default: all judged sessions are timely and none failed), 3 if it does not, 1 if the \
 run could not begin, 2 for invalid arguments, 130 or 143 after a signal, with the result until then.")]
@@ -71,8 +72,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "RATE")]
     rate: Option<RateSpec>,
 
-    /// Share of the sessions that is received and judged, chosen at random; the kernel drops the media of the
-    /// others
+    /// Share of the sessions whose media are received and judged, chosen at random; the kernel drops the
+    /// media of the others
     #[arg(long, value_name = "SHARE", default_value = "100%", value_parser = share)]
     sample: f64,
 

@@ -54,8 +54,7 @@ pub(super) struct StreamOptions {
     #[arg(long, value_name = "CHOICE", default_value = "block", requires = "inputs")]
     when_full: WhenFullSpec,
 
-    /// Class of the stream: one of the configuration file's; without a file, only a name for tables and
-    /// metrics
+    /// Class of the stream, from the configuration file; without a file, only a name for tables and metrics
     #[arg(long, value_name = "NAME", requires = "inputs")]
     class: Option<String>,
 
