@@ -199,15 +199,15 @@ def test_datagrams_are_records():
 
 
 class Running:
-    """A running stream of lines from a socket to a socket, with one handler."""
+    """A running stream from a socket to a socket, with one handler."""
 
-    def __init__(self, handler, **options):
+    def __init__(self, handler, framing=None, **options):
         self.sender, source = socket.socketpair()
         self.receiver, sink = socket.socketpair()
         self.receiver.settimeout(30)
         self.stream = Stream(pattern="mirror")
         self.handler = self.stream.handler(handler, **options)
-        self.input = self.stream.input(source, Framing.lines(100))
+        self.input = self.stream.input(source, framing or Framing.lines(100))
         self.output = self.stream.output(sink)
         source.close()
         sink.close()
@@ -311,13 +311,13 @@ def test_handlers_change_before_the_start_as_well():
 
 
 def test_a_handler_is_removed_behind_the_record():
-    running = Running(lambda piece: None, whole=None)
+    running = Running(lambda piece: None, Framing.fixed(2), whole=None)
     running.sends(b"x")
     running.receives(b"x")
     with pytest.raises(TimeoutError, match="the end of a record"):
         running.stream.remove_handler(running.handler, timeout=0.001)
-    running.sends(b"y\n")
-    running.receives(b"y\n")
+    running.sends(b"y")
+    running.receives(b"y")
     with pytest.raises((ValueError, wirepath.StreamError), match="removed"):
         running.stream.remove_handler(running.handler)
 
@@ -356,7 +356,7 @@ def test_inputs_and_outputs_are_detached():
         Stream().detach(0)
     stream.detach(running.input)
     assert running.sender.recv(1) == b""
-    assert stream.wait(30).bytes_out == 8  # it was the last input
+    assert stream.wait(30).bytes_in == 8  # it was the last input
     with pytest.raises(wirepath.StreamError, match="the stream has ended"):
         stream.detach(running.output)
 

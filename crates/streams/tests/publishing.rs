@@ -1,5 +1,5 @@
-//! What a user of the published crate has: the example of the README in a project of its own, and an interface
-//! that is compared with the last one before each release.
+//! The published crate for its users: the example of the README in a project of its own, and the comparison of
+//! the interface with the last release.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -12,8 +12,8 @@ const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Promise: The README's example runs in a new project that adds the crate by its path, without network.
 ///
-/// With versions of the workspace's lock file, which are downloaded already. A wrong expectation fails, so the
-/// example does check something.
+/// With the versions of the workspace's lock file, which are downloaded already. A wrong expectation fails:
+/// the example does check something.
 #[test]
 fn the_example_of_the_readme_runs_in_a_new_project() {
     let readme = include_str!("../README.md");
@@ -59,7 +59,8 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Promise: `make semver` compares the interface of all published crates with a version, or says what it needs.
+/// Promise: `make semver` compares the interface of the published crates with a version, or says what it
+/// needs.
 #[test]
 fn the_interface_is_compared_or_what_is_missing_is_said() {
     let compared = semver(&["v0.1.0"], true);
