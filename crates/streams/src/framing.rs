@@ -6,7 +6,7 @@ mod splitter;
 
 use wirepath_media::ts::PACKET_LENGTH;
 
-pub(crate) use splitter::Splitter;
+pub(crate) use splitter::{Ahead, Splitter};
 
 /// Division of an input into records.
 pub enum Framing {
@@ -24,7 +24,8 @@ pub enum Framing {
 }
 
 /// Computes the length of a record from its first bytes (at least one); the flag is true if no more bytes
-/// will come. Returns at least 1, possibly more than the bytes given; None if more bytes are needed.
+/// will come. Returns at least 1, possibly more than the bytes given; None if more bytes are needed. It may be
+/// called again for the same record, with at least as many bytes, until the record is taken.
 ///
 /// # Errors
 /// The bytes are invalid. The error ends the stream.
