@@ -14,7 +14,7 @@ const FREE_MS: u64 = 5 * PRICE_MS;
 /// again and again.
 pub(crate) const UNREADABLE_DELAY: Duration = Duration::from_secs(1);
 
-/// Longest time that the answer to a wrong try is held back. Tries beyond are not looked at.
+/// Longest delay of the answer to a failed attempt. Attempts beyond it are rejected without a check.
 pub const MOST_DELAY: Duration = Duration::from_secs(5);
 
 const MOST_DELAY_MS: u64 = MOST_DELAY.as_millis() as u64;

@@ -8,7 +8,7 @@ use crate::instructions::Program;
 use crate::place::Place;
 use crate::program::HandlerObject;
 
-/// Bytes of a record that a handler sees (`WIREPATH_SEES`), behind their number.
+/// Bytes of a record that a handler sees (`WIREPATH_SEES`). The number of these bytes precedes them.
 const SEES: usize = 128;
 const NUMBER: usize = 4;
 

@@ -115,7 +115,7 @@ impl Instruction {
         jumps.then(|| place + 1 + self.offset.unsigned_abs() as usize)
     }
 
-    /// Checks what is to be seen by itself.
+    /// Checks what does not depend on other instructions.
     fn check(self) -> Result<(), &'static str> {
         const VERSION_4: &str = "the handler has instructions of version 4 (build it with -mcpu=v3)";
         const UNKNOWN: &str = "the handler has an instruction that user space does not know";

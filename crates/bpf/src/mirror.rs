@@ -42,7 +42,7 @@ pub struct Receiver {
 
 /// Mirror of the datagrams of one input to its receivers, in the kernel. Ends when it is dropped.
 ///
-/// The way to a receiver is learned from a datagram that user space sends to it, and learned again after five
+/// The route to a receiver is learned from a datagram that user space sends to it, and learned again every five
 /// seconds. Until it is known for all receivers, records are left to user space, and for as long as user space
 /// has not sent those on, the next ones too ([`Mirror::set_sent_on`]): none overtakes another.
 pub struct Mirror {

@@ -1,4 +1,4 @@
-//! Place of a handler: user space alone, or the kernel beside it.
+//! Place where a handler runs: in user space only, or also in the kernel.
 
 use parking_lot::Mutex;
 

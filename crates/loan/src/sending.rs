@@ -24,7 +24,7 @@ const PIECE: usize = 4096;
 /// Loans in a row that the kernel turned into copies, or refused, after which a descriptor's sends are copied.
 const IN_A_ROW: u64 = 16;
 
-/// Loans after which the write faults since are looked at, and the most of them that lending is worth.
+/// Number of loans between two checks of write faults, and the most faults in it that still justify lending.
 const LOANS: u64 = 32;
 const MOST_FAULTS: u64 = 4;
 

@@ -1,5 +1,5 @@
-//! Admission of sessions by measurement: one is admitted while engine threads have time and the link has room for
-//! it, and unless those that play are late for longer than a moment. What a session costs is estimated by the
+//! Admission of sessions by measurement: a session is admitted while the engine threads and the link have capacity for
+//! it and playing sessions are not late. What a session costs is estimated by the
 //! calibration until sessions play, and measured the more the more play. The cost of new sessions is
 //! known an interval later, so the new sessions of one interval get only half of the time that is left.
 
@@ -24,7 +24,7 @@ use load::{Asked, Estimate, Limits, Load, MeasuredCost, link_bits};
 /// Bit rate of a session's payload that is not known, before any was.
 const USUAL_BITS_PER_SECOND: f64 = 4e6;
 
-/// Least interval of measurements: less tells nothing of a load.
+/// Minimum interval of measurements: shorter ones do not show the load.
 const LEAST_INTERVAL_US: u64 = 500_000;
 
 /// Sessions over which the mean of their bit rates goes.
@@ -36,8 +36,8 @@ const MEAN_OF_INTERVALS: f64 = 4.0;
 /// Rule by which sessions are admitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AdmissionPolicy {
-    /// By what is measured; sessions leave `reserve`, a share (0 to 1) of the engine threads' time, to
-    /// downloads and everything else.
+    /// By the measured load. `reserve`, a share (0 to 1) of the engine threads' time, is kept for downloads and
+    /// other work.
     Measured {
         /// The share that is left, of the threads' time and of the rate.
         reserve: f64,
@@ -98,8 +98,8 @@ impl Admission {
         self.admit_some(1.0, payload_bits_per_second)
     }
 
-    /// Admits that sessions become faster by so many times what one takes at the normal speed, or says why
-    /// not.
+    /// Admits a higher speed of running sessions, or returns the reason of the refusal. `more` is the added load in
+    /// sessions of normal speed.
     pub(crate) fn admit_faster(&self, more: f64) -> Result<(), Overload> {
         self.admit_some(more, None)
     }

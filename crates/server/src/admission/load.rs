@@ -36,8 +36,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Threads' time that sessions may take, in threads, where requests take so much: what exceeds half of the reserve
-    /// is not there for sessions. They get half of a processor that requests want, too.
+    /// Engine threads' time for sessions, in threads, if control requests take `control` threads: what exceeds half of
+    /// the reserve is not available to sessions. Of a processor that requests want, too, sessions get half.
     fn threads(&self, control: f64) -> f64 {
         let reserve = self.all_threads * self.reserve;
         let taken = (control + reserve / 2.0).min(self.all_threads / 2.0);
@@ -250,7 +250,7 @@ impl Load {
         if self.is_busy(limits) { last.max(before) } else { last.min(before) }
     }
 
-    /// Threads' time that sessions may take, in threads. Requests that come for a moment take nothing from them.
+    /// Engine threads' time for sessions, in threads. Short peaks of requests do not reduce it.
     pub(super) fn threads(&self, limits: Limits) -> f64 {
         limits.threads(self.control[0].min(self.control[1]))
     }

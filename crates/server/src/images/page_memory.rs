@@ -75,7 +75,7 @@ pub(super) enum SegmentUse {
     Needed,
     /// Several playbacks had it lately.
     Popular,
-    /// One playback had it, or none.
+    /// At most one playback has used it lately.
     Unused {
         /// True if the segment before it is not in use, either.
         is_behind_unused: bool,
