@@ -158,7 +158,7 @@ impl UrlKeys {
     /// Reads the lines of a file, a key each. Empty lines and those that begin with `#` are skipped.
     ///
     /// # Errors
-    /// The first line is not a key, or there are too many keys.
+    /// A line is not a key (the error names the first one), or there are too many keys.
     pub fn parse(text: &str) -> Result<UrlKeys, UrlKeysError> {
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate() {
