@@ -13,7 +13,7 @@ const SEES: usize = 128;
 const NUMBER: usize = 4;
 
 /// Value of a handler that drops a record (`WIREPATH_DROP`).
-const DROP: u64 = 0;
+const DROP: u32 = 0;
 
 /// Handler of an object file. Reports `passed` and `dropped` records of both places, and `in_kernel`, those
 /// of them that the kernel handled.
@@ -56,8 +56,10 @@ impl Peek for BpfHandler {
         self.record[..NUMBER].copy_from_slice(&(seen as u32).to_ne_bytes());
         self.record[NUMBER..][..seen].copy_from_slice(&head[..seen]);
         self.record[NUMBER + seen..].fill(0);
-        let value = self.program.run(&self.record);
-        match value.map_err(|fault| HandlerError::Failed(fault.to_string()))? {
+        let value =
+            self.program.run(&self.record).map_err(|fault| HandlerError::Failed(fault.to_string()))?;
+        // The value is an `int`: compilers leave anything in the upper half of its register.
+        match value as u32 {
             DROP => {
                 self.dropped += 1;
                 Ok(Verdict::Drop)
@@ -76,7 +78,7 @@ mod tests {
 
     /// A handler of these instructions, if they pass the checks.
     fn handler(program: &[u8]) -> Option<BpfHandler> {
-        Some(BpfHandler::new(&HandlerObject::of_program(program).ok()?, Arc::default()))
+        Some(BpfHandler::new(&HandlerObject::from_instructions(program).ok()?, Arc::default()))
     }
 
     /// Passes records whose first byte is at least 5: opcode, registers, offset and constant from the lowest bits up.
@@ -90,6 +92,13 @@ mod tests {
 
     fn bytes(program: &[u64]) -> Vec<u8> {
         program.iter().flat_map(|instruction| instruction.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn the_upper_half_of_a_value_does_not_count() {
+        // r0 = 1 << 32; exit
+        let program = [0x0000_0000_0000_0018, 0x0000_0001_0000_0000, 0x0000_0000_0000_0095];
+        assert_eq!(handler(&bytes(&program)).unwrap().peek(&[5]), Ok(Verdict::Drop));
     }
 
     #[test]

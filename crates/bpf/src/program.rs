@@ -57,10 +57,12 @@ impl HandlerObject {
         Ok(HandlerObject { bytes: bytes.into(), program })
     }
 
-    /// An object of a program for user space alone.
-    #[cfg(test)]
-    pub(crate) fn of_program(program: &[u8]) -> Result<HandlerObject, String> {
-        Ok(HandlerObject { bytes: Arc::default(), program: Program::read(program)? })
+    /// Handler of these instructions, for user space alone: the kernel has no program of it.
+    ///
+    /// # Errors
+    /// The reason why they are not those of a handler.
+    pub fn from_instructions(instructions: &[u8]) -> Result<HandlerObject, String> {
+        Ok(HandlerObject { bytes: Arc::default(), program: Program::read(instructions)? })
     }
 
     /// Has the kernel make its maps.

@@ -7,6 +7,8 @@ pub mod append;
 pub mod arrivals;
 pub mod batches;
 pub mod blocks;
+mod bpf;
+pub mod context_program;
 mod control;
 pub mod cpu;
 pub mod datagrams;

@@ -1,15 +1,16 @@
 //! `struct_ops` programs for a kernel module (Linux 6.9 and newer), by `bpf(2)`.
 
-use std::ffi::{CStr, c_int, c_long};
+use std::ffi::{CStr, c_int};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
+
+use crate::bpf::{self, Kind, address, bpf, open};
 
 /// Commands, types and flags of `linux/bpf.h`.
 const MAP_CREATE: c_int = 0;
 const MAP_UPDATE_ELEM: c_int = 2;
-const PROG_LOAD: c_int = 5;
 const BTF_LOAD: c_int = 18;
 const OBJ_GET_INFO_BY_FD: c_int = 15;
 const BTF_GET_FD_BY_ID: c_int = 19;
@@ -20,9 +21,6 @@ const PROG_TYPE_STRUCT_OPS: u32 = 27;
 const ATTACH_STRUCT_OPS: u32 = 44;
 const LINKED: u32 = 1 << 13;
 const VALUE_OF_MODULE: u32 = 1 << 15;
-
-/// Maximum size of the verifier's log in bytes.
-const LOG_BYTES: usize = 64 << 10;
 
 /// Types of a module (BTF), as a kernel object.
 #[derive(Debug)]
@@ -36,34 +34,6 @@ pub struct Program(OwnedFd);
 #[derive(Debug)]
 pub struct Attached {
     _link: OwnedFd,
-}
-
-/// Part of `union bpf_attr` of `BPF_PROG_LOAD`.
-#[repr(C)]
-#[derive(Default)]
-struct Load {
-    kind: u32,
-    count: u32,
-    instructions: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
-    device: u32,
-    expected_attach_type: u32,
-    types: u32,
-    function_info_bytes: u32,
-    function_info: u64,
-    function_info_count: u32,
-    line_info_bytes: u32,
-    line_info: u64,
-    line_info_count: u32,
-    attach_type_id: u32,
-    attach_types: u32,
-    unused: u32,
 }
 
 /// Part of `union bpf_attr` of `BPF_MAP_CREATE`.
@@ -149,27 +119,6 @@ struct Info {
     is_of_kernel: u32,
 }
 
-/// # Safety
-/// The attribute is that of the command, and the memory that it points to may be read and written as the
-/// command does.
-unsafe fn bpf<T>(command: c_int, attribute: &mut T) -> io::Result<usize> {
-    // SAFETY: the caller has made sure of it.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size_of::<T>() as c_long) };
-    crate::checked(answer as isize)
-}
-
-/// # Safety
-/// See [`bpf`]; in addition the command creates a descriptor.
-unsafe fn open<T>(command: c_int, attribute: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: as above; the kernel has just made the descriptor.
-    unsafe { Ok(OwnedFd::from_raw_fd(bpf(command, attribute)? as i32)) }
-}
-
-fn address<T: ?Sized>(of: &T) -> u64 {
-    (&raw const *of).cast::<u8>().expose_provenance() as u64
-}
-
 impl ModuleTypes {
     /// Types of the module with this name.
     ///
@@ -223,26 +172,14 @@ impl Program {
         instructions: &[u8],
         license: &CStr,
     ) -> Result<Program, (io::Error, String)> {
-        let mut log = vec![0_u8; LOG_BYTES];
-        let mut load = Load {
-            kind: PROG_TYPE_STRUCT_OPS,
-            count: (instructions.len() / 8) as u32,
-            instructions: address(instructions),
-            license: license.as_ptr().expose_provenance() as u64,
-            log_level: 1,
-            log_size: LOG_BYTES as u32,
-            log: log.as_mut_ptr().expose_provenance() as u64,
+        let kind = Kind {
+            program_type: PROG_TYPE_STRUCT_OPS,
             expected_attach_type: member,
             attach_type_id: type_id,
             attach_types: types.0.as_raw_fd() as u32,
-            ..Load::default()
+            ..Kind::default()
         };
-        // SAFETY: the kernel reads the instructions and the license, and writes at most `log_size` bytes of the log.
-        let program = unsafe { open(PROG_LOAD, &mut load) };
-        program.map(Program).map_err(|error| {
-            let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
-            (error, String::from_utf8_lossy(&log[..end]).into_owned())
-        })
+        bpf::load(kind, instructions, license).map(Program)
     }
 
     /// Number by which a value refers to the program.
