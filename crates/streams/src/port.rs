@@ -17,6 +17,12 @@ impl Port {
         self.0
     }
 
+    /// Port with this number, for a caller that kept only the number, such as a binding of another language.
+    /// Methods of a stream that has no such port return an error.
+    pub fn from_number(number: u64) -> Port {
+        Port(number)
+    }
+
     pub(crate) fn of_token(token: u32) -> Port {
         Port(token.into())
     }

@@ -35,6 +35,16 @@ pub struct StreamOptions {
     pub on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
 }
 
+impl StreamOptions {
+    /// Options with the rate and deadline of the stream: those of the engine from which it was
+    /// [taken back](RunningStream::take_back), or those that [`Stream::set_option`] has set since then or
+    /// before the start. [`Stream::start`] with other options replaces them.
+    pub fn with_pace_of(stream: &Stream) -> StreamOptions {
+        let Pace { rate, deadline_us } = stream.pace;
+        StreamOptions { placement: Placement { rate, ..Placement::default() }, deadline_us, on_end: None }
+    }
+}
+
 /// End of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamEnd {

@@ -91,3 +91,29 @@ fn the_rate_of_a_running_stream_is_set_by_key() {
     assert_eq!(running.wait_for(PATIENCE).unwrap().result, Ok(()));
     assert_eq!(collected.bytes().len(), bytes.len());
 }
+
+/// Promise: Options of a stream and its outputs are listed and set by key.
+///
+/// Those that were set before the start hold if the start keeps them.
+#[test]
+fn rate_and_deadline_that_were_set_before_the_start_are_kept() {
+    let engine = engine();
+    let (source, _sink) = UnixStream::pair().unwrap();
+    let (object, _) = Object::collect("out", LIMIT);
+    let builder = StreamBuilder::default().output(object);
+    let input = Object::stream("in", source.into()).unwrap();
+    let mut stream = builder.input(input, Framing::Whole).build();
+    for (key, value) in [("rate", "5000"), ("burst", "800"), ("deadline", "20000")] {
+        stream.set_option(key, value).unwrap();
+    }
+    let options = stream.options();
+    let kept = StreamOptions::with_pace_of(&stream);
+    assert_eq!(kept.placement.rate, Some(Rate { per_second: 5000, burst: 800 }));
+    let stream = stream.start(&engine, kept).take_back().unwrap();
+    assert_eq!(stream.options(), options);
+    let stream = stream.start(&engine, StreamOptions::default()).take_back().unwrap();
+    assert_eq!(
+        (value(&stream.options(), "rate"), value(&stream.options(), "deadline")),
+        ("none".to_owned(), "none".to_owned())
+    );
+}
