@@ -6,8 +6,8 @@
  * a pattern. Build one (wp_stream_new, wp_stream_input, wp_stream_output, wp_stream_handler), start it
  * (wp_stream_start), wait for its end (wp_stream_wait) and free it (wp_stream_free).
  *
- * Every function may be called from every thread, but from a handler only wp_fail, wp_last_error and
- * wp_stream_stop; nothing is freed while another thread uses it. A function that fails answers with a
+ * Every function may be called from every thread, but from a handler only wp_fail, wp_refuse, wp_last_error
+ * and wp_stream_stop; nothing is freed while another thread uses it. A function that fails answers with a
  * negative number, or NULL, and wp_last_error says what failed: why; what to do. NULL and wrong numbers are
  * errors (WP_INVALID); a pointer to memory that is not what it is declared to be cannot be noticed. Strings
  * are UTF-8, end with a zero byte and are copied. The interface may change before version 1.0; then so does
@@ -26,12 +26,13 @@ extern "C" {
 /* Results of functions. */
 enum {
     WP_OK = 0,
-    WP_INVALID = -1, /* an argument is NULL, out of range, or not UTF-8 */
+    WP_INVALID = -1, /* an argument is NULL, out of range, not UTF-8, or names what is not there */
     WP_FAILED = -2,  /* a system call failed, or the stream ended with an error */
     WP_STOPPED = -3, /* the stream was stopped */
     WP_TIMEOUT = -4, /* not within the time that was given */
     WP_STATE = -5,   /* not at this time: before the start, behind it, or from a handler */
-    WP_BUG = -6      /* an error of the library itself, which was caught */
+    WP_BUG = -6,     /* an error of the library itself, which was caught */
+    WP_REFUSED = -7  /* a handler refuses the message */
 };
 
 /* Reason of this thread's last failure. Never NULL; valid until the next function fails in this thread. */
@@ -61,6 +62,41 @@ enum {
 
 /* Sets the order of inputs: before the first input, output or handler. */
 int wp_stream_order(wp_stream *stream, int order);
+
+/*
+ * A number in each record, by which records of several inputs are ordered or joined, and how many wait for
+ * others. `tag` is called on the thread of the stream, one at a time, as a handler is: it must not block, and
+ * calls the same functions of the library only.
+ */
+typedef struct wp_tag {
+    void *context; /* first argument of the functions */
+    /* Answers 1 and sets `*tag`; 0 if the record has none; or WP_FAIL, which ends the stream: see wp_fail. */
+    int (*tag)(void *context, const uint8_t *record, size_t length, uint64_t *tag);
+    size_t window;        /* most records that wait, at least 1 */
+    size_t waiting_bytes; /* about so many bytes of them, at least 1 */
+    /* As that of a handler, also called if the function that takes the tag fails; or NULL. */
+    void (*release)(void *context);
+} wp_tag;
+
+/* Records whose tag is smaller than one that has left. */
+enum {
+    WP_LATE_DROP = 0, /* are dropped: outputs stay in order */
+    WP_LATE_PASS = 1  /* leave at once: nothing is missing */
+};
+
+/*
+ * Sets the order of inputs to that of tags, the smallest first: before the first input, output or handler. A
+ * record without a tag stays behind the one before it. A record waits until every input has one or has ended,
+ * and no longer than the window allows.
+ */
+int wp_stream_order_by_tag(wp_stream *stream, const wp_tag *tag, int late);
+
+/*
+ * Joins records with the same key, one of each input, to one record, in the order of inputs: before the first
+ * input, output or handler. A record without a key is dropped, and so is one whose others do not come while
+ * it waits.
+ */
+int wp_stream_join_by_key(wp_stream *stream, const wp_tag *key);
 
 /* Pattern of outputs. */
 enum {
@@ -109,6 +145,15 @@ int64_t wp_stream_input_memory(wp_stream *stream, const char *name, const void *
 /* Attaches an output, as wp_stream_input does. */
 int64_t wp_stream_output(wp_stream *stream, const char *name, int descriptor);
 
+/*
+ * Detaches an input or output of a running stream, by its port, behind the current record (at once if there
+ * are no records); an output when all that waits for it has left. The library then closes its duplicate of
+ * the descriptor, and there is a WP_EVENT_INPUT_GONE or WP_EVENT_OUTPUT_GONE. What was read from an input and
+ * not used is lost. Waits for that for at most `timeout_ms` milliseconds (0: not at all), for ever if that is
+ * negative. After WP_TIMEOUT it is still detached later.
+ */
+int wp_stream_detach(wp_stream *stream, int64_t port, int64_t timeout_ms);
+
 /* ---- Handlers: before the start, or while the stream runs ---- */
 
 /* A record, or a piece of one. Valid during the call. */
@@ -122,37 +167,111 @@ typedef struct wp_piece {
 /* Decisions of a handler. */
 enum {
     WP_PASS = 0,
-    WP_DROP = -1, /* the record goes no further */
-    WP_FAIL = -2  /* the stream ends with an error: see wp_fail */
+    WP_DROP = -1,  /* the record goes no further */
+    WP_FAIL = -2,  /* the stream ends with an error: see wp_fail */
+    WP_REFUSE = -3 /* see wp_refuse. A control message has no effect. A record of a stream with datagrams is
+                    * dropped, the first one with a WP_EVENT_RECORD_REFUSED; any other as by WP_FAIL */
 };
 
 /*
- * A handler: one of `read`, `modify` and `rewrite`, the others NULL. Its functions are called on the thread
- * of the stream, one at a time, and must not block.
+ * A handler: one of `read`, `peek`, `modify` and `rewrite`, the others NULL. Its functions are called on the
+ * thread of the stream (`control`, before the start, on the caller's), one at a time, and must not block.
  */
 typedef struct wp_handler {
     const char *name;
     void *context; /* first argument of the functions */
     size_t whole;  /* 0: a long record is given in pieces as they come; else whole, up to so many bytes */
-    /* Sees a record; answers WP_PASS, WP_DROP or WP_FAIL. */
+    /* Sees a record; answers a decision. */
     int (*read)(void *context, const wp_piece *piece);
+    /* Sees the first `peek_bytes` bytes of a record, or all of a shorter one; answers as `read`. Where this
+     * is the only handler, the other bytes of large records need not be copied to the program. */
+    int (*peek)(void *context, const uint8_t *head, size_t length);
+    size_t peek_bytes; /* 1 to 16384 */
     /* Changes the bytes where they are; answers as `read`. */
     int (*modify)(void *context, uint8_t *bytes, size_t length, int begins, int ends);
-    /* Writes new bytes to `out`, which has room for `piece->length + grows_by`; answers how many, or WP_DROP
-     * or WP_FAIL. */
+    /* Writes new bytes to `out`, which has room for `piece->length + grows_by`; answers how many, or a
+     * decision other than WP_PASS. */
     int64_t (*rewrite)(void *context, const wp_piece *piece, uint8_t *out, size_t room);
     size_t grows_by;
-    /* Called once when the context is not needed any more, also if wp_stream_handler fails; or NULL. On any
-     * thread, the stream's among them: like a handler it must not block, and functions that wait answer
-     * WP_STATE. */
+    /* Handles a message of wp_stream_control between two records. Writes the answer to `answer`, which has
+     * room for 65536 bytes; answers its length, or WP_REFUSE or WP_FAIL. NULL: messages are refused. */
+    int64_t (*control)(void *context, const void *message, size_t length, void *answer, size_t room);
+    /* Called once when the context is not needed any more, also if the function that takes the handler
+     * fails; or NULL. On any thread, the stream's among them: like a handler it must not block, and
+     * functions that wait answer WP_STATE. */
     void (*release)(void *context);
 } wp_handler;
 
-/* Adds a handler behind the others. It sees the records that begin from then on. */
-int wp_stream_handler(wp_stream *stream, const wp_handler *handler);
+/* Adds a handler behind the others. It sees the records that begin from then on. Answers its number, which is
+ * not negative and not that of another handler of the stream. */
+int64_t wp_stream_handler(wp_stream *stream, const wp_handler *handler);
+
+/*
+ * Adds a handler of one output, by its port, behind its others. With `trust_below` from 1 to 100 it is in
+ * force while the trust in the output's peer is below that, see wp_stream_set_trust; with 0 always.
+ */
+int64_t wp_stream_output_handler(wp_stream *stream, int64_t output, int trust_below,
+                                 const wp_handler *handler);
+
+/*
+ * The next three functions act on a handler, also one of an output, by its number, between two records; where
+ * there are no records, at once. They wait for that for at most `timeout_ms` milliseconds, for ever if that
+ * is negative. After WP_TIMEOUT it is still done later. At most 16 of them wait for the end of a record;
+ * further calls fail with WP_STATE.
+ */
+
+/* Removes a handler. After WP_OK its functions are not called any more, and its context is released. */
+int wp_stream_remove_handler(wp_stream *stream, int64_t handler, int64_t timeout_ms);
+
+/* Has a new handler take the place and the number of another, which is removed. */
+int wp_stream_replace_handler(wp_stream *stream, int64_t handler, const wp_handler *by, int64_t timeout_ms);
+
+/*
+ * Gives a message of at most 65536 bytes to the `control` of a handler. Answers the length of its answer, of
+ * which at most `room` bytes are written to `answer` (NULL if `room` is 0). WP_REFUSED if the handler refuses
+ * the message; WP_FAILED if it fails, which ends the stream. The message is copied, and nothing is written to
+ * `answer` after the call.
+ */
+int64_t wp_stream_control(wp_stream *stream, int64_t handler, const void *message, size_t length,
+                          void *answer, size_t room, int64_t timeout_ms);
 
 /* Sets the reason for which a handler fails, and answers WP_FAIL: `return wp_fail("no header");`. */
 int wp_fail(const char *reason);
+
+/* Sets the reason for which a handler refuses a record or message, and answers WP_REFUSE. */
+int wp_refuse(const char *reason);
+
+/* ---- Options: before the start, or while the stream runs ---- */
+
+typedef struct wp_option {
+    char key[32];
+    char value[32]; /* a number, `none`, or a word */
+    char unit[16];  /* of a number: `bytes/s`; or empty */
+    int may_change; /* 0 if it is fixed */
+} wp_option;
+
+/*
+ * Options of the stream: `rate` and `burst` of what it reads, `stall`, and others. Writes at most `room` of
+ * them to `options` (NULL if `room` is 0), and answers how many there are.
+ */
+int64_t wp_stream_options(wp_stream *stream, wp_option *options, size_t room);
+
+/* Sets an option at once: `wp_stream_set_option(stream, "rate", "1000000")`. WP_STATE if it is fixed. */
+int wp_stream_set_option(wp_stream *stream, const char *key, const char *value);
+
+/* Options of an output, by its port: `waiting-bytes`, `when-full` (`block`, `drop-newest`, `drop-oldest`,
+ * `disconnect`) and `trust`. As wp_stream_options. */
+int64_t wp_stream_output_options(wp_stream *stream, int64_t output, wp_option *options, size_t room);
+
+/* Sets an option of an output, from the next record on. */
+int wp_stream_set_output_option(wp_stream *stream, int64_t output, const char *key, const char *value);
+
+/*
+ * Sets the trust in the peer of an output, 0 to 100; it begins with 100. Handlers that were added to the
+ * output with a greater `trust_below` are in force from the next record on, those with a smaller or equal one
+ * up to the end of the current one.
+ */
+int wp_stream_set_trust(wp_stream *stream, int64_t output, int trust);
 
 /* ---- Running ---- */
 

@@ -1,7 +1,7 @@
 //! A call from C: its arguments, its result, and the reason of its failure.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
 
 use wirepath_streams::engine::catch_panic;
@@ -13,9 +13,13 @@ pub(crate) const STOPPED: c_int = -3;
 pub(crate) const TIMEOUT: c_int = -4;
 pub(crate) const STATE: c_int = -5;
 pub(crate) const BUG: c_int = -6;
+pub(crate) const REFUSED: c_int = -7;
 
 /// Decision of a handler that fails.
 pub(crate) const FAIL: c_int = -2;
+
+/// Decision of a handler that refuses a record or a message.
+pub(crate) const REFUSE: c_int = -3;
 
 /// Failure of a call: its code, and its reason.
 #[derive(Debug)]
@@ -72,7 +76,7 @@ pub(crate) fn call<T: Answer>(work: impl FnOnce() -> Result<T, Failure>) -> T {
 /// Fails in a handler: what waits for the thread of a stream would wait for the handler.
 pub(crate) fn refuse_in_handler() -> Result<(), Failure> {
     let reason = "called from a handler or a release: call it from another thread; \
-                  wp_fail and wp_stream_stop may be called";
+                  wp_fail, wp_refuse and wp_stream_stop may be called";
     if IN_HANDLER.get() { Err(Failure(STATE, reason.to_owned())) } else { Ok(()) }
 }
 
@@ -92,8 +96,8 @@ fn answer<T: Answer>(result: Result<T, Failure>) -> T {
     })
 }
 
-/// Calls a function of a handler, from which the library is not called again, but for [`wp_fail`]. Returns
-/// its answer, and the reason for which it fails, if it gave one.
+/// Calls a function of a handler, from which the library is not called again, but for [`wp_fail`] and
+/// [`wp_refuse`]. Returns its answer, and the reason for which it fails or refuses, if it gave one.
 pub(crate) fn call_handler<T>(function: impl FnOnce() -> T) -> (T, Option<String>) {
     FAIL_REASON.set(None);
     (refusing_waits(function), FAIL_REASON.take())
@@ -121,10 +125,30 @@ pub extern "C" fn wp_last_error() -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn wp_fail(reason: *const c_char) -> c_int {
     // SAFETY: the header asks for a string.
+    unsafe { give_reason(reason) };
+    FAIL
+}
+
+/// Sets the reason for which a handler refuses a record or a message.
+///
+/// # Safety
+/// `reason` is NULL or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn wp_refuse(reason: *const c_char) -> c_int {
+    // SAFETY: the header asks for a string.
+    unsafe { give_reason(reason) };
+    REFUSE
+}
+
+/// Keeps the reason of a handler for its caller.
+///
+/// # Safety
+/// `reason` is NULL or a string.
+unsafe fn give_reason(reason: *const c_char) {
+    // SAFETY: the caller vouches for it.
     let reason = unsafe { text(reason, "reason") };
     // As of the last error.
     drop(FAIL_REASON.try_with(|given| given.replace(reason.ok().map(str::to_owned))));
-    FAIL
 }
 
 fn without_zeros(text: &str) -> CString {
@@ -142,6 +166,23 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
     // SAFETY: it is not NULL, and the caller vouches for the rest.
     let bytes = unsafe { CStr::from_ptr(pointer) };
     bytes.to_str().map_err(|error| Failure::invalid(format!("{name} is not UTF-8: {error}")))
+}
+
+/// Bytes of an argument.
+///
+/// # Safety
+/// `pointer` is NULL, or points to `length` bytes that do not change during the call.
+pub(crate) unsafe fn bytes<'a>(
+    pointer: *const c_void,
+    length: usize,
+    name: &str,
+) -> Result<&'a [u8], Failure> {
+    match length {
+        0 => Ok(&[]),
+        1.. if pointer.is_null() => Err(Failure::invalid(format!("{name} is NULL"))),
+        // SAFETY: it is not NULL, and the caller vouches for the length, which no memory exceeds.
+        _ => Ok(unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length.min(isize::MAX as usize)) }),
+    }
 }
 
 /// Target of a pointer argument.

@@ -4,8 +4,10 @@
 //! what C gave it. No panic crosses the boundary ([`call`]).
 
 mod call;
+mod changes;
 mod engine;
 mod handler;
+mod order;
 mod stream;
 mod values;
 

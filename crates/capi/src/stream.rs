@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,18 +14,24 @@ use wirepath_streams::{
 };
 
 use crate::call::{
-    FAILED, Failure, OK, STATE, STOPPED, TIMEOUT, call, call_from_anywhere, reference, refuse_in_handler,
-    text,
+    FAILED, Failure, OK, STATE, STOPPED, TIMEOUT, bytes, call, call_from_anywhere, reference,
+    refuse_in_handler, text,
 };
 use crate::engine::SharedEngine;
 use crate::handler::{self, RawHandler};
-use crate::values::{self, RawEvent, RawFraming, RawStatus, port_number};
+use crate::values::{self, RawEvent, RawFraming, RawStatus, handler_number, port_number};
 
 /// Time for which a change of a running stream waits for its thread.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// `wp_stream`.
-pub struct SharedStream(Mutex<State>);
+#[derive(Default)]
+pub struct SharedStream {
+    state: Mutex<State>,
+    /// The started stream. Behind a lock of its own, in which no function of C is called: a handler, or the
+    /// release of a context, may stop a stream whose state its caller changes.
+    running: Mutex<Option<Running>>,
+}
 
 /// Threads of C share it.
 const _: fn() = || {
@@ -38,19 +44,28 @@ enum State {
     /// Order and pattern may be set.
     New(Box<StreamBuilder>),
     Built(Box<Stream>),
-    Runs(Running),
+    Started,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::New(Box::default())
+    }
 }
 
 #[derive(Clone)]
-struct Running {
+pub(crate) struct Running {
     stream: Arc<RunningStream>,
     events: StreamEvents,
     _engine: SharedEngine,
 }
 
+/// Receiver of the result of a change.
+pub(crate) type Answers<T> = Sender<Result<T, Failure>>;
+
 impl SharedStream {
-    fn set(&self, set: impl FnOnce(StreamBuilder) -> StreamBuilder) -> Result<c_int, Failure> {
-        match &mut *self.0.lock() {
+    pub(crate) fn set(&self, set: impl FnOnce(StreamBuilder) -> StreamBuilder) -> Result<c_int, Failure> {
+        match &mut *self.state.lock() {
             State::New(builder) => {
                 **builder = set(mem::take(builder));
                 Ok(OK)
@@ -63,35 +78,57 @@ impl SharedStream {
     }
 
     /// Changes the stream, on its thread if it runs.
-    fn change<T: Send + 'static>(
+    pub(crate) fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut Stream) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let running = match &mut *self.0.lock() {
-            State::Runs(running) => running.clone(),
+        let running = match &mut *self.state.lock() {
+            State::Started => self.running()?,
             built => return change(built.stream()?),
         };
         ask(&running, ANSWER, change)?
     }
 
+    /// Makes a change that may wait for the end of a record, and returns what it sends.
+    pub(crate) fn change_later<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        change: impl FnOnce(&mut Stream, Answers<T>) -> Result<(), Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (sender, receiver) = channel();
+        let change = move |stream: &mut Stream| {
+            let refused = sender.clone();
+            // Nobody may wait for it any more.
+            change(stream, sender).unwrap_or_else(|failure| drop(refused.send(Err(failure))));
+        };
+        match &mut *self.state.lock() {
+            State::Started => self.running()?.stream.with(change),
+            built => change(built.stream()?),
+        }
+        let waits = "the change waits for the end of a record or for a handler; it is still made later";
+        let gone = "the stream has ended, or the handler was removed by another change";
+        receive(&receiver, limit, waits, gone)?
+    }
+
     fn start(&self, engine: Option<&SharedEngine>) -> Result<c_int, Failure> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let events =
             state.stream()?.events().map_err(|error| Failure::failed(format!("eventfd: {error}")))?;
         let engine = engine.map_or_else(|| SharedEngine::start(1), |engine| Ok(engine.clone()))?;
         let threads = engine.engine()?;
-        if let State::Built(stream) = mem::replace(&mut *state, State::New(Box::default())) {
-            let stream = Arc::new(stream.start(threads, StreamOptions::default()));
-            *state = State::Runs(Running { stream, events, _engine: engine });
+        // Held until the stream is there: its handlers may stop it at once.
+        let mut running = self.running.lock();
+        if let State::Built(stream) = mem::replace(&mut *state, State::Started) {
+            let options = StreamOptions::with_pace_of(&stream);
+            let stream = Arc::new(stream.start(threads, options));
+            *running = Some(Running { stream, events, _engine: engine });
         }
         Ok(OK)
     }
 
-    fn running(&self) -> Result<Running, Failure> {
-        match &*self.0.lock() {
-            State::Runs(running) => Ok(running.clone()),
-            _ => Err(Failure(STATE, "the stream has not been started: call wp_stream_start".to_owned())),
-        }
+    pub(crate) fn running(&self) -> Result<Running, Failure> {
+        let reason = "the stream has not been started: call wp_stream_start";
+        self.running.lock().clone().ok_or_else(|| Failure(STATE, reason.to_owned()))
     }
 }
 
@@ -103,7 +140,9 @@ impl State {
         }
         match self {
             State::Built(stream) => Ok(stream),
-            _ => Err(Failure(STATE, "the stream was started already".to_owned())),
+            State::New(_) | State::Started => {
+                Err(Failure(STATE, "the stream was started already".to_owned()))
+            }
         }
     }
 }
@@ -117,12 +156,21 @@ fn ask<T: Send + 'static>(
     let (sender, receiver) = channel();
     // Nobody may wait for it any more.
     running.stream.with(move |stream| drop(sender.send(question(stream))));
+    let waits = "the stream's thread does not answer: a handler may hold it";
+    receive(&receiver, limit, waits, "the stream has ended")
+}
+
+/// Waits for an answer. `waits` says what it waits for, `gone` why there will be none.
+fn receive<T>(receiver: &Receiver<T>, limit: Duration, waits: &str, gone: &str) -> Result<T, Failure> {
     receiver.recv_timeout(limit).map_err(|error| match error {
-        RecvTimeoutError::Timeout => {
-            Failure(TIMEOUT, "the stream's thread does not answer: a handler may hold it".to_owned())
-        }
-        RecvTimeoutError::Disconnected => Failure(STATE, "the stream has ended".to_owned()),
+        RecvTimeoutError::Timeout => Failure(TIMEOUT, waits.to_owned()),
+        RecvTimeoutError::Disconnected => Failure(STATE, gone.to_owned()),
     })
+}
+
+/// Time limit of a call, of which a negative one is none.
+pub(crate) fn limit(timeout_ms: i64) -> Duration {
+    u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis)
 }
 
 /// An object for a duplicate of a descriptor.
@@ -147,7 +195,7 @@ fn attach_input(stream: &SharedStream, object: Object, framing: RawFraming) -> R
 /// A stream without inputs and outputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn wp_stream_new() -> *mut SharedStream {
-    call(|| Ok(Box::into_raw(Box::new(SharedStream(Mutex::new(State::New(Box::default())))))))
+    call(|| Ok(Box::into_raw(Box::default())))
 }
 
 /// Stops the stream if it runs, and gives back its memory.
@@ -221,12 +269,8 @@ pub unsafe extern "C" fn wp_stream_input_memory(
     call(|| {
         // SAFETY: the caller vouches for both.
         let (stream, name) = unsafe { (reference(stream, "stream")?, text(name, "name")?) };
-        let bytes = match length {
-            0 => &[],
-            1.. if bytes.is_null() => return Err(Failure::invalid("bytes is NULL")),
-            // SAFETY: it is not NULL, and the caller vouches for the length, which no memory exceeds.
-            _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length.min(isize::MAX as usize)) },
-        };
+        // SAFETY: the caller vouches for it.
+        let bytes = unsafe { self::bytes(bytes, length, "bytes") }?;
         attach_input(stream, Object::memory(name, Bytes::copy_from_slice(bytes)), framing)
     })
 }
@@ -254,7 +298,7 @@ pub unsafe extern "C" fn wp_stream_output(
 /// # Safety
 /// See [`wp_stream_order`]; `handler` is NULL, or what it points to is such as the header says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn wp_stream_handler(stream: *const SharedStream, handler: *const RawHandler) -> c_int {
+pub unsafe extern "C" fn wp_stream_handler(stream: *const SharedStream, handler: *const RawHandler) -> i64 {
     call_from_anywhere(|| {
         // First, since its context is released whatever fails.
         // SAFETY: the caller vouches for it.
@@ -262,10 +306,7 @@ pub unsafe extern "C" fn wp_stream_handler(stream: *const SharedStream, handler:
         refuse_in_handler()?;
         // SAFETY: the caller vouches for it.
         let stream = unsafe { reference(stream, "stream") }?;
-        stream.change(|stream| {
-            stream.add_handler(handler);
-            Ok(OK)
-        })
+        stream.change(|stream| Ok(handler_number(stream.add_handler(handler))))
     })
 }
 
@@ -339,8 +380,7 @@ pub unsafe extern "C" fn wp_stream_status(
         }
         // SAFETY: the caller vouches for it.
         let running = unsafe { reference(stream, "stream") }?.running()?;
-        let limit = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
-        let found = match ask(&running, limit, |stream| RawStatus::from(&stream.status())) {
+        let found = match ask(&running, limit(timeout_ms), |stream| RawStatus::from(&stream.status())) {
             Err(Failure(STATE, _)) => RawStatus::from(&running.stream.wait().status),
             answer => answer?,
         };
@@ -424,9 +464,12 @@ mod tests {
             context: (&raw const released).cast_mut().cast(),
             whole: 0,
             read: Some(pass),
+            peek: None,
+            peek_bytes: 0,
             modify: None,
             rewrite: None,
             grows_by: 0,
+            control: None,
             release: Some(release),
         };
         let stream = wp_stream_new();
@@ -434,6 +477,6 @@ mod tests {
         let (code, _) = call_handler(|| unsafe { wp_stream_handler(stream, &handler) });
         // SAFETY: it is not used again.
         unsafe { wp_stream_free(stream) };
-        assert_eq!((code, released.get()), (STATE, 1));
+        assert_eq!((code, released.get()), (STATE.into(), 1));
     }
 }

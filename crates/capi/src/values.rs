@@ -2,7 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 
-use wirepath_streams::{Framing, InputOrder, OutputPattern, Port, StreamEvent, StreamStatus};
+use wirepath_streams::{
+    Framing, HandlerId, InputOrder, Late, OutputPattern, Port, StreamEvent, StreamOption, StreamStatus, Trust,
+};
 
 use crate::call::Failure;
 
@@ -92,10 +94,7 @@ pub struct RawEvent {
 impl RawEvent {
     fn new(kind: c_int, port: Option<Port>, text: &str) -> RawEvent {
         let mut event = RawEvent { kind, port: port.map_or(-1, port_number), text: [0; TEXT] };
-        let text = &text[..text.floor_char_boundary(TEXT - 1)];
-        for (to, from) in event.text.iter_mut().zip(text.bytes().take_while(|byte| *byte != 0)) {
-            *to = from as c_char;
-        }
+        fill(&mut event.text, text);
         event
     }
 
@@ -120,7 +119,85 @@ impl From<StreamEvent> for RawEvent {
     }
 }
 
+/// `wp_option`.
+#[repr(C)]
+pub struct RawOption {
+    key: [c_char; KEY],
+    value: [c_char; KEY],
+    unit: [c_char; UNIT],
+    may_change: c_int,
+}
+
+/// Bytes of the key and of the value of an option, and of its unit, with the zero byte.
+const KEY: usize = 32;
+const UNIT: usize = 16;
+
+impl From<&StreamOption> for RawOption {
+    fn from(option: &StreamOption) -> RawOption {
+        let StreamOption { key, value, unit, may_change } = option;
+        let mut raw =
+            RawOption { key: [0; KEY], value: [0; KEY], unit: [0; UNIT], may_change: (*may_change).into() };
+        fill(&mut raw.key, key);
+        fill(&mut raw.value, value);
+        fill(&mut raw.unit, unit);
+        raw
+    }
+}
+
+/// Writes text, cut to the room for it, to the front of `to`, which has only zeros.
+fn fill(to: &mut [c_char], text: &str) {
+    let text = &text[..text.floor_char_boundary(to.len() - 1)];
+    for (to, from) in to.iter_mut().zip(text.bytes().take_while(|byte| *byte != 0)) {
+        *to = from as c_char;
+    }
+}
+
+pub(crate) fn late(late: c_int) -> Result<Late, Failure> {
+    match late {
+        0 => Ok(Late::Drop),
+        1 => Ok(Late::Pass),
+        other => Err(Failure::invalid(format!("invalid late {other}: expected 0 or 1"))),
+    }
+}
+
+pub(crate) fn trust(trust: c_int) -> Result<Trust, Failure> {
+    let valid = u8::try_from(trust).ok().and_then(Trust::new);
+    valid.ok_or_else(|| Failure::invalid(format!("invalid trust {trust}: expected 0 to {}", Trust::FULL)))
+}
+
 /// A port as the header has it.
 pub(crate) fn port_number(port: Port) -> i64 {
     i64::try_from(port.number()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn port(number: i64) -> Result<Port, Failure> {
+    u64::try_from(number).map(Port::from_number).map_err(|_| no_port(number))
+}
+
+pub(crate) fn no_port(number: i64) -> Failure {
+    Failure::invalid(format!(
+        "no input or output with port {number}: it is gone or being detached, or never was; \
+         wp_stream_input and wp_stream_output answer the port"
+    ))
+}
+
+pub(crate) fn no_output(number: i64) -> Failure {
+    Failure::invalid(format!(
+        "no output with port {number}: it is gone, or never was; wp_stream_output answers the port"
+    ))
+}
+
+/// A number of a handler as the header has it.
+pub(crate) fn handler_number(id: HandlerId) -> i64 {
+    i64::try_from(id.0).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn handler_id(number: i64) -> Result<HandlerId, Failure> {
+    u64::try_from(number).map(HandlerId).map_err(|_| no_handler(number))
+}
+
+pub(crate) fn no_handler(number: i64) -> Failure {
+    Failure::invalid(format!(
+        "no handler {number}: it was removed, or never was; wp_stream_handler answers the number"
+    ))
 }

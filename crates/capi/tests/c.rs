@@ -84,6 +84,8 @@ fn the_installed_library_is_found_by_pkg_config() -> Result<()> {
 /// Promise: Wrong arguments and failing handlers in C give an error code and a reason.
 ///
 /// Promise: A C handler that never returns blocks only its own stream, if the stream has its own thread.
+///
+/// Promise: C programs detach inputs and outputs, and change handlers and options, while a stream runs.
 fn wrong_arguments_and_handlers_are_answered() -> Result<()> {
     let folder = Folder::new()?;
     let program = folder.compile("tests/interface.c", &Folder::SHARED)?;

@@ -1,31 +1,32 @@
 //! A stream: built, started, waited for.
 
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyOSError, PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use wirepath_streams::engine::{Engine, EngineOptions};
 use wirepath_streams::{
-    Handler, Object, OutputOptions, RunningStream, StreamBuilder, StreamEnd, StreamEvents, StreamOptions,
-    handler_name,
+    HandlerId, Object, OutputOptions, Port, RunningStream, StreamBuilder, StreamEnd, StreamEvents,
+    StreamOptions,
 };
 
-use crate::handler::{PythonHandler, Raised, refuse_in_handler};
+use crate::errors::{StreamError, StreamStopped, busy, change_error, handler_error, no_port, option_error};
+use crate::handler::{Raised, Settings, handler, refuse_in_handler};
+use crate::object::{descriptor_of, object};
+use crate::order::ordered;
 use crate::record::bytes_of;
-use crate::values::{self, Event, Framing, Status};
+use crate::values::{self, Event, Framing, PythonOption, Status};
 
-create_exception!(wirepath, StreamError, PyException, "A stream ended with an error.");
-create_exception!(wirepath, StreamStopped, StreamError, "A stream was stopped.");
-
-/// Time for which a change of a running stream waits for its thread.
+/// Time for which a change of a running stream waits for its thread, in seconds where it can be told.
 const ANSWER: Duration = Duration::from_secs(10);
+const SECONDS: f64 = 10.0;
 
 /// Time between two looks for signals, such as that of Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,9 +44,18 @@ pub(crate) struct Stream {
 enum State {
     Built(Box<wirepath_streams::Stream>),
     Runs(Running),
-    /// For a moment, while the stream starts.
-    Starts,
+    /// For a moment, while the stream starts or is changed: what Python does meanwhile finds no lock held.
+    Busy,
 }
+
+/// A stream that its caller may change, or that changes on its thread.
+enum Taken {
+    Built(Box<wirepath_streams::Stream>),
+    Runs(Running),
+}
+
+/// Receiver of the result of a change.
+type Answers<T> = Sender<PyResult<T>>;
 
 #[derive(Clone)]
 struct Running {
@@ -59,20 +69,33 @@ struct Thread(Option<Engine>);
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        let engine = self.0.take();
-        // If there is no thread to be had, the closure is dropped here, and this waits.
-        drop(thread::Builder::new().name("engine-end".to_owned()).spawn(move || drop(engine)));
+        drop_elsewhere("engine-end", self.0.take());
+    }
+}
+
+/// Drops what may block on a thread of its own.
+fn drop_elsewhere<T: Send + 'static>(name: &str, value: T) {
+    // If there is no thread to be had, the closure is dropped here, and this waits.
+    drop(thread::Builder::new().name(name.to_owned()).spawn(move || drop(value)));
+}
+
+/// Gives a detached object to the caller, to close it there: closing may block, and this is the stream's
+/// thread.
+fn answer(caller: &Answers<Object>, object: Object) {
+    if let Err(unheard) = caller.send(Ok(object)) {
+        drop_elsewhere("detach-end", unheard);
     }
 }
 
 #[pymethods]
 impl Stream {
     #[new]
-    #[pyo3(signature = (*, order = "round-robin", pattern = "stripe"))]
-    fn new(order: &str, pattern: &str) -> PyResult<Stream> {
-        let builder =
-            StreamBuilder::default().order(values::order(order)?).pattern(values::pattern(pattern)?);
-        Ok(Stream { state: Mutex::new(State::Built(Box::new(builder.build()))), raised: Raised::default() })
+    #[pyo3(signature = (*, order = None, pattern = "stripe"))]
+    fn new(order: Option<&Bound<'_, PyAny>>, pattern: &str) -> PyResult<Stream> {
+        let raised = Raised::default();
+        let builder = StreamBuilder::default().pattern(values::pattern(pattern)?);
+        let stream = Box::new(ordered(builder, order, &raised)?.build());
+        Ok(Stream { state: Mutex::new(State::Built(stream)), raised })
     }
 
     #[pyo3(signature = (source, framing = Framing::whole(), *, name = None))]
@@ -97,34 +120,143 @@ impl Stream {
         })
     }
 
-    #[pyo3(signature = (function, *, name = None, whole = Some(WHOLE)))]
+    #[pyo3(signature = (port, timeout = SECONDS))]
+    fn detach(&self, py: Python<'_>, port: u64, timeout: f64) -> PyResult<()> {
+        self.running()?; // only a stream that runs detaches
+        let object = self.change_later(py, timeout, move |stream, answers| {
+            let (of_input, port) = (answers.clone(), Port::from_number(port));
+            let is_detached = stream.detach_output(port, move |object| answer(&answers, object))
+                || stream.detach_input(port, move |object| answer(&of_input, object));
+            if is_detached { Ok(()) } else { Err(no_port("input or output", port)) }
+        })?;
+        py.detach(move || drop(object)); // and with it the descriptor
+        Ok(())
+    }
+
+    #[pyo3(signature = (
+        function, *, name = None, whole = Some(WHOLE), peek = None, control = None, output = None,
+        trust_below = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "named arguments of Python")]
     fn handler(
         &self,
         function: Bound<'_, PyAny>,
         name: Option<String>,
         whole: Option<usize>,
-    ) -> PyResult<()> {
-        if !function.is_callable() {
-            return Err(PyTypeError::new_err("a handler is a function of one argument, a record"));
+        peek: Option<usize>,
+        control: Option<Bound<'_, PyAny>>,
+        output: Option<u64>,
+        trust_below: Option<u8>,
+    ) -> PyResult<u64> {
+        let below = trust_below.map(values::trust_below).transpose()?;
+        if below.is_some() && output.is_none() {
+            return Err(PyValueError::new_err("trust_below is for a handler of an output: name the output"));
         }
-        let name = match name {
-            Some(name) => name,
-            None => {
-                function.getattr("__name__").and_then(|name| name.extract()).unwrap_or("handler".to_owned())
-            }
-        };
-        let name = handler_name(&name).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let (py, raised) = (function.py(), Arc::clone(&self.raised));
-        let handler = PythonHandler { name, whole, function: function.unbind(), raised };
+        let py = function.py();
+        let settings = Settings { name, whole, peek, control };
+        let handler = handler(function, settings, Arc::clone(&self.raised))?;
         self.change(py, move |stream| {
-            stream.add_handler(Handler::Select(Box::new(handler)));
-            Ok(())
+            let Some(port) = output.map(Port::from_number) else { return Ok(stream.add_handler(handler).0) };
+            let added = match below {
+                Some(below) => stream.add_output_handler_below(port, below, handler),
+                None => stream.add_output_handler(port, handler),
+            };
+            added.map(|id| id.0).ok_or_else(|| no_port("output", port))
         })
+    }
+
+    #[pyo3(signature = (handler, timeout = SECONDS))]
+    fn remove_handler(&self, py: Python<'_>, handler: u64, timeout: f64) -> PyResult<()> {
+        let removed = self.change_later(py, timeout, move |stream, answers| {
+            let removed = stream.remove_handler(HandlerId(handler), move |old| drop(answers.send(Ok(old))));
+            removed.map_err(change_error)
+        });
+        removed.map(drop)
+    }
+
+    #[pyo3(signature = (
+        handler, function, timeout = SECONDS, *, name = None, whole = Some(WHOLE), peek = None, control = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "named arguments of Python")]
+    fn replace_handler(
+        &self,
+        handler: u64,
+        function: Bound<'_, PyAny>,
+        timeout: f64,
+        name: Option<String>,
+        whole: Option<usize>,
+        peek: Option<usize>,
+        control: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let (py, id) = (function.py(), HandlerId(handler));
+        let settings = Settings { name, whole, peek, control };
+        let new = self::handler(function, settings, Arc::clone(&self.raised))?;
+        let removed = self.change_later(py, timeout, move |stream, answers| {
+            let replaced = stream.replace_handler(id, new, move |old| drop(answers.send(Ok(old))));
+            replaced.map_err(change_error)
+        });
+        removed.map(drop)
+    }
+
+    #[pyo3(signature = (handler, message, timeout = SECONDS))]
+    fn control<'py>(
+        &self,
+        handler: u64,
+        message: &Bound<'py, PyAny>,
+        timeout: f64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (py, message) = (message.py(), bytes_of(message)?);
+        let answer = self.change_later(py, timeout, move |stream, answers| {
+            let sent = stream.control_handler(HandlerId(handler), message, move |answer| {
+                drop(answers.send(answer.map_err(handler_error)));
+            });
+            sent.map_err(change_error)
+        })?;
+        Ok(PyBytes::new(py, &answer))
+    }
+
+    fn options(&self, py: Python<'_>) -> PyResult<Vec<PythonOption>> {
+        let options = self.change(py, |stream| Ok(stream.options()))?;
+        Ok(options.into_iter().map(PythonOption::from).collect())
+    }
+
+    fn set_option(&self, py: Python<'_>, key: String, value: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        let value = option_value(value)?;
+        self.change(py, move |stream| stream.set_option(&key, &value).map_err(option_error))
+    }
+
+    fn output_options(&self, py: Python<'_>, output: u64) -> PyResult<Vec<PythonOption>> {
+        let port = Port::from_number(output);
+        let options = self
+            .change(py, move |stream| stream.output_options(port).ok_or_else(|| no_port("output", port)))?;
+        Ok(options.into_iter().map(PythonOption::from).collect())
+    }
+
+    fn set_output_option(
+        &self,
+        py: Python<'_>,
+        output: u64,
+        key: String,
+        value: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let (port, value) = (Port::from_number(output), option_value(value)?);
+        self.change(py, move |stream| stream.set_output_option(port, &key, &value).map_err(option_error))
+    }
+
+    fn set_trust(&self, py: Python<'_>, output: u64, trust: u8) -> PyResult<()> {
+        let (port, trust) = (Port::from_number(output), values::trust(trust)?);
+        self.change(
+            py,
+            move |stream| {
+                if stream.set_trust(port, trust) { Ok(()) } else { Err(no_port("output", port)) }
+            },
+        )
     }
 
     fn start(&self) -> PyResult<()> {
         let mut state = self.state.lock();
-        let stream = match mem::replace(&mut *state, State::Starts) {
+        let stream = match mem::replace(&mut *state, State::Busy) {
+            State::Busy => return Err(busy()),
             State::Built(stream) => stream,
             other => {
                 *state = other;
@@ -135,7 +267,8 @@ impl Stream {
         let started = Engine::start(options).and_then(|engine| Ok((engine, stream.events()?)));
         match started {
             Ok((engine, events)) => {
-                let stream = Arc::new(stream.start(&engine, StreamOptions::default()));
+                let options = StreamOptions::with_pace_of(&stream);
+                let stream = Arc::new(stream.start(&engine, options));
                 let _engine = Arc::new(Thread(Some(engine)));
                 *state = State::Runs(Running { stream, events, _engine });
                 Ok(())
@@ -155,8 +288,7 @@ impl Stream {
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Status> {
         refuse_in_handler()?;
-        let limit = timeout.map(Duration::try_from_secs_f64).transpose();
-        let limit = limit.map_err(|error| PyValueError::new_err(format!("invalid timeout: {error}")))?;
+        let limit = timeout.map(limit_of).transpose()?;
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let running = self.running()?;
         loop {
@@ -173,12 +305,11 @@ impl Stream {
 
     #[pyo3(signature = (timeout = 10.0))]
     fn status(&self, py: Python<'_>, timeout: f64) -> PyResult<Status> {
-        let limit = Duration::try_from_secs_f64(timeout)
-            .map_err(|error| PyValueError::new_err(format!("invalid timeout: {error}")))?;
+        let limit = limit_of(timeout)?;
         let running = match &*self.state.lock() {
             State::Built(stream) => return Ok(Status::from(&stream.status())),
             State::Runs(running) => running.clone(),
-            State::Starts => return Err(PyRuntimeError::new_err("the stream is being started")),
+            State::Busy => return Err(busy()),
         };
         let status = py.detach(|| ask(&running, limit, |stream| Status::from(&stream.status())))?;
         Ok(status.unwrap_or_else(|| Status::from(&running.stream.wait().status)))
@@ -213,13 +344,63 @@ impl Stream {
         py: Python<'_>,
         change: impl FnOnce(&mut wirepath_streams::Stream) -> PyResult<T> + Send + 'static,
     ) -> PyResult<T> {
-        let running = match &mut *self.state.lock() {
-            State::Built(stream) => return change(stream),
-            State::Runs(running) => running.clone(),
-            State::Starts => return Err(PyRuntimeError::new_err("the stream is being started")),
+        let running = match self.taken()? {
+            Taken::Built(mut stream) => {
+                let answer = change(&mut stream);
+                self.put_back(stream);
+                return answer;
+            }
+            Taken::Runs(running) => running,
         };
         let answer = py.detach(|| ask(&running, ANSWER, change))?;
         answer.unwrap_or_else(|| Err(StreamError::new_err("the stream has ended")))
+    }
+
+    /// Makes a change that may wait for the end of a record, and returns what it sends.
+    fn change_later<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        timeout: f64,
+        change: impl FnOnce(&mut wirepath_streams::Stream, Answers<T>) -> PyResult<()> + Send + 'static,
+    ) -> PyResult<T> {
+        refuse_in_handler()?;
+        let limit = limit_of(timeout)?;
+        let (sender, receiver) = channel();
+        let change = move |stream: &mut wirepath_streams::Stream| {
+            let refused = sender.clone();
+            // Nobody may wait for it any more.
+            change(stream, sender).unwrap_or_else(|error| drop(refused.send(Err(error))));
+        };
+        match self.taken()? {
+            Taken::Built(mut stream) => {
+                change(&mut stream);
+                self.put_back(stream);
+            }
+            Taken::Runs(running) => running.stream.with(change),
+        }
+        py.detach(move || receiver.recv_timeout(limit)).unwrap_or_else(|error| match error {
+            RecvTimeoutError::Timeout => Err(PyTimeoutError::new_err(
+                "the change waits for the end of a record or for a handler; it is still made later",
+            )),
+            RecvTimeoutError::Disconnected => Err(StreamError::new_err(
+                "the stream has ended, or the handler was removed by another change",
+            )),
+        })
+    }
+
+    fn taken(&self) -> PyResult<Taken> {
+        let mut state = self.state.lock();
+        if let State::Runs(running) = &*state {
+            return Ok(Taken::Runs(running.clone()));
+        }
+        match mem::replace(&mut *state, State::Busy) {
+            State::Built(stream) => Ok(Taken::Built(stream)),
+            _ => Err(busy()),
+        }
+    }
+
+    fn put_back(&self, stream: Box<wirepath_streams::Stream>) {
+        *self.state.lock() = State::Built(stream);
     }
 
     /// The status of a stream that ended well; else the exception of a handler, or the stream's own error.
@@ -255,27 +436,11 @@ fn ask<T: Send + 'static>(
     }
 }
 
-/// The descriptor that an object is or has; None if it has none.
-fn descriptor_of(object: &Bound<'_, PyAny>) -> PyResult<Option<RawFd>> {
-    if let Ok(descriptor) = object.extract() {
-        return Ok(Some(descriptor));
-    }
-    if !object.hasattr("fileno")? {
-        return Ok(None);
-    }
-    if object.hasattr("flush")? {
-        object.call_method0("flush")?; // what a file of Python has buffered goes before what a stream writes
-    }
-    object.call_method0("fileno")?.extract().map(Some)
+fn limit_of(timeout: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(timeout)
+        .map_err(|error| PyValueError::new_err(format!("invalid timeout: {error}")))
 }
 
-/// An object for a duplicate of a descriptor.
-fn object(name: &str, descriptor: RawFd) -> PyResult<Object> {
-    if descriptor < 0 {
-        return Err(PyValueError::new_err(format!("{name}: invalid descriptor {descriptor}")));
-    }
-    // SAFETY: it is not -1. If nothing is open by this number, duplicating fails, and nothing else is done.
-    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-    let object = descriptor.try_clone_to_owned().and_then(|descriptor| Object::from_fd(name, descriptor));
-    object.map_err(|error| PyOSError::new_err((error.raw_os_error(), format!("{name}: {error}"))))
+fn option_value(value: Option<Bound<'_, PyAny>>) -> PyResult<String> {
+    value.map_or_else(|| Ok("none".to_owned()), |value| Ok(value.str()?.to_string()))
 }

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use wirepath_streams::{InputOrder, OutputPattern, StreamEvent, StreamStatus};
+use wirepath_streams::{InputOrder, OutputPattern, StreamEvent, StreamOption, StreamStatus, Trust};
 
 /// Division of an input into records.
 #[pyclass(frozen, from_py_object, module = "wirepath")]
@@ -65,7 +65,7 @@ impl From<Framing> for wirepath_streams::Framing {
     }
 }
 
-fn at_least_one(value: usize, name: &str) -> PyResult<usize> {
+pub(crate) fn at_least_one(value: usize, name: &str) -> PyResult<usize> {
     if value > 0 {
         Ok(value)
     } else {
@@ -93,6 +93,17 @@ pub(crate) fn pattern(name: &str) -> PyResult<OutputPattern> {
             Err(PyValueError::new_err(format!("invalid pattern {other:?}: {expected}")))
         }
     }
+}
+
+pub(crate) fn trust(trust: u8) -> PyResult<Trust> {
+    Trust::new(trust)
+        .ok_or_else(|| PyValueError::new_err(format!("invalid trust {trust}: expected 0 to {}", Trust::FULL)))
+}
+
+pub(crate) fn trust_below(trust: u8) -> PyResult<Trust> {
+    Trust::new(trust).filter(|trust| trust.value() > 0).ok_or_else(|| {
+        PyValueError::new_err(format!("invalid trust_below {trust}: expected 1 to {}", Trust::FULL))
+    })
 }
 
 /// Status of a stream.
@@ -151,5 +162,28 @@ impl Event {
 impl From<StreamEvent> for Event {
     fn from(event: StreamEvent) -> Event {
         Event { kind: event.kind(), port: event.port().map(|port| port.number()), text: event.text() }
+    }
+}
+
+/// Option of a stream or of an output.
+#[pyclass(frozen, get_all, name = "Option", module = "wirepath")]
+pub(crate) struct PythonOption {
+    key: &'static str,
+    value: String,
+    unit: &'static str,
+    may_change: bool,
+}
+
+#[pymethods]
+impl PythonOption {
+    fn __repr__(&self) -> String {
+        format!("<Option: {} = {}>", self.key, self.value)
+    }
+}
+
+impl From<StreamOption> for PythonOption {
+    fn from(option: StreamOption) -> PythonOption {
+        let StreamOption { key, value, unit, may_change } = option;
+        PythonOption { key, value, unit, may_change }
     }
 }
