@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-long soak overload interop test-vm test-kernel-debug vm bpf build install install-library deb python bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint fuzz
+.PHONY: help run test test-long soak overload interop test-vm test-kernel-debug vm bpf build install install-library deb python bench bench-images bench-records assess assess-relay assess-clients assess-vm fmt lint semver fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -129,6 +129,9 @@ fmt: ## format the source
 lint: ## crates, modules, reasons, promises, links, licences; then clippy
 	cargo run --quiet --locked -p wirepath-lint
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+semver: ## compare the interface of the published crates with that of BASELINE=TAG; needs cargo-semver-checks
+	@scripts/semver.sh "$(BASELINE)"
 
 fuzz: ## every fuzz target, then the running server, for MINUTES minutes each (3); installs nightly
 	@scripts/fuzz.sh $(MINUTES)

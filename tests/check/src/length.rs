@@ -23,6 +23,11 @@ impl Length {
         }
     }
 
+    /// Returns whether it is that of `make test-long`.
+    pub(crate) fn is_long(self) -> bool {
+        self.0.is_some()
+    }
+
     /// Minutes after which a program hangs, if it does in `minutes` at the usual length.
     pub(crate) fn limit(self, minutes: u32) -> u32 {
         // An emulated guest takes five times as long as its clock says.

@@ -210,7 +210,7 @@ impl Suite {
                     .with("RUSTDOCFLAGS", "-D warnings")
                     .when_idle(),
                 cargo("examples", &examples, Count::TestResults, 20).when_idle(),
-                cargo("packages", &packages(), Count::ExitCode, 5).when_idle(),
+                packages(self.length).when_idle(),
                 python,
             ],
             boots.map(|program| program.whole(self.length).behind_others()).collect(),
@@ -222,10 +222,13 @@ impl Suite {
     }
 }
 
-/// Packs all crates that are published, as `cargo publish` does: none needs one that is not.
-fn packages() -> Vec<&'static str> {
+/// Packs all crates that are published, as `cargo publish` does: none needs one that is not. The long test
+/// also builds each from its package and the packages of the others.
+fn packages(length: Length) -> Step {
+    let (how, minutes) = if length.is_long() { ("--offline", 40) } else { ("--no-verify", 5) };
     let published = PUBLISHED.iter().flat_map(|name| ["--package", name]);
-    ["package", "--no-verify", "--allow-dirty", "--locked", "--quiet"].into_iter().chain(published).collect()
+    let arguments = ["package", how, "--allow-dirty", "--locked", "--quiet"].into_iter().chain(published);
+    cargo("packages", &arguments.collect::<Vec<_>>(), Count::ExitCode, minutes)
 }
 
 /// `wirepath-streams` and what it uses.
