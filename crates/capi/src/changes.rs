@@ -3,13 +3,14 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-use wirepath_streams::{HandlerChangeError, HandlerError, OptionError, StreamOption};
+use wirepath_streams::{HandlerChangeError, HandlerError, Object, OptionError, StreamOption};
 
 use crate::call::{
     FAILED, Failure, OK, REFUSED, STATE, bytes, call, call_from_anywhere, reference, refuse_in_handler, text,
 };
+use crate::engine::drop_elsewhere;
 use crate::handler::{self, RawHandler};
-use crate::stream::{SharedStream, limit};
+use crate::stream::{Answers, SharedStream, limit};
 use crate::values::{self, RawOption, handler_number, no_handler, no_output, no_port, port};
 
 /// Detaches an input or output.
@@ -29,13 +30,21 @@ pub unsafe extern "C" fn wp_stream_detach(
         stream.running()?; // only a stream that runs detaches
         let object = stream.change_later(limit(timeout_ms), move |stream, answers| {
             let of_input = answers.clone();
-            let is_detached = stream.detach_output(port, move |object| drop(answers.send(Ok(object))))
-                || stream.detach_input(port, move |object| drop(of_input.send(Ok(object))));
+            let is_detached = stream.detach_output(port, move |object| answer(&answers, object))
+                || stream.detach_input(port, move |object| answer(&of_input, object));
             if is_detached { Ok(()) } else { Err(no_port(number)) }
         })?;
-        drop(object); // and with it the descriptor, here and not on the stream's thread: closing may block
+        drop(object); // and with it the descriptor
         Ok(OK)
     })
+}
+
+/// Gives a detached object to the caller, to close it there: closing may block, and this is the stream's
+/// thread.
+fn answer(caller: &Answers<Object>, object: Object) {
+    if let Err(unheard) = caller.send(Ok(object)) {
+        drop_elsewhere("detach-end", unheard);
+    }
 }
 
 /// Adds a handler of an output behind its others.

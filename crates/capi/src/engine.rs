@@ -32,10 +32,14 @@ impl SharedEngine {
 /// for it.
 impl Drop for Threads {
     fn drop(&mut self) {
-        let engine = self.0.take();
-        // If there is no thread to be had, the closure is dropped here, and this waits.
-        drop(thread::Builder::new().name("engine-end".to_owned()).spawn(move || drop(engine)));
+        drop_elsewhere("engine-end", self.0.take());
     }
+}
+
+/// Drops what may block on a thread of its own.
+pub(crate) fn drop_elsewhere<T: Send + 'static>(name: &str, value: T) {
+    // If there is no thread to be had, the closure is dropped here, and this waits.
+    drop(thread::Builder::new().name(name.to_owned()).spawn(move || drop(value)));
 }
 
 /// Runs `start`, whose threads are not ended by SIGPIPE: a program in C, unlike one in Rust, is, when a

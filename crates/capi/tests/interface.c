@@ -495,7 +495,7 @@ static void release_letter(void *context)
 static void changed_handlers(void)
 {
     static const char long_message[65537];
-    struct letter letters[2] = { { 'a', 0 }, { 'b', 0 } };
+    static struct letter letters[2] = { { 'a', 0 }, { 'b', 0 } }; /* released some time after the end */
     wp_handler handler = { .name = "letter", .context = &letters[0], .whole = 100, .read = has_letter,
                            .control = change_letter, .release = release_letter };
     const wp_handler silent = { .name = "silent", .read = pass };
@@ -553,7 +553,7 @@ static void stop_in_release(void *context)
 /* Handlers of a stream that was not started change at once, on this thread. */
 static void changed_before_the_start(void)
 {
-    struct letter letter = { 'a', 0 };
+    static struct letter letter = { 'a', 0 };
     const wp_handler handler = { .name = "letter", .context = &letter, .whole = 100, .read = has_letter,
                                  .control = change_letter, .release = release_letter };
     wp_handler releases = { .name = "releases", .read = pass, .release = stop_in_release };
@@ -575,7 +575,7 @@ static void changed_before_the_start(void)
 /* Within a record that is given in pieces, a removal waits. */
 static void removed_behind_a_record(void)
 {
-    int released = 0;
+    static int released;
     const wp_handler handler = { .name = "pass", .context = &released, .read = pass, .release = release };
     struct running running = running_with(&handler, pairs);
     int result;
@@ -827,7 +827,7 @@ static int64_t add_lines(wp_stream *stream, const char *text)
 /* Records leave in the order of their tags, or joined by their keys. */
 static void ordered(void)
 {
-    int released = 0;
+    static int released;
     wp_tag tag = { .context = &released, .tag = line_number, .window = 16, .waiting_bytes = 10000,
                    .release = release };
 

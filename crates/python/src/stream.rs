@@ -69,9 +69,21 @@ struct Thread(Option<Engine>);
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        let engine = self.0.take();
-        // If there is no thread to be had, the closure is dropped here, and this waits.
-        drop(thread::Builder::new().name("engine-end".to_owned()).spawn(move || drop(engine)));
+        drop_elsewhere("engine-end", self.0.take());
+    }
+}
+
+/// Drops what may block on a thread of its own.
+fn drop_elsewhere<T: Send + 'static>(name: &str, value: T) {
+    // If there is no thread to be had, the closure is dropped here, and this waits.
+    drop(thread::Builder::new().name(name.to_owned()).spawn(move || drop(value)));
+}
+
+/// Gives a detached object to the caller, to close it there: closing may block, and this is the stream's
+/// thread.
+fn answer(caller: &Answers<Object>, object: Object) {
+    if let Err(unheard) = caller.send(Ok(object)) {
+        drop_elsewhere("detach-end", unheard);
     }
 }
 
@@ -113,11 +125,11 @@ impl Stream {
         self.running()?; // only a stream that runs detaches
         let object = self.change_later(py, timeout, move |stream, answers| {
             let (of_input, port) = (answers.clone(), Port::from_number(port));
-            let is_detached = stream.detach_output(port, move |object| drop(answers.send(Ok(object))))
-                || stream.detach_input(port, move |object| drop(of_input.send(Ok(object))));
+            let is_detached = stream.detach_output(port, move |object| answer(&answers, object))
+                || stream.detach_input(port, move |object| answer(&of_input, object));
             if is_detached { Ok(()) } else { Err(no_port("input or output", port)) }
         })?;
-        py.detach(move || drop(object)); // and with it the descriptor: closing may block
+        py.detach(move || drop(object)); // and with it the descriptor
         Ok(())
     }
 
