@@ -9,12 +9,13 @@ use wirepath_tests::process::open_folder;
 use wirepath_tests::{Deadline, trials};
 
 use crate::TestBed;
-use crate::pictures::{picture, samples, tifffile, write_tiff};
+use crate::pictures::{picture, samples, store_pyramid, tifffile, write_tiff};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         the_viewer_shows_the_pixels_of_the_picture,
         the_viewer_shows_a_tiled_tiff,
+        the_viewer_shows_overviews,
         the_viewer_says_what_is_wrong,
     ]
 }
@@ -40,6 +41,29 @@ fn the_viewer_shows_a_tiled_tiff() -> Result<()> {
     let (mut browser, _home) = open(&bed, "a.tif")?;
     // The pixels on the canvas are compared with answers for the PPM.
     look_around(&bed, &mut browser, "a.ppm")
+}
+
+/// Promise: The viewer shows the overviews of a TIFF where they have enough pixels.
+fn the_viewer_shows_overviews() -> Result<()> {
+    let bed = TestBed::new()?;
+    store_pyramid(&bed, WIDTH, HEIGHT, "<")?;
+    let (mut browser, _home) = open(&bed, "a.tif")?;
+    let fitted = shown(&mut browser)?;
+    ensure!(fitted == "crop=0,0,1000,700&scale=1/2&method=integral&overviews", "{fitted}");
+    press(&mut browser, "1", 49)?;
+    let full = compare(&bed, &mut browser, "1.ppm")?;
+    ensure!(!full.contains("overviews"), "{full}");
+    for (delta, factor) in [(480, 4), (240, 8)] {
+        zoom(&mut browser, delta, factor)?;
+        let query = compare(&bed, &mut browser, "a.tif")?;
+        let numbers = query.strip_prefix("crop=").and_then(|rest| rest.split('&').next()).unwrap_or_default();
+        let numbers: Vec<u32> = numbers.split(',').map(str::parse).collect::<Result<_, _>>()?;
+        ensure!(numbers.iter().all(|number| number % factor == 0), "{query} is not of whole pixels");
+        let numbers: Vec<String> = numbers.iter().map(|number| (number / factor).to_string()).collect();
+        let overview = bed.body(&format!("/{factor}.ppm?crop={}", numbers.join(",")))?;
+        ensure!(bed.body(&format!("/a.tif?{query}"))? == overview, "{query} is not a part of {factor}.ppm");
+    }
+    Ok(())
 }
 
 /// Turns the wheel until the picture is asked for at `1/side`.

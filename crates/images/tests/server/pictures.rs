@@ -46,6 +46,24 @@ pub(crate) fn write_tiff(from: &str, name: &str, options: &str) -> String {
     format!("tifffile.imwrite(folder / {name:?}, read({from:?}), metadata=None, {options})\n")
 }
 
+/// Factors of the overviews of [`store_pyramid`].
+pub(crate) const FACTORS: [u32; 3] = [2, 4, 8];
+
+/// Stores `a.tif`, a tiled BigTIFF of the picture `1.ppm` with overviews that are the other pictures `2.ppm`,
+/// `4.ppm` and `8.ppm`: what was made tells its source.
+pub(crate) fn store_pyramid(bed: &TestBed, width: u32, height: u32, order: &str) -> Result<()> {
+    let mut script =
+        format!("with tifffile.TiffWriter(folder / 'a.tif', bigtiff=True, byteorder={order:?}) as out:\n");
+    for factor in [1].into_iter().chain(FACTORS) {
+        let name = format!("{factor}.ppm");
+        bed.store(&name, &picture(width.div_ceil(factor), height.div_ceil(factor), 3, 255))?;
+        let kind = u32::from(factor > 1);
+        let options = format!("photometric='rgb', tile=(64, 112), subfiletype={kind}, metadata=None");
+        script += &format!("    out.write(read({name:?}), {options})\n");
+    }
+    tifffile(bed, &script)
+}
+
 const READ: &str = r#"
 import pathlib, sys
 folder = pathlib.Path(sys.argv[1])

@@ -1,13 +1,18 @@
 //! TIFF files of other software: strips by netpbm, tiles by tifffile.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
+use serde_json::json;
+use wirepath_images::{Plan, Question, find_overviews, open_overview, open_picture};
 use wirepath_tests::{http, trials};
 
 use crate::TestBed;
-use crate::pictures::{netpbm, picture, tifffile, write_tiff};
+use crate::pictures::{FACTORS, netpbm, picture, store_pyramid, tifffile, write_tiff};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -15,6 +20,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         files_of_tifffile_are_answered_as_ppm,
         a_whole_tiff_is_its_file,
         a_truncated_tiff_is_refused,
+        overviews_are_sources_where_permitted,
+        an_endless_chain_is_refused_where_it_is_read,
     ]
 }
 
@@ -165,4 +172,97 @@ fn ensure_refused(bed: &TestBed, bytes: &[u8]) -> Result<()> {
         ensure!(needed > bytes.len(), "{text}");
     }
     Ok(())
+}
+
+/// Promise: With `overviews`, a smaller picture is made from the smallest overview that has enough pixels.
+fn overviews_are_sources_where_permitted() -> Result<()> {
+    let bed = TestBed::new()?;
+    let (width, height) = (1001, 703);
+    store_pyramid(&bed, width, height, ">")?;
+    let information: serde_json::Value = serde_json::from_slice(&bed.body("/a.tif?info")?)?;
+    let overview = |factor: u32| json!({"factor": factor, "width": width.div_ceil(factor), "height": height.div_ceil(factor)});
+    ensure!(information["overviews"] == json!(FACTORS.map(overview)), "{information}");
+    for (side, method, factor) in [
+        (2, "integral", 2),
+        (6, "integral", 2),
+        (7, "integral", 1),
+        (12, "integral", 4),
+        (16, "integral", 8),
+        (7, "middle", 4),
+        (8, "middle", 8),
+        (3, "linear", 2),
+        (1, "linear", 1),
+    ] {
+        for (x, y, width, height) in [(0, 0, 1000, 696), (64, 32, 336, 192), (960, 640, 40, 48)] {
+            let smaller = |n: u32| format!("crop={},{},{},{}", x / n, y / n, width / n, height / n);
+            let scale = format!("scale=1/{side}&method={method}");
+            // The overviews are other pictures, so that the source can be told.
+            let ratio = match method {
+                "integral" => format!("1/{}", side / factor),
+                _ => format!("{factor}/{side}"),
+            };
+            let expected = format!("/{factor}.ppm?{}&scale={ratio}&method={method}", smaller(factor));
+            for gray in ["", "&gray"] {
+                let query = format!("{}&{scale}{gray}", smaller(1));
+                let made = bed.body(&format!("/a.tif?{query}&overviews"))?;
+                let (from, without) =
+                    (bed.body(&format!("{expected}{gray}"))?, bed.body(&format!("/1.ppm?{query}"))?);
+                ensure!(made == from, "{query}: not as {expected}: {} bytes, {}", made.len(), from.len());
+                ensure!(made.len() == without.len() && (made == without) == (factor == 1), "{query}");
+                ensure!(bed.body(&format!("/a.tif?{query}"))? == without, "{query} without overviews");
+                ensure!(bed.body(&format!("/1.ppm?{query}&overviews"))? == without, "a PPM has none");
+            }
+        }
+    }
+    let tag = |query: &str| -> Result<Option<String>> {
+        Ok(bed.get(&format!("/a.tif?{query}"))?.header("etag").map(str::to_owned))
+    };
+    let (with, without) = (tag("scale=1/8&method=middle&overviews")?, tag("scale=1/8&method=middle")?);
+    ensure!(with.is_some() && with != without, "{with:?}, {without:?}");
+    ensure_few_bytes_are_read(&bed)
+}
+
+/// Fails unless the extents of an answer at 1/8 from the overview are a 64th of those without.
+fn ensure_few_bytes_are_read(bed: &TestBed) -> Result<()> {
+    let file = Arc::new(File::open(bed.folder.path().join("a.tif"))?);
+    let size = file.metadata()?.len();
+    let read = |bytes: &mut [u8], at: u64| file.read_exact_at(bytes, at);
+    let picture = open_picture(size, read)?;
+    let question = Question::parse("scale=1/8&method=integral&overviews")?;
+    let Question::Transformed(steps) = question else { bail!("{question:?}") };
+    let overviews = find_overviews(size, read, &picture)?;
+    let overview = steps.source(&overviews).context("no overview is the source")?;
+    let source = open_overview(size, read, overview)?;
+    let plan = Plan::of_overview(&picture, &steps, overview, &source)?;
+    let (with, without) = (
+        plan.extents(&source, Arc::clone(&file)).bytes(),
+        Plan::new(&picture, &steps)?.extents(&picture, file).bytes(),
+    );
+    ensure!(with == 3 * 125 * 87 && without == 3 * 1001 * 703, "{with} bytes, {without} without");
+    Ok(())
+}
+
+/// Promise: A cycle of overviews is refused where overviews are requested; other answers are as without.
+fn an_endless_chain_is_refused_where_it_is_read() -> Result<()> {
+    let bed = TestBed::new()?;
+    store_pyramid(&bed, 333, 77, "<")?;
+    tifffile(
+        &bed,
+        r#"
+with tifffile.TiffFile(folder / "a.tif") as stored:
+    first, last = stored.pages[0].offset, stored.pages[-1].offset
+stored = bytearray((folder / "a.tif").read_bytes())
+link = last + 8 + 20 * int.from_bytes(stored[last : last + 8], "little")
+assert stored[link : link + 8] == bytes(8)
+stored[link : link + 8] = first.to_bytes(8, "little")
+(folder / "endless.tif").write_bytes(stored)
+"#,
+    )?;
+    let answer = bed.get("/endless.tif?scale=1/2&method=middle&overviews")?;
+    let text = String::from_utf8_lossy(&answer.body);
+    ensure!(answer.status == 415 && text.contains("follows itself"), "{} {text}", answer.status);
+    let information: serde_json::Value = serde_json::from_slice(&bed.body("/endless.tif?info")?)?;
+    let error = information["overviews_error"].as_str().unwrap_or_default();
+    ensure!(error.contains("follows itself") && information["overviews"] == json!([]), "{information}");
+    ensure_same(&bed, "endless.tif", &answers(&bed, "1.ppm", queries(333, 77))?)
 }
