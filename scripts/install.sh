@@ -86,8 +86,10 @@ if ! have_rust; then
   have_rust || { echo "install.sh: cargo is not the one of rust-toolchain.toml; run: rustup toolchain install" >&2; exit 70; }
 fi
 
-# Other readers of Arrow records, for tests; about 400 MB. Without them they say that they are skipped.
-if [ -n "${need_python:-}" ] && ! compgen -G 'target/python/lib/python3*/site-packages/duckdb' >/dev/null; then
-  { python3 -m venv target/python && target/python/bin/pip install --quiet --disable-pip-version-check pyarrow pandas duckdb; } ||
-    echo "install.sh: pyarrow, pandas and duckdb could not be installed; tests that need them are skipped" >&2
+# Other readers of Arrow records and another writer of TIFF files, for tests; about 400 MB. Without them they say that
+# they are skipped.
+have_python() { for module in duckdb tifffile; do compgen -G "target/python/lib/python3*/site-packages/$module" >/dev/null || return; done; }
+if [ -n "${need_python:-}" ] && ! have_python; then
+  { python3 -m venv target/python && target/python/bin/pip install --quiet --disable-pip-version-check pyarrow pandas duckdb tifffile; } ||
+    echo "install.sh: pyarrow, pandas, duckdb and tifffile could not be installed; tests that need them are skipped" >&2
 fi

@@ -29,6 +29,7 @@ pub mod playback;
 pub mod ports;
 pub mod process;
 pub mod proxy;
+pub mod python;
 pub mod rtp;
 pub mod rtsp;
 pub mod seek;

@@ -7,6 +7,7 @@
 //! [`docs/images.md`]: ../../../docs/images.md
 
 // In the order of their dependencies.
+mod overview;
 mod picture;
 mod pnm;
 mod query;
@@ -22,7 +23,8 @@ mod plan;
 mod site;
 
 pub use gray::Gray;
-pub use open::open_picture;
+pub use open::{find_overviews, open_overview, open_picture};
+pub use overview::Overview;
 pub use picture::{Blocks, Format, Layout, Picture, PictureError, Rectangle, Samples};
 pub use plan::{Plan, PlanError};
 pub use query::{Method, QueryError, Question, Ratio, Scale, Transformation};

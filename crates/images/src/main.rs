@@ -28,6 +28,7 @@ Smaller: .../picture.ppm?scale=1/3&method=integral   (means of squares)
          .../picture.ppm?scale=4/7&method=middle     (middle pixels)
          .../picture.ppm?scale=4/7&method=linear     (linear interpolation)
 Combined steps are done in this order: crop, gray, scale.
+From the overviews of a TIFF: .../map.tif?scale=1/8&method=integral&overviews
 Size:    .../picture.ppm?info                        (JSON)
 View:    .../picture.ppm?view, or a folder, in a browser
 State:   /api/status, /metrics

@@ -1,10 +1,11 @@
 //! Queries: the part of a picture that a client wants, and its form.
 //!
 //! `crop=X,Y,WIDTH,HEIGHT`, `gray`, `scale=P/Q` with `method=integral|middle|linear`. They apply in this order,
-//! however they are written: crop, gray, scale.
+//! however they are written: crop, gray, scale. `overviews` permits an overview of the file as the source.
 
 use percent_encoding::percent_decode_str;
 
+use crate::overview::Overview;
 use crate::picture::Rectangle;
 
 /// Largest number of a ratio.
@@ -32,6 +33,8 @@ pub struct Transformation {
     pub gray: bool,
     /// It becomes smaller.
     pub scale: Option<Scale>,
+    /// The smaller picture may be made from an overview of the file.
+    pub overviews: bool,
 }
 
 /// A smaller picture.
@@ -67,7 +70,7 @@ pub enum Method {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
     /// A key that does not exist.
-    #[error("unknown parameter {0}: expected crop, gray, scale, method, view or info")]
+    #[error("unknown parameter {0}: expected crop, gray, scale, method, overviews, view or info")]
     Unknown(String),
     /// A key that is there twice.
     #[error("{0} is given twice; give it once")]
@@ -86,6 +89,9 @@ pub enum QueryError {
     /// A method without a scale, or the other way around.
     #[error("scale and method belong together; give both, as in scale=1/2&method=integral")]
     Incomplete,
+    /// Overviews without a scale.
+    #[error("overviews needs a scale; give both, as in scale=1/8&method=integral&overviews")]
+    NotScaled,
     /// A ratio that the method does not have.
     #[error("method=integral needs scale=1/N; use middle or linear")]
     NotIntegral,
@@ -114,6 +120,7 @@ struct Read {
     gray: Option<()>,
     ratio: Option<Ratio>,
     method: Option<Method>,
+    overviews: Option<()>,
     view: Option<()>,
     information: Option<()>,
 }
@@ -125,6 +132,7 @@ impl Read {
             "gray" => set(&mut self.gray, "gray", none(value), "no value"),
             "scale" => set(&mut self.ratio, "scale", ratio(value), "P/Q with 1 <= P <= Q <= 65536"),
             "method" => set(&mut self.method, "method", method(value), "integral, middle or linear"),
+            "overviews" => set(&mut self.overviews, "overviews", none(value), "no value"),
             "view" => set(&mut self.view, "view", none(value), "no value"),
             "info" => set(&mut self.information, "info", none(value), "no value"),
             _ => Err(QueryError::Unknown(key.chars().take(40).filter(|c| !c.is_control()).collect())),
@@ -132,7 +140,7 @@ impl Read {
     }
 
     fn question(self) -> Result<Question, QueryError> {
-        let Read { crop, gray, ratio, method, view, information } = self;
+        let Read { crop, gray, ratio, method, overviews, view, information } = self;
         let scale = match (ratio, method) {
             (None, None) => None,
             (Some(Ratio { numerator: 2.., .. }), Some(Method::Integral)) => {
@@ -141,7 +149,10 @@ impl Read {
             (Some(ratio), Some(method)) => Some(Scale { ratio, method }),
             _ => return Err(QueryError::Incomplete),
         };
-        let made = Transformation { crop, gray: gray.is_some(), scale };
+        if overviews.is_some() && scale.is_none() {
+            return Err(QueryError::NotScaled);
+        }
+        let made = Transformation { crop, gray: gray.is_some(), scale, overviews: overviews.is_some() };
         match (view, information, made == Transformation::default()) {
             (None, None, true) => Ok(Question::Whole),
             (None, None, false) => Ok(Question::Transformed(made)),
@@ -203,9 +214,38 @@ impl Ratio {
         let scaled = u64::from(pixels) * u64::from(self.numerator) / u64::from(self.denominator);
         (scaled as u32).max(1)
     }
+
+    /// What remains of it for a picture that is smaller by `factor` already; nothing if it is too small.
+    fn after(self, factor: u32) -> Option<Ratio> {
+        let Ratio { numerator, denominator } = self;
+        let numerator = numerator.checked_mul(factor).filter(|numerator| *numerator <= denominator)?;
+        let is_whole = denominator % numerator == 0;
+        Some(if is_whole {
+            Ratio { numerator: 1, denominator: denominator / numerator }
+        } else {
+            Ratio { numerator, denominator }
+        })
+    }
+}
+
+impl Scale {
+    /// What remains to be done with an overview of this factor; nothing if it cannot be the source: it has
+    /// fewer pixels than the answer, or the squares of [`Method::Integral`] are not squares of its pixels.
+    pub(crate) fn after(self, factor: u32) -> Option<Scale> {
+        let ratio = self.ratio.after(factor)?;
+        let is_possible = self.method != Method::Integral || ratio.numerator == 1;
+        is_possible.then_some(Scale { ratio, ..self })
+    }
 }
 
 impl Transformation {
+    /// The overview to make the answer from: the smallest that can be its source, if overviews are permitted.
+    pub fn source<'a>(&self, overviews: &'a [Overview]) -> Option<&'a Overview> {
+        let scale = self.scale.filter(|_| self.overviews)?;
+        let usable = overviews.iter().filter(|overview| scale.after(overview.factor).is_some());
+        usable.max_by_key(|overview| overview.factor)
+    }
+
     /// Text that is the same for the same steps, for entity tags.
     pub fn tag(&self) -> String {
         let mut tag = String::new();
@@ -217,6 +257,9 @@ impl Transformation {
         }
         if let Some(Scale { ratio: Ratio { numerator, denominator }, method }) = self.scale {
             tag += &format!("-s{numerator}.{denominator}.{}", method as u8);
+        }
+        if self.overviews {
+            tag += "-o";
         }
         tag
     }
@@ -233,8 +276,11 @@ mod tests {
         assert_eq!(Question::parse("info="), Ok(Question::Information));
         let crop = Some(Rectangle { x: 1, y: 2, width: 3, height: 4 });
         let scale = Some(Scale { ratio: Ratio { numerator: 2, denominator: 3 }, method: Method::Linear });
-        let all = Question::Transformed(Transformation { crop, gray: true, scale });
+        let all = Question::Transformed(Transformation { crop, gray: true, scale, overviews: false });
         assert_eq!(Question::parse("method=linear&scale=2%2F3&gray&crop=1%2c2,3,4"), Ok(all));
+        let smaller = Transformation { scale, overviews: true, ..Transformation::default() };
+        assert_eq!(Question::parse("overviews&method=linear&scale=2/3"), Ok(Question::Transformed(smaller)));
+        assert_eq!(smaller.tag(), "-s2.3.2-o");
     }
 
     /// Promise: An invalid query is answered with 400 and the reason.
@@ -256,6 +302,9 @@ mod tests {
             ("scale=2/3&method=integral", "method=integral needs scale=1/N"),
             ("scale=1/3&method=cubic", "invalid method: expected integral, middle or linear"),
             ("grey", "unknown parameter grey"),
+            ("overviews", "overviews needs a scale"),
+            ("overviews&crop=1,2,3,4", "overviews needs a scale"),
+            ("overviews=2&scale=1/2&method=linear", "invalid overviews: expected no value"),
             ("view&gray", "view stands alone"),
             ("view&info", "view stands alone"),
             ("info&gray", "info stands alone"),
@@ -269,5 +318,32 @@ mod tests {
     fn ratios_round_down_and_leave_something() {
         let third = Ratio { numerator: 1, denominator: 3 };
         assert_eq!([1, 2, 3, 8, 9].map(|pixels| third.of(pixels)), [1, 1, 1, 2, 3]);
+    }
+    #[test]
+    fn the_smallest_overview_that_can_be_the_source_is_chosen() {
+        let overview = |factor| Overview { factor, width: 1, height: 1, directory: 8 };
+        let overviews = [2, 4, 8, 3].map(overview);
+        let chosen = |numerator, denominator, method| {
+            let scale = Some(Scale { ratio: Ratio { numerator, denominator }, method });
+            let steps = Transformation { scale, overviews: true, ..Transformation::default() };
+            assert_eq!(Transformation { overviews: false, ..steps }.source(&overviews), None);
+            steps.source(&overviews).map(|overview| overview.factor)
+        };
+        let expected =
+            [(1, None), (2, Some(2)), (5, None), (6, Some(3)), (7, None), (12, Some(4)), (1000, Some(8))];
+        for (side, factor) in expected {
+            assert_eq!(chosen(1, side, Method::Integral), factor, "squares of {side}");
+        }
+        for method in [Method::Middle, Method::Linear] {
+            let expected =
+                [((1, 1), None), ((2, 3), None), ((1, 2), Some(2)), ((2, 7), Some(3)), ((1, 7), Some(4))];
+            for ((numerator, denominator), factor) in expected {
+                assert_eq!(chosen(numerator, denominator, method), factor, "{numerator}/{denominator}");
+            }
+        }
+        let half = Scale { ratio: Ratio { numerator: 2, denominator: 7 }, method: Method::Middle };
+        assert_eq!(half.after(3).map(|left| left.ratio), Some(Ratio { numerator: 6, denominator: 7 }));
+        assert_eq!(half.after(4), None);
+        assert_eq!(half.after(1 << 31), None, "a product of more than 32 bits");
     }
 }

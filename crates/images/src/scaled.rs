@@ -20,11 +20,10 @@ pub struct Scaled {
 }
 
 impl Scaled {
-    /// A handler for pictures of this width and height.
-    pub fn new(scale: Scale, samples: Samples, width: u32, height: u32) -> Scaled {
-        let (from, to) = ((width, height), (scale.ratio.of(width), scale.ratio.of(height)));
+    /// A handler that makes a picture of `from` pixels, across and down, one of `to` pixels.
+    pub fn new(scale: Scale, samples: Samples, from: (u32, u32), to: (u32, u32)) -> Scaled {
         Scaled {
-            row_bytes: width as usize * samples.pixel_bytes(),
+            row_bytes: from.0 as usize * samples.pixel_bytes(),
             out_row_bytes: to.0 as usize * samples.pixel_bytes(),
             begun: Vec::new(),
             scaler: scaler(scale, samples, Sizes { from, to }),
@@ -32,10 +31,9 @@ impl Scaled {
         }
     }
 
-    /// Bytes of state for pictures of this width, at most.
-    pub fn needs(scale: Scale, samples: Samples, width: u32) -> u64 {
-        let row_bytes = u64::from(width) * samples.pixel_bytes() as u64;
-        row_bytes + state_bytes(scale.method, samples, scale.ratio.of(width))
+    /// Bytes of state for rows of these widths, at most.
+    pub fn needs(scale: Scale, samples: Samples, from: u32, to: u32) -> u64 {
+        u64::from(from) * samples.pixel_bytes() as u64 + state_bytes(scale.method, samples, to)
     }
 }
 
@@ -118,8 +116,12 @@ pub(crate) mod tests {
 
     const GRAY: Samples = Samples { channels: 1, maximum: 255 };
 
+    fn handler(scale: Scale, samples: Samples, width: u32, height: u32) -> Scaled {
+        Scaled::new(scale, samples, (width, height), (scale.ratio.of(width), scale.ratio.of(height)))
+    }
+
     fn scaled(scale: Scale, width: u32, height: u32, bytes: &[u8]) -> Vec<u8> {
-        through(&mut Scaled::new(scale, GRAY, width, height), bytes, &[])
+        through(&mut handler(scale, GRAY, width, height), bytes, &[])
     }
 
     #[test]
@@ -200,8 +202,8 @@ pub(crate) mod tests {
             let maximum = if is_wide { 65535 } else { 255 };
             let samples = Samples { channels: if is_coloured { 3 } else { 1 }, maximum };
             let bytes = &noise[..(width * height) as usize * samples.pixel_bytes()];
-            let made = through(&mut Scaled::new(scale, samples, width, height), bytes, &[]);
-            let cut = through(&mut Scaled::new(scale, samples, width, height), bytes, &cuts);
+            let made = through(&mut handler(scale, samples, width, height), bytes, &[]);
+            let cut = through(&mut handler(scale, samples, width, height), bytes, &cuts);
             prop_assert_eq!(&made, &cut);
             let expected = expected(scale, samples, width, height, bytes);
             prop_assert_eq!(made.len(), expected.len() * samples.depth());

@@ -15,7 +15,8 @@ use wirepath_http::{
 use wirepath_net::folder::{FindError, Folder, Found, StoredFile};
 use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
 
-use crate::open::open_picture;
+use crate::open::{find_overviews, open_overview, open_picture};
+use crate::overview::Overview;
 use crate::page;
 use crate::picture::{Format, Picture, PictureError};
 use crate::plan::Plan;
@@ -53,9 +54,9 @@ impl Site for PictureSite {
         };
         if !path.names_folder()
             && let Some(stored) = self.folder.find_cached(&path)
-            && let Ok(picture) = open_picture(stored.size, |bytes, at| read_cached(&stored.file, bytes, at))
+            && let Ok(opened) = open(&question, stored.size, |bytes, at| read_cached(&stored.file, bytes, at))
         {
-            return answer(&question, &request, stored, &picture, Answer::of_cached_file);
+            return answer(&question, &request, stored, opened, Answer::of_cached_file);
         }
         let folder = Arc::clone(&self.folder);
         let looked_up = tokio::task::spawn_blocking(move || look_up(&folder, &path, &question, &request));
@@ -87,10 +88,45 @@ fn look_up(folder: &Folder, path: &AssetPath, question: &Question, request: &Req
         }
         Err(error) => return failed(error, path),
     };
-    match open_picture(stored.size, |bytes, at| stored.file.read_exact_at(bytes, at)) {
-        Ok(picture) => answer(question, request, stored, &picture, Answer::of_file),
+    match open(question, stored.size, |bytes, at| stored.file.read_exact_at(bytes, at)) {
+        Ok(opened) => answer(question, request, stored, opened, Answer::of_file),
         Err(error) => unusable(&error, path),
     }
+}
+
+/// Headers of a file that a request needs.
+struct Opened {
+    picture: Picture,
+    /// The overview that is the source of the answer.
+    source: Option<(Overview, Picture)>,
+    /// All overviews, or why they cannot be read; none unless they are asked for.
+    overviews: Result<Vec<Overview>, PictureError>,
+}
+
+/// Reads the headers. An error in overviews is one of the request only if it permits them.
+fn open(
+    question: &Question,
+    size: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+) -> Result<Opened, PictureError> {
+    let picture = open_picture(size, &read)?;
+    let mut opened = Opened { picture, source: None, overviews: Ok(Vec::new()) };
+    match question {
+        Question::Information => {
+            opened.overviews = match find_overviews(size, &read, &opened.picture) {
+                Err(error @ PictureError::Read(_)) => return Err(error),
+                overviews => overviews,
+            };
+        }
+        Question::Transformed(steps) if steps.overviews => {
+            let overviews = find_overviews(size, &read, &opened.picture)?;
+            if let Some(overview) = steps.source(&overviews) {
+                opened.source = Some((*overview, open_overview(size, &read, overview)?));
+            }
+        }
+        _ => {}
+    }
+    Ok(opened)
 }
 
 /// The answer for a picture.
@@ -98,22 +134,27 @@ fn answer(
     question: &Question,
     request: &Request,
     stored: StoredFile,
-    picture: &Picture,
+    opened: Opened,
     whole: impl FnOnce(Response, File) -> Answer,
 ) -> Answer {
     match question {
         Question::Whole => {
-            let response = respond_with(request, &stored, stored.size, picture.format, "");
+            let response = respond_with(request, &stored, stored.size, opened.picture.format, "");
             whole(response, stored.file)
         }
         Question::View => page::viewer().into(),
-        Question::Information => information(picture).into(),
-        Question::Transformed(steps) => transformed(request, stored, picture, steps),
+        Question::Information => information(&opened).into(),
+        Question::Transformed(steps) => transformed(request, stored, opened, steps),
     }
 }
 
-fn transformed(request: &Request, stored: StoredFile, picture: &Picture, steps: &Transformation) -> Answer {
-    let plan = match Plan::new(picture, steps) {
+fn transformed(request: &Request, stored: StoredFile, opened: Opened, steps: &Transformation) -> Answer {
+    let Opened { picture, source, .. } = opened;
+    let planned = match &source {
+        Some((overview, source)) => Plan::of_overview(&picture, steps, overview, source),
+        None => Plan::new(&picture, steps),
+    };
+    let plan = match planned {
         Ok(plan) => plan,
         Err(error) => return Response::error(StatusCode::BAD_REQUEST, &error.to_string()).into(),
     };
@@ -132,7 +173,8 @@ fn transformed(request: &Request, stored: StoredFile, picture: &Picture, steps: 
     }
     response.content_length = Some(header.len() as u64);
     response.body = vec![BodyPart::Bytes(header)];
-    Answer::of_parts(response, plan.parts(picture, Arc::new(stored.file)))
+    let source = source.map_or(picture, |(_, source)| source);
+    Answer::of_parts(response, plan.parts(&source, Arc::new(stored.file)))
 }
 
 fn respond_with(request: &Request, stored: &StoredFile, size: u64, format: Format, steps: &str) -> Response {
@@ -141,12 +183,19 @@ fn respond_with(request: &Request, stored: &StoredFile, size: u64, format: Forma
     respond(request, &made, &ResponseContext { now_s: now_s(), boundary })
 }
 
-fn information(picture: &Picture) -> Response {
-    let Picture { width, height, samples, .. } = picture;
-    let text = json!({
+fn information(opened: &Opened) -> Response {
+    let Picture { width, height, samples, format, .. } = &opened.picture;
+    let mut text = json!({
         "width": width, "height": height, "channels": samples.channels, "maximum": samples.maximum,
-        "content_type": picture.format.content_type(),
+        "content_type": format.content_type(), "overviews": [],
     });
+    match &opened.overviews {
+        Ok(overviews) => {
+            let described = |Overview { factor, width, height, .. }: &Overview| json!({ "factor": factor, "width": width, "height": height });
+            text["overviews"] = overviews.iter().map(described).collect();
+        }
+        Err(error) => text["overviews_error"] = json!(error.to_string()),
+    }
     let body = vec![BodyPart::Bytes(format!("{text}\n").into_bytes())];
     Response::with_body(StatusCode::OK, "application/json", body).header(header::CACHE_CONTROL, "no-store")
 }

@@ -1,8 +1,10 @@
 //! TIFF 6.0 and BigTIFF, of which COG is a form: uncompressed pictures of 8-bit samples in strips or tiles, whose
-//! rows are extents of the file. Only the first picture of a file is read: in a COG the one of full size.
+//! rows are extents of the file. Only the first picture of a file is read, and its overviews: the directories of
+//! reduced pictures that follow its own.
 
 use std::io;
 
+use crate::overview::Overview;
 use crate::picture::{Blocks, Format, Layout, MOST_PIXELS, Picture, PictureError, Samples};
 
 /// Most fields of a directory.
@@ -11,8 +13,16 @@ const MOST_FIELDS: u64 = 1024;
 /// Most strips or tiles: their places take 8 bytes each.
 const MOST_BLOCKS: u64 = 1 << 18;
 
+/// Most directories of a picture: it and its overviews, each with a mask.
+const MOST_DIRECTORIES: usize = 64;
+
+/// Bits of the tag [`tag::SUBFILE`].
+const REDUCED: u64 = 1;
+const MASK: u64 = 4;
+
 /// Tags of the fields that are read (TIFF 6.0, sections 3 to 6 and 15).
 mod tag {
+    pub(super) const SUBFILE: u16 = 254;
     pub(super) const WIDTH: u16 = 256;
     pub(super) const HEIGHT: u16 = 257;
     pub(super) const BITS: u16 = 258;
@@ -42,13 +52,61 @@ pub(crate) fn read(
     size: u64,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
 ) -> Result<Picture, PictureError> {
-    let file = File { size, read: &read, is_little: true, is_big: false };
-    let [order, _, first, second] = file.bytes(0)?;
-    let is_little = order == b'I';
-    let is_big = if is_little { first } else { second } == 43;
-    let file = File { is_little, is_big, ..file };
-    let directory = if is_big { file.number(8, 8)? } else { file.number(4, 4)? };
+    let (file, directory) = File::open(size, &read)?;
     Directory::read(&file, directory)?.picture(&file)
+}
+
+/// Reads which overviews of its first picture a file has: directories of reduced pictures that follow that of the
+/// picture, up to one of another picture. Those of another shape, of other samples and compressed ones are left out.
+///
+/// # Errors
+/// See [`PictureError`].
+pub(crate) fn overviews(
+    size: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+    picture: &Picture,
+) -> Result<Vec<Overview>, PictureError> {
+    let (file, first) = File::open(size, &read)?;
+    let mut places = vec![first];
+    let mut directory = Directory::read(&file, first)?;
+    let mut overviews = Vec::new();
+    loop {
+        let link = directory.end;
+        let place = file.number(link, if file.is_big { 8 } else { 4 })?;
+        if place == 0 {
+            return Ok(overviews);
+        }
+        if places.contains(&place) {
+            let why = format!("the directory at byte {place} follows itself: expected a chain with an end");
+            return Err(file.invalid(link, why));
+        }
+        if places.len() == MOST_DIRECTORIES {
+            let why = format!("more than {MOST_DIRECTORIES} directories of a picture and its overviews");
+            return Err(file.invalid(link, why));
+        }
+        places.push(place);
+        directory = Directory::read(&file, place)?;
+        let kind = directory.value_or(&file, tag::SUBFILE, 0)?;
+        if kind & (REDUCED | MASK) == 0 {
+            return Ok(overviews);
+        }
+        if kind & MASK == 0 {
+            overviews.extend(directory.overview(&file, picture, place)?);
+        }
+    }
+}
+
+/// Reads an overview of [`overviews`].
+///
+/// # Errors
+/// See [`PictureError`].
+pub(crate) fn read_overview(
+    size: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<()>,
+    overview: &Overview,
+) -> Result<Picture, PictureError> {
+    let (file, _) = File::open(size, &read)?;
+    Directory::read(&file, overview.directory)?.picture(&file)
 }
 
 /// The file, and how its numbers are written.
@@ -61,7 +119,21 @@ struct File<'a> {
     is_big: bool,
 }
 
-impl File<'_> {
+impl<'a> File<'a> {
+    /// Reads the header: how numbers are written, and the place of the first directory.
+    fn open(
+        size: u64,
+        read: &'a dyn Fn(&mut [u8], u64) -> io::Result<()>,
+    ) -> Result<(File<'a>, u64), PictureError> {
+        let file = File { size, read, is_little: true, is_big: false };
+        let [order, _, first, second] = file.bytes(0)?;
+        let is_little = order == b'I';
+        let is_big = if is_little { first } else { second } == 43;
+        let file = File { is_little, is_big, ..file };
+        let directory = if is_big { file.number(8, 8)? } else { file.number(4, 4)? };
+        Ok((file, directory))
+    }
+
     fn invalid(&self, at: u64, why: impl Into<String>) -> PictureError {
         PictureError::Invalid { format: "TIFF", at, why: why.into() }
     }
@@ -105,7 +177,11 @@ struct Field {
 }
 
 /// The fields of a picture.
-struct Directory(Vec<Field>);
+struct Directory {
+    fields: Vec<Field>,
+    /// Place of the link to the next directory.
+    end: u64,
+}
 
 impl Directory {
     fn read(file: &File<'_>, at: u64) -> Result<Directory, PictureError> {
@@ -118,6 +194,7 @@ impl Directory {
         let mut bytes = vec![0; count as usize * field_bytes];
         let first = at.saturating_add(count_bytes as u64);
         file.read(&mut bytes, first)?;
+        let end = first + bytes.len() as u64;
         let fields = bytes.chunks_exact(field_bytes).enumerate().map(|(index, field)| {
             let width = match file.value(&field[2..4]) {
                 3 => 2,
@@ -131,11 +208,11 @@ impl Directory {
             let at = if is_inside { inside } else { file.value(&field[4 + places..]) };
             Field { tag: file.value(&field[..2]) as u16, width, count, at }
         });
-        Ok(Directory(fields.collect()))
+        Ok(Directory { fields: fields.collect(), end })
     }
 
     fn find(&self, tag: u16) -> Option<Field> {
-        self.0.iter().copied().find(|field| field.tag == tag && field.width > 0)
+        self.fields.iter().copied().find(|field| field.tag == tag && field.width > 0)
     }
 
     /// All values of a field, of which there must be `count`.
@@ -173,6 +250,22 @@ impl Directory {
         let (width, height) = (self.pixels(file, tag::WIDTH)?, self.pixels(file, tag::HEIGHT)?);
         let blocks = self.blocks(file, width, height, samples)?;
         Ok(Picture { format: Format::Tiff, width, height, samples, layout: Layout::Blocks(blocks) })
+    }
+
+    /// The overview of a picture that this is, if it can be used.
+    fn overview(
+        &self,
+        file: &File<'_>,
+        picture: &Picture,
+        place: u64,
+    ) -> Result<Option<Overview>, PictureError> {
+        let size = (self.pixels(file, tag::WIDTH)?, self.pixels(file, tag::HEIGHT)?);
+        let is_alike = match self.samples(file) {
+            Err(PictureError::Unsupported(_)) => false,
+            samples => samples? == picture.samples,
+        };
+        let overview = Overview::new((picture.width, picture.height), size, place);
+        Ok(overview.filter(|_| is_alike))
     }
 
     /// Samples, if they are such as this server reads.

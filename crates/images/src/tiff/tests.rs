@@ -4,6 +4,7 @@ use crate::picture::Rectangle;
 /// A TIFF of a picture whose pixels count up, in blocks of this size; written by the rules, with nothing of what
 /// reads it.
 struct Written {
+    size: (u32, u32),
     is_little: bool,
     is_big: bool,
     tile: Option<(u32, u32)>,
@@ -23,6 +24,7 @@ impl Default for Written {
     fn default() -> Written {
         let changed = |_: &mut Fields| {};
         Written {
+            size: (WIDTH, HEIGHT),
             is_little: true,
             is_big: true,
             tile: Some((16, 16)),
@@ -48,15 +50,23 @@ impl Written {
     }
 
     fn write(&self) -> Vec<u8> {
-        let mark = if self.is_little { b"II" } else { b"MM" };
-        let mut file = [mark.to_vec(), self.number(if self.is_big { 43 } else { 42 }, 2)].concat();
-        file.resize(16, 0);
-        let (width, height) = self.tile.unwrap_or((WIDTH, self.rows_per_strip));
+        write_all(&[self])
+    }
+
+    /// Bytes of a place in the file.
+    fn place_bytes(&self) -> usize {
+        if self.is_big { 8 } else { 4 }
+    }
+
+    /// Appends the picture to a file, whose link at `link` leads to it; returns the place of its own link.
+    fn append(&self, file: &mut Vec<u8>, link: usize) -> usize {
+        let (full_width, full_height) = self.size;
+        let (width, height) = self.tile.unwrap_or((full_width, self.rows_per_strip));
         let mut offsets = Vec::new();
-        for top in (0..HEIGHT).step_by(height as usize) {
-            for left in (0..WIDTH).step_by(width as usize) {
+        for top in (0..full_height).step_by(height as usize) {
+            for left in (0..full_width).step_by(width as usize) {
                 offsets.push(file.len() as u64);
-                let rows = if self.tile.is_some() { height } else { height.min(HEIGHT - top) };
+                let rows = if self.tile.is_some() { height } else { height.min(full_height - top) };
                 for (y, x) in (top..top + rows).flat_map(|y| (left..left + width).map(move |x| (y, x))) {
                     file.extend((0..u32::from(self.channels)).map(|channel| sample(x, y, channel)));
                 }
@@ -65,8 +75,8 @@ impl Written {
         }
         let colours = if self.channels == 1 { 1 } else { 2 };
         let mut fields = vec![
-            (tag::WIDTH, 3, vec![WIDTH.into()]),
-            (tag::HEIGHT, 4, vec![HEIGHT.into()]),
+            (tag::WIDTH, 3, vec![full_width.into()]),
+            (tag::HEIGHT, 4, vec![full_height.into()]),
             (tag::BITS, 3, vec![8; self.channels.into()]),
             (tag::COMPRESSION, 3, vec![1]),
             (tag::PHOTOMETRIC, 3, vec![colours]),
@@ -85,11 +95,11 @@ impl Written {
             ]),
         }
         (self.changed)(&mut fields);
-        self.directory(file, &fields)
+        self.directory(file, &fields, link)
     }
 
-    fn directory(&self, mut file: Vec<u8>, fields: &[(u16, u16, Vec<u64>)]) -> Vec<u8> {
-        let place = if self.is_big { 8 } else { 4 };
+    fn directory(&self, file: &mut Vec<u8>, fields: &[(u16, u16, Vec<u64>)], link: usize) -> usize {
+        let place = self.place_bytes();
         let mut directory = self.number(fields.len() as u64, if self.is_big { 8 } else { 2 });
         for (tag, kind, values) in fields {
             let width = match kind {
@@ -110,20 +120,41 @@ impl Written {
             directory.extend(bytes);
         }
         let at = self.number(file.len() as u64, place);
-        let (first, offset_size) = if self.is_big { (8, self.number(8, 2)) } else { (4, Vec::new()) };
-        file[4..4 + offset_size.len()].copy_from_slice(&offset_size);
-        file[first..first + place].copy_from_slice(&at);
+        file[link..link + place].copy_from_slice(&at);
         file.extend(directory);
         file.extend(vec![0; place]);
-        file
+        file.len() - place
+    }
+}
+
+/// A file of several directories, in the byte order of the first.
+fn write_all(pictures: &[&Written]) -> Vec<u8> {
+    let first = pictures[0];
+    let mark = if first.is_little { b"II" } else { b"MM" };
+    let mut file = [mark.to_vec(), first.number(if first.is_big { 43 } else { 42 }, 2)].concat();
+    if first.is_big {
+        file.extend(first.number(8, 2));
+    }
+    file.resize(16, 0);
+    pictures.iter().fold(first.place_bytes(), |link, picture| picture.append(&mut file, link));
+    file
+}
+
+/// Reads from a file in memory.
+fn reader(bytes: &[u8]) -> impl Fn(&mut [u8], u64) -> io::Result<()> {
+    move |buffer: &mut [u8], at: u64| {
+        buffer.copy_from_slice(&bytes[at as usize..at as usize + buffer.len()]);
+        Ok(())
     }
 }
 
 fn open(bytes: &[u8]) -> Result<Picture, PictureError> {
-    read(bytes.len() as u64, |buffer, at| {
-        buffer.copy_from_slice(&bytes[at as usize..at as usize + buffer.len()]);
-        Ok(())
-    })
+    read(bytes.len() as u64, reader(bytes))
+}
+
+/// Overviews of the first picture.
+fn find(bytes: &[u8]) -> Result<Vec<Overview>, PictureError> {
+    overviews(bytes.len() as u64, reader(bytes), &open(bytes)?)
 }
 
 fn check(written: &Written) {
@@ -135,14 +166,18 @@ fn check(written: &Written) {
     );
     let parts = [(0, 0, WIDTH, HEIGHT), (15, 3, 2, 18), (16, 16, 16, 4), (36, 20, 1, 1), (1, 0, 35, 1)];
     for (x, y, width, height) in parts {
-        let part = Rectangle { x, y, width, height };
-        let taken =
-            picture.extents(part).flat_map(|range| bytes[range.start as usize..range.end as usize].to_vec());
-        let pixels = (y..y + height).flat_map(|y| (x..x + width).map(move |x| (x, y)));
-        let channels = u32::from(written.channels);
-        let expected = pixels.flat_map(|(x, y)| (0..channels).map(move |channel| sample(x, y, channel)));
-        assert!(taken.eq(expected), "{part:?}");
+        check_part(&bytes, &picture, Rectangle { x, y, width, height });
     }
+}
+
+fn check_part(bytes: &[u8], picture: &Picture, part: Rectangle) {
+    let Rectangle { x, y, width, height } = part;
+    let taken =
+        picture.extents(part).flat_map(|range| bytes[range.start as usize..range.end as usize].to_vec());
+    let pixels = (y..y + height).flat_map(|y| (x..x + width).map(move |x| (x, y)));
+    let channels = picture.samples.channels as u32;
+    let expected = pixels.flat_map(|(x, y)| (0..channels).map(move |channel| sample(x, y, channel)));
+    assert!(taken.eq(expected), "{part:?}");
 }
 
 /// Promise: A part of a TIFF or BigTIFF in strips or tiles is sent as extents of its file.
@@ -194,4 +229,87 @@ fn a_file_that_is_cut_is_an_error() {
     for length in 4..bytes.len() - 8 {
         assert!(open(&bytes[..length]).is_err(), "{length} bytes");
     }
+}
+
+/// An overview of the picture: a directory of this kind and size.
+fn reduced(size: (u32, u32), changed: Change) -> Written {
+    Written { size, changed, ..Written::default() }
+}
+
+const OVERVIEW: Change = |fields| fields.insert(0, (tag::SUBFILE, 4, vec![1]));
+
+/// Promise: Overviews of the first picture of a TIFF are found, without masks, thumbnails and those of other
+/// pictures.
+#[test]
+fn overviews_are_those_of_the_first_picture() {
+    let mask: Change = |fields| fields.insert(0, (tag::SUBFILE, 4, vec![5]));
+    let compressed: Change = |fields| {
+        fields[3].2 = vec![5];
+        fields.insert(0, (tag::SUBFILE, 4, vec![1]));
+    };
+    for (is_little, is_big) in [(true, true), (true, false), (false, true), (false, false)] {
+        let pictures = [
+            reduced((WIDTH, HEIGHT), |_| ()),
+            reduced((WIDTH, HEIGHT), |fields| fields.insert(0, (tag::SUBFILE, 4, vec![4]))),
+            reduced((19, 11), OVERVIEW),
+            reduced((19, 11), mask),
+            reduced((16, 16), OVERVIEW),
+            reduced((5, 3), compressed),
+            Written { channels: 1, ..reduced((5, 3), OVERVIEW) },
+            Written { tile: None, ..reduced((10, 6), OVERVIEW) },
+            reduced((WIDTH, HEIGHT), |_| ()),
+            reduced((3, 2), OVERVIEW),
+        ];
+        let pictures = pictures.map(|picture| Written { is_little, is_big, ..picture });
+        let bytes = write_all(&pictures.each_ref());
+        let found = find(&bytes).expect("a chain");
+        let sizes: Vec<_> = found.iter().map(|found| (found.factor, found.width, found.height)).collect();
+        assert_eq!(sizes, [(2, 19, 11), (4, 10, 6)]);
+        for overview in &found {
+            let picture =
+                read_overview(bytes.len() as u64, reader(&bytes), overview).expect("it can be read");
+            assert_eq!((picture.width, picture.height), (overview.width, overview.height));
+            check_part(&bytes, &picture, picture.whole());
+            check_part(&bytes, &picture, Rectangle { x: 1, y: 2, width: 9, height: 3 });
+        }
+    }
+    assert!(find(&Written::default().write()).expect("a chain").is_empty());
+}
+
+/// Promise: A cycle of TIFF directories, too many or a truncated one are refused only where overviews are
+/// requested.
+#[test]
+fn chains_without_an_end_are_refused() {
+    let (full, half) = (Written::default(), reduced((19, 11), OVERVIEW));
+    let bytes = write_all(&[&full, &half, &half]);
+    let places: Vec<u64> = find(&bytes).expect("a chain").iter().map(|overview| overview.directory).collect();
+    let first = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
+    let link = bytes.len() - 8;
+    for place in [first, places[0], places[1]] {
+        let mut bytes = bytes.clone();
+        bytes[link..].copy_from_slice(&place.to_le_bytes());
+        let error = find(&bytes).expect_err("a cycle").to_string();
+        let words = format!("invalid TIFF at byte {link}: the directory at byte {place} follows itself");
+        assert!(error.contains(&words), "{error}");
+        assert!(open(&bytes).is_ok(), "the picture is as it was");
+    }
+    for (place, words) in
+        [(link as u64 + 4, "truncated"), (u64::MAX, "truncated"), (3, "fields: expected 1 to")]
+    {
+        let mut bytes = bytes.clone();
+        bytes[link..].copy_from_slice(&place.to_le_bytes());
+        let error = find(&bytes).expect_err("no directory").to_string();
+        assert!(error.contains(words), "{place}: {error}");
+        assert!(open(&bytes).is_ok(), "the picture is as it was");
+    }
+    for length in places[1] as usize..bytes.len() {
+        assert!(find(&bytes[..length]).is_err() && open(&bytes[..length]).is_ok(), "{length} bytes");
+    }
+    let of = |overviews: usize| {
+        let pictures: Vec<&Written> = std::iter::once(&full).chain(vec![&half; overviews]).collect();
+        find(&write_all(&pictures))
+    };
+    assert_eq!(of(63).expect("as many as are read").len(), 63);
+    let error = of(64).expect_err("one too many").to_string();
+    assert!(error.contains("more than 64 directories of a picture and its overviews"), "{error}");
 }

@@ -4,6 +4,7 @@ mod answers;
 mod care;
 mod page;
 mod pictures;
+mod tiff;
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use wirepath_tests::http::{self, Response};
 use wirepath_tests::process::{Process, open_folder};
 
 fn main() -> ExitCode {
-    let together = [answers::trials(), page::trials()];
+    let together = [answers::trials(), tiff::trials(), page::trials()];
     wirepath_tests::trial::run(together.into_iter().flatten().collect(), care::trials())
 }
 

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use wirepath_tests::{process, require};
+use wirepath_tests::{process, python, require};
+
+use crate::TestBed;
 
 /// A binary PPM (three channels) or PGM with pixels that differ from their neighbours.
 pub(crate) fn picture(width: u32, height: u32, channels: u32, maximum: u32) -> Vec<u8> {
@@ -30,6 +32,47 @@ pub(crate) fn netpbm(tool: &str, arguments: &[&str], file: &Path) -> Result<Vec<
     ensure!(output.status.success(), "{tool}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(output.stdout)
 }
+
+/// Runs a script in the folder that can use numpy, tifffile and `read`, which reads a picture of [`picture`].
+/// Skips where a module is missing.
+pub(crate) fn tifffile(bed: &TestBed, script: &str) -> Result<()> {
+    let program = env!("CARGO_BIN_EXE_wirepath-images");
+    python::run(program, &["numpy", "tifffile"], &format!("{READ}\n{script}"), [bed.folder.path()])?;
+    Ok(())
+}
+
+/// A line of such a script: stores a picture as a TIFF. `options` are of `tifffile.imwrite`.
+pub(crate) fn write_tiff(from: &str, name: &str, options: &str) -> String {
+    format!("tifffile.imwrite(folder / {name:?}, read({from:?}), metadata=None, {options})\n")
+}
+
+/// Factors of the overviews of [`store_pyramid`].
+pub(crate) const FACTORS: [u32; 3] = [2, 4, 8];
+
+/// Stores `a.tif`, a tiled BigTIFF of the picture `1.ppm` with overviews that are the other pictures `2.ppm`,
+/// `4.ppm` and `8.ppm`: what was made tells its source.
+pub(crate) fn store_pyramid(bed: &TestBed, width: u32, height: u32, order: &str) -> Result<()> {
+    let mut script =
+        format!("with tifffile.TiffWriter(folder / 'a.tif', bigtiff=True, byteorder={order:?}) as out:\n");
+    for factor in [1].into_iter().chain(FACTORS) {
+        let name = format!("{factor}.ppm");
+        bed.store(&name, &picture(width.div_ceil(factor), height.div_ceil(factor), 3, 255))?;
+        let kind = u32::from(factor > 1);
+        let options = format!("photometric='rgb', tile=(64, 112), subfiletype={kind}, metadata=None");
+        script += &format!("    out.write(read({name:?}), {options})\n");
+    }
+    tifffile(bed, &script)
+}
+
+const READ: &str = r#"
+import pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+def read(name):
+    magic, _, size, _, pixels = (folder / name).read_bytes().split(b"\n", 4)
+    width, height = map(int, size.split())
+    shape = (height, width, 3) if magic == b"P6" else (height, width)
+    return numpy.frombuffer(pixels, numpy.uint8).reshape(shape)
+"#;
 
 /// Header lines and samples of a picture that was made.
 pub(crate) fn samples(picture: &[u8]) -> Result<(String, Vec<u32>)> {

@@ -1,11 +1,8 @@
 //! Answers as pyarrow, pandas and DuckDB read them.
 
-use std::path::PathBuf;
-use std::process::Command;
-
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_tests::{require, trials};
+use wirepath_tests::{python, trials};
 
 use crate::TestBed;
 
@@ -23,38 +20,17 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Code that the scripts share: the folder, the server's URL, tables, and reading of answers.
 const SHARED: &str = include_str!("shared.py");
 
-/// Exit code of a script that lacks a module.
-const MISSING: i32 = 77;
-
-/// The Python that `scripts/install.sh test` has prepared beside the build, or that of the system.
-fn interpreter() -> PathBuf {
-    let program = PathBuf::from(env!("CARGO_BIN_EXE_wirepath-records"));
-    let prepared = program.ancestors().nth(2).map(|target| target.join("python/bin/python"));
-    prepared.filter(|path| path.exists()).unwrap_or_else(|| "python3".into())
-}
-
 /// Runs a script with these modules beside the server.
 fn run(bed: &TestBed, modules: &[&str], script: &str) -> Result<()> {
-    let imports = format!("try:\n    import {}", modules.join(", "));
-    let missing =
-        format!("except ImportError as error:\n    print(error.name)\n    raise SystemExit({MISSING})");
-    let text = format!("{imports}\n{missing}\n{SHARED}\n{script}");
-    let mut command = Command::new(interpreter());
-    command.args(["-c", &text]).arg(bed.folder.path()).arg(format!("http://{}/", bed.address));
-    command.arg(bed.tcp.port().to_string());
-    let output = command.output();
-    require!(output.is_ok(), "python3 is not installed; run: scripts/install.sh test");
-    let output = output?;
-    require!(
-        output.status.code() != Some(MISSING),
-        "a Python module is not installed; run: scripts/install.sh test"
-    );
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(
-        output.status.success() && said.trim_end().ends_with("done"),
-        "{said}\n{errors}\n{}",
-        bed.process.log()
-    );
+    let arguments = [
+        bed.folder.path().as_os_str().to_owned(),
+        format!("http://{}/", bed.address).into(),
+        bed.tcp.port().to_string().into(),
+    ];
+    let text = format!("{SHARED}\n{script}");
+    let said = python::run(env!("CARGO_BIN_EXE_wirepath-records"), modules, &text, arguments)
+        .with_context(|| bed.process.log())?;
+    ensure!(said.trim_end().ends_with("done"), "the script did not end: {said}\n{}", bed.process.log());
     Ok(())
 }
 
