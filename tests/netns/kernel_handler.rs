@@ -9,6 +9,7 @@
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -23,7 +24,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         the_kernel_mirrors_what_user_space_mirrors,
         a_mirror_in_the_kernel_ends_with_its_stream,
-        control_of_handlers_leaves_the_kernel
+        other_handlers_leave_the_kernel,
+        a_mirror_whose_handlers_change_returns_to_the_kernel
     ]
 }
 
@@ -103,15 +105,47 @@ impl Mirror {
 
     /// Reports of the handler: passed, dropped, and of those in the kernel. None before the first sample.
     fn reports(&self) -> Result<Option<[u64; 3]>> {
-        let page = SocketAddr::from((SERVER, PAGE));
-        let answer = self.link.server.enter(|| http::get(page, "/api/status"))?;
-        let status: Value = serde_json::from_slice(&answer.body)?;
-        let reports = status["streams"][0]["reports"].as_array().context("no reports")?.clone();
+        let reports = self.status()?["reports"].as_array().context("no reports")?.clone();
         let of = |what: &str| {
             let report = reports.iter().find(|report| report["handler"] == "bpf" && report["what"] == what);
             report?["value"].as_u64()
         };
         Ok((|| Some([of("passed")?, of("dropped")?, of("in_kernel")?]))())
+    }
+
+    /// Status of the stream.
+    fn status(&self) -> Result<Value> {
+        let page = SocketAddr::from((SERVER, PAGE));
+        let answer = self.link.server.enter(|| http::get(page, "/api/status"))?;
+        let status: Value = serde_json::from_slice(&answer.body)?;
+        Ok(status["streams"][0].clone())
+    }
+
+    /// Changes the stream by a request, and returns the answer.
+    fn change(&self, method: &str, path: &str, body: &str) -> Result<String> {
+        let answer = self.link.server.enter(|| {
+            let mut connection = http::connect((SERVER, PAGE).into())?;
+            let head = format!("{method} /api/streams/command%20line/{path} HTTP/1.1\r\nHost: relay");
+            write!(connection, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+            http::read_response(&mut connection, &mut Vec::new(), false)
+        })?;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        ensure!(answer.status / 100 == 2, "{method} {path} {body}: {} {text}", answer.status);
+        Ok(text.trim_end().to_owned())
+    }
+
+    /// Waits until the status says that the handler runs in this place; none without a handler. In the kernel,
+    /// it must have handled records since then.
+    fn wait_for_place(&self, place: Option<&str>) -> Result<()> {
+        let mut before = None;
+        Deadline::seconds(60.0).wait_for(&format!("the place {place:?}"), || {
+            if self.status()?["handler_place"]["place"].as_str() != place {
+                return Ok(None);
+            }
+            let in_kernel = self.reports()?.map_or(0, |reports| reports[2]);
+            let runs = in_kernel > 0 && *before.get_or_insert(in_kernel) != in_kernel;
+            Ok((runs || place != Some("kernel")).then_some(()))
+        })
     }
 
     /// Sends records until the kernel has mirrored some; returns how many were sent.
@@ -191,21 +225,13 @@ fn a_mirror_in_the_kernel_ends_with_its_stream() -> Result<()> {
     refused.context("datagrams still go to the kernel's mirror")
 }
 
-/// Promise: A handler that is controlled, or that is not the only one, runs in user space.
-fn control_of_handlers_leaves_the_kernel() -> Result<()> {
+/// Promise: A handler that is not the only one runs in user space.
+fn other_handlers_leave_the_kernel() -> Result<()> {
     let mirror = Mirror::start(&["--remote-control"])?;
     let sent = mirror.send_until_in_kernel()?;
-    let page = SocketAddr::from((SERVER, PAGE));
-    let path = "/api/streams/command%20line/handlers";
-    let head = format!("POST {path} HTTP/1.1\r\nHost: relay\r\nContent-Length: 8\r\n\r\n");
-    let answer = mirror.link.server.enter(|| {
-        let mut connection = http::connect(page)?;
-        connection.write_all(&[head.as_bytes(), b"begins:\x21"].concat())?;
-        http::read_response(&mut connection, &mut Vec::new(), false)
-    })?;
-    ensure!(answer.status / 100 == 2, "{} {:?}", answer.status, String::from_utf8_lossy(&answer.body));
+    mirror.change("POST", "handlers", "begins:\x21")?;
     Deadline::seconds(20.0).wait_for("user space", || {
-        Ok(mirror.relay.log().contains("user space: its handlers are controlled").then_some(()))
+        Ok(mirror.relay.log().contains("user space: there are other handlers beside it").then_some(()))
     })?;
     // The other handler drops it, and counts it.
     mirror.send(&rtp(1, 10), false)?;
@@ -222,4 +248,142 @@ fn control_of_handlers_leaves_the_kernel() -> Result<()> {
     Deadline::seconds(20.0).wait_for("the count of the record", || {
         Ok(beside.reports()?.filter(|reports| *reports == [1, 0, 0]).map(drop))
     })
+}
+
+/// Most records under way that all receivers are to get.
+const WINDOW: u32 = 32;
+
+/// Number of the last record.
+const LAST: u32 = u32::MAX;
+
+/// Numbered records, sent as fast as receivers get them: even numbers are RTP, odd ones are not.
+#[derive(Default)]
+struct Numbered {
+    /// Number of the next record.
+    next: AtomicU32,
+    /// Number behind that of the last even record that each receiver got.
+    received: [AtomicU32; 2],
+    has_stopped: AtomicBool,
+}
+
+impl Numbered {
+    fn record(number: u32) -> Vec<u8> {
+        let is_rtp = number.is_multiple_of(2) || number == LAST;
+        let mut record = rtp(number as u8, number as usize % 300);
+        record[0] = if is_rtp { 0x80 } else { 0x40 };
+        record[4..8].copy_from_slice(&number.to_be_bytes());
+        record
+    }
+
+    fn send(&self, mirror: &Mirror) -> Result<()> {
+        while !self.has_stopped.load(Ordering::Relaxed) {
+            let number = self.next.load(Ordering::Relaxed);
+            Deadline::seconds(30.0).wait_for("the records before", || {
+                let least = self.received.iter().map(|received| received.load(Ordering::Relaxed)).min();
+                let has_stopped = self.has_stopped.load(Ordering::Relaxed);
+                Ok((has_stopped || number < least.unwrap_or(0) + 2 * WINDOW).then_some(()))
+            })?;
+            mirror.sender.send(&Numbered::record(number))?;
+            self.next.store(number + 1, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        mirror.sender.send(&Numbered::record(LAST)).map(drop).context("sending the last record")
+    }
+
+    /// Receives until the last record; returns the numbers of the others.
+    fn receive(&self, mirror: &Mirror, receiver: usize) -> Result<Vec<u32>> {
+        let (mut numbers, mut came) = (Vec::new(), [0; 2_000]);
+        loop {
+            let length = mirror.receivers[receiver].recv(&mut came).context("a record did not come")?;
+            let number = u32::from_be_bytes(came[4..8].try_into()?);
+            ensure!(came[..length] == Numbered::record(number), "record {number} has changed");
+            if number == LAST {
+                return Ok(numbers);
+            }
+            numbers.push(number);
+            if number.is_multiple_of(2) {
+                self.received[receiver].store(number + 1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Numbers of records between two changes, and whether those that are not RTP pass.
+type Phase = (std::ops::Range<u32>, bool);
+
+/// Changes of a stream while records are sent: request, place of the handler after it, and whether records pass
+/// that are not RTP.
+const CHANGES: [([&str; 3], Option<&str>, bool); 8] = [
+    (["PUT", "handlers/0", "bpf:pass.bpf.o"], Some("kernel"), true),
+    (["POST", "handlers", "meter"], Some("user_space"), true),
+    (["DELETE", "handlers/1", ""], Some("kernel"), true),
+    (["PUT", "options/rate", "1GB/s"], Some("user_space"), true),
+    (["PUT", "options/rate", "none"], Some("kernel"), true),
+    (["PUT", "handlers/0", "bpf:rtp.bpf.o"], Some("kernel"), false),
+    (["DELETE", "handlers/0", ""], None, true),
+    (["POST", "handlers", "bpf:rtp.bpf.o"], Some("kernel"), false),
+];
+
+fn make_changes(mirror: &Mirror, records: &Numbered) -> Result<Vec<Phase>> {
+    let now = || records.next.load(Ordering::Relaxed);
+    mirror.wait_for_place(Some("kernel"))?;
+    // Records under way when a request begins may be judged before or after it.
+    let mut phases = vec![(0..now().saturating_sub(2 * WINDOW + 2), false)];
+    for ([method, path, body], place, all_pass) in CHANGES {
+        mirror.change(method, path, body)?;
+        let begin = now() + 1;
+        mirror.wait_for_place(place)?;
+        Deadline::seconds(30.0)
+            .wait_for("more records", || Ok((now() > begin + 10 * WINDOW).then_some(())))?;
+        phases.push((begin..now() - 2 * WINDOW - 2, all_pass));
+    }
+    Ok(phases)
+}
+
+/// Promise: Handlers of a mirror in the kernel are replaced, removed and added over HTTP; the kernel mirrors again
+/// after it.
+///
+/// No record is lost, doubled or reordered, and each change holds from one record on.
+fn a_mirror_whose_handlers_change_returns_to_the_kernel() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let object = bpf::handler("rtp", folder.path())?;
+    bpf::handler("pass", folder.path())?;
+    let named = folder.path().display().to_string();
+    let more = ["--remote-control", "--handler-folder", named.as_str()];
+    let mirror = Mirror::with(Link::new()?, folder, &object, &more)?;
+    ensure!(mirror.relay.log().contains("runs in the kernel"), "{}", mirror.relay.log());
+    let (mirror, records) = (&mirror, &Numbered::default());
+    let (phases, sent, received) = std::thread::scope(|scope| {
+        let receivers = [0, 1].map(|receiver| scope.spawn(move || records.receive(mirror, receiver)));
+        let sender = scope.spawn(|| records.send(mirror));
+        let phases = make_changes(mirror, records);
+        records.has_stopped.store(true, Ordering::Relaxed);
+        let panicked = |_| anyhow::anyhow!("a thread panicked");
+        let sent = sender.join().map_err(panicked).flatten();
+        (phases, sent, receivers.map(|receiver| receiver.join().map_err(panicked).flatten()))
+    });
+    sent.with_context(|| mirror.relay.log())?;
+    let phases = phases.with_context(|| mirror.relay.log())?;
+    let end = records.next.load(Ordering::Relaxed);
+    for (receiver, numbers) in received.into_iter().enumerate() {
+        let numbers = numbers?;
+        let disorder = numbers.windows(2).find(|pair| pair[0] >= pair[1]);
+        ensure!(disorder.is_none(), "receiver {receiver} got {disorder:?}");
+        let mut came = vec![false; end as usize];
+        numbers.iter().for_each(|number| came[*number as usize] = true);
+        let lost = came.iter().step_by(2).position(|came| !came);
+        ensure!(lost.is_none(), "receiver {receiver} did not get record {:?}", lost.map(|place| 2 * place));
+        for (range, all_pass) in &phases {
+            let wrong = range.clone().find(|number| number % 2 == 1 && came[*number as usize] != *all_pass);
+            ensure!(
+                wrong.is_none(),
+                "receiver {receiver}, {range:?}: record {wrong:?} passed: {}",
+                !all_pass
+            );
+        }
+        let odd: Vec<bool> = came.iter().skip(1).step_by(2).copied().collect();
+        let turns = odd.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        ensure!(turns == 4, "receiver {receiver}: {turns} changes of what passes");
+    }
+    Ok(())
 }

@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         the_kernel_drops_what_user_space_would_drop,
         a_handler_that_is_removed_drops_nothing_more,
+        early_drops_are_those_of_the_current_handler,
         a_tap_is_left_to_user_space,
         a_mirror_with_a_rate_has_early_drops
     ]
@@ -57,6 +58,7 @@ impl Selection {
             .args(["--metrics", &format!("{SERVER}:{PAGE}"), "--out"])
             .arg(format!("file:{}", file.display()));
         command.arg("--handler").arg(format!("bpf:{}", object.display())).args(["--handler", "meter"]);
+        command.arg("--handler-folder").arg(folder.path());
         let relay = Process::start(&command, true)?;
         let mut selection = Selection { link, relay, sender, file, expected: Vec::new(), dropped: 0, folder };
         let log = Deadline::seconds(30.0).wait_for("the place of the handler", || {
@@ -98,14 +100,57 @@ impl Selection {
 
     /// Counts of the handler: passed, dropped, and of those in the kernel.
     fn reports(&self) -> Result<Option<[u64; 3]>> {
-        let answer = self.link.server.enter(|| http::get((SERVER, PAGE).into(), "/api/status"))?;
-        let status: Value = serde_json::from_slice(&answer.body)?;
-        let reports = status["streams"][0]["reports"].as_array().context("no reports")?.clone();
+        let reports = self.status()?["reports"].as_array().context("no reports")?.clone();
         let of = |what: &str| {
             let report = reports.iter().find(|report| report["handler"] == "bpf" && report["what"] == what);
             report?["value"].as_u64()
         };
         Ok((|| Some([of("passed")?, of("dropped")?, of("in_kernel")?]))())
+    }
+
+    /// Status of the stream.
+    fn status(&self) -> Result<Value> {
+        let answer = self.link.server.enter(|| http::get((SERVER, PAGE).into(), "/api/status"))?;
+        let status: Value = serde_json::from_slice(&answer.body)?;
+        Ok(status["streams"][0].clone())
+    }
+
+    /// Changes the handlers by a request.
+    fn change(&self, method: &str, path: &str, body: &str) -> Result<()> {
+        let answer = self.link.server.enter(|| {
+            let mut connection = http::connect(SocketAddr::from((SERVER, PAGE)))?;
+            let head = format!("{method} /api/streams/command%20line/{path} HTTP/1.1\r\nHost: relay");
+            write!(connection, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+            http::read_response(&mut connection, &mut Vec::new(), false)
+        })?;
+        ensure!(answer.status / 100 == 2, "{} {:?}", answer.status, String::from_utf8_lossy(&answer.body));
+        Ok(())
+    }
+
+    /// Waits until the status says that the handler runs in this place; none without a handler.
+    fn wait_for_place(&self, place: Option<&str>) -> Result<()> {
+        Deadline::seconds(30.0).wait_for(&format!("the place {place:?}"), || {
+            Ok((self.status()?["handler_place"]["place"].as_str() == place).then_some(()))
+        })
+    }
+
+    /// Sends records that the handler drops until the kernel drops some.
+    fn drop_in_kernel(&mut self) -> Result<()> {
+        let before = self.reports()?.map_or(0, |reports| reports[2]);
+        Deadline::seconds(30.0).wait_for("drops in the kernel", || {
+            self.send(&[7; 300])?;
+            Ok(self.reports()?.filter(|reports| reports[2] > before).map(drop))
+        })?;
+        self.check()
+    }
+
+    /// Sends records of which all pass, and checks that they come to the file.
+    fn pass_all(&mut self) -> Result<()> {
+        for number in 0..AT_ONCE as u8 {
+            self.sender.send(&[number; 300])?;
+            self.expected.extend([number; 300]);
+        }
+        self.check()
     }
 }
 
@@ -177,18 +222,40 @@ fn a_handler_that_is_removed_drops_nothing_more() -> Result<()> {
     selection.send(&[7; 300])?;
     selection.send(&[&[0x80, 33][..], &[1; 100]].concat())?;
     selection.check()?;
-    let head = "DELETE /api/streams/command%20line/handlers/0 HTTP/1.1\r\nHost: relay\r\n\r\n";
-    let answer = selection.link.server.enter(|| {
-        let mut connection = http::connect(SocketAddr::from((SERVER, PAGE)))?;
-        connection.write_all(head.as_bytes())?;
-        http::read_response(&mut connection, &mut Vec::new(), false)
-    })?;
-    ensure!(answer.status / 100 == 2, "{} {:?}", answer.status, String::from_utf8_lossy(&answer.body));
+    selection.change("DELETE", "handlers/0", "")?;
     selection.sender.send(&[7; 300])?;
     selection.expected.extend([7; 300]);
     selection.check()?;
     ensure!(selection.folder.path().exists(), "the file's folder is gone");
     Ok(())
+}
+
+/// Promise: Early drops in the kernel follow the handlers that are set over HTTP; the program stays attached to the
+/// device.
+fn early_drops_are_those_of_the_current_handler() -> Result<()> {
+    let mut selection = Selection::start()?;
+    bpf::handler("pass", selection.folder.path())?;
+    selection.drop_in_kernel()?;
+    selection.change("PUT", "handlers/0", "bpf:pass.bpf.o")?;
+    selection.pass_all()?;
+    selection.wait_for_place(Some("kernel_drops"))?;
+    selection.pass_all()?;
+    selection.change("PUT", "handlers/0", "bpf:rtp.bpf.o")?;
+    selection.drop_in_kernel()?;
+    // The other handler: the stream writes to a file, so the kernel does not mirror it.
+    selection.change("DELETE", "handlers/1", "")?;
+    selection.drop_in_kernel()?;
+    selection.wait_for_place(Some("kernel_drops"))?;
+    selection.change("DELETE", "handlers/0", "")?;
+    selection.pass_all()?;
+    selection.wait_for_place(None)?;
+    let devices = selection.link.server.run("ip -details link show dev veth")?;
+    ensure!(devices.contains("xdp"), "the program was detached: {devices}");
+    selection.change("POST", "handlers", "bpf:rtp.bpf.o")?;
+    selection.wait_for_place(Some("kernel_drops"))?;
+    selection.drop_in_kernel()?;
+    selection.send(&[&[0x80, 33][..], &[1; 100]].concat())?;
+    selection.check()
 }
 
 /// Starts a relay in a network namespace and returns what it says of the place of its handler.

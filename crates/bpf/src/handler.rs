@@ -1,10 +1,10 @@
 //! The handler of an object in user space, and the counts of both places.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use wirepath_streams::{Common, HandlerError, Peek, Verdict};
 
-use crate::instructions::Program;
 use crate::place::Place;
 use crate::program::HandlerObject;
 
@@ -18,7 +18,7 @@ const DROP: u32 = 0;
 /// Handler of an object file. Reports `passed` and `dropped` records of both places, and `in_kernel`, those
 /// of them that the kernel handled.
 pub struct BpfHandler {
-    program: Program,
+    object: HandlerObject,
     /// `struct wirepath_record`.
     record: [u8; NUMBER + SEES],
     passed: u64,
@@ -29,8 +29,18 @@ pub struct BpfHandler {
 impl BpfHandler {
     /// The handler of an object, which reports what the kernel did in this place, too.
     pub fn new(object: &HandlerObject, place: Arc<Place>) -> BpfHandler {
-        let program = object.program().clone();
-        BpfHandler { program, record: [0; NUMBER + SEES], passed: 0, dropped: 0, place }
+        let object = object.clone();
+        BpfHandler { object, record: [0; NUMBER + SEES], passed: 0, dropped: 0, place }
+    }
+
+    /// Object of the handler.
+    pub fn object(&self) -> &HandlerObject {
+        &self.object
+    }
+
+    /// Place of the handler.
+    pub fn place(&self) -> &Arc<Place> {
+        &self.place
     }
 }
 
@@ -44,6 +54,10 @@ impl Common for BpfHandler {
         let (passed, dropped) = (self.passed + counts.passed, self.dropped + counts.dropped);
         vec![("passed", passed), ("dropped", dropped), ("in_kernel", counts.passed + counts.dropped)]
     }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
 }
 
 impl Peek for BpfHandler {
@@ -56,10 +70,9 @@ impl Peek for BpfHandler {
         self.record[..NUMBER].copy_from_slice(&(seen as u32).to_ne_bytes());
         self.record[NUMBER..][..seen].copy_from_slice(&head[..seen]);
         self.record[NUMBER + seen..].fill(0);
-        let value =
-            self.program.run(&self.record).map_err(|fault| HandlerError::Failed(fault.to_string()))?;
+        let value = self.object.program().run(&self.record);
         // The value is an `int`: compilers leave anything in the upper half of its register.
-        match value as u32 {
+        match value.map_err(|fault| HandlerError::Failed(fault.to_string()))? as u32 {
             DROP => {
                 self.dropped += 1;
                 Ok(Verdict::Drop)

@@ -73,14 +73,24 @@ pub(crate) fn table<K: Pod, V: Pod>(
     opened.map_err(|error| BpfError::kernel(&format!("opening the map {name}"), error))
 }
 
-/// Writes which datagrams are records, and the number of receivers.
-pub(crate) fn set_input(programs: &mut Ebpf, input: SocketAddrV4, receivers: usize) -> Result<(), BpfError> {
-    let mut row: Input = [0; 12];
-    row[..4].copy_from_slice(&input.ip().octets());
-    row[4..6].copy_from_slice(&input.port().to_be_bytes());
-    row[8..].copy_from_slice(&(receivers as u32).to_ne_bytes());
-    let set = array::<Input>(programs, "wp_input")?.set(0, row, 0);
-    set.map_err(|error| BpfError::kernel("writing the input", error))
+/// The map that says which datagrams are records.
+pub(crate) struct InputMap(Array<MapData, Input>);
+
+impl InputMap {
+    pub(crate) fn open(programs: &mut Ebpf) -> Result<InputMap, BpfError> {
+        array(programs, "wp_input").map(InputMap)
+    }
+
+    /// Writes the input, and the number of receivers. Without an input no datagram is a record.
+    pub(crate) fn set(&mut self, input: Option<SocketAddrV4>, receivers: usize) -> Result<(), BpfError> {
+        let mut row: Input = [0; 12];
+        if let Some(input) = input {
+            row[..4].copy_from_slice(&input.ip().octets());
+            row[4..6].copy_from_slice(&input.port().to_be_bytes());
+        }
+        row[8..].copy_from_slice(&(receivers as u32).to_ne_bytes());
+        self.0.set(0, row, 0).map_err(|error| BpfError::kernel("writing the input", error))
+    }
 }
 
 /// A program of the object.

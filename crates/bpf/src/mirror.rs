@@ -7,7 +7,7 @@ use aya::maps::{Array, HashMap, MapData};
 use aya::programs::{SchedClassifier, TcAttachType, tc};
 
 use crate::error::BpfError;
-use crate::maps::{Counters, Counts, array, program, set_input, table};
+use crate::maps::{Counters, Counts, InputMap, array, program, table};
 use crate::program::HandlerObject;
 
 /// Most receivers (`WIREPATH_RECEIVERS`).
@@ -134,7 +134,7 @@ fn describe(programs: &mut Ebpf, input: SocketAddrV4, receivers: &[Receiver]) ->
         }
         places.insert(key, place, 0).map_err(|error| BpfError::kernel(doing, error))?;
     }
-    set_input(programs, input, receivers.len())
+    InputMap::open(programs)?.set(Some(input), receivers.len())
 }
 
 /// Attaches a program to all devices with Ethernet headers.

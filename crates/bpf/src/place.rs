@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 
+use crate::error::BpfError;
 use crate::maps::Counts;
 use crate::mirror::Mirror;
 use crate::select::Select;
@@ -44,15 +45,48 @@ impl InKernel {
 impl Place {
     /// Has the kernel run the handler, too.
     pub fn enter_kernel(&self, kernel: InKernel) {
-        self.leave_kernel();
-        self.0.lock().kernel = Some(kernel);
+        let mut state = self.0.lock();
+        if let Some(before) = state.kernel.replace(kernel) {
+            state.before += before.end();
+        }
     }
 
-    /// Has user space alone run the handler.
+    /// Has user space alone run the handler. A selection stays attached, paused.
     pub fn leave_kernel(&self) {
         let mut state = self.0.lock();
+        if let Some(InKernel::Select(select)) = &mut state.kernel
+            && select.pause().is_ok()
+        {
+            return;
+        }
         if let Some(kernel) = state.kernel.take() {
             state.before += kernel.end();
+        }
+    }
+
+    /// Has a selection drop records again. Returns whether there is one.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn resume_selection(&self) -> Result<bool, BpfError> {
+        match &mut self.0.lock().kernel {
+            Some(InKernel::Select(select)) => select.resume().map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    /// Takes the selection out, with its counts so far.
+    pub fn take_selection(&self) -> Option<Select> {
+        let mut state = self.0.lock();
+        match state.kernel.take() {
+            Some(InKernel::Select(select)) => {
+                state.before += select.counts();
+                Some(select)
+            }
+            other => {
+                state.kernel = other;
+                None
+            }
         }
     }
 

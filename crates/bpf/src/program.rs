@@ -30,8 +30,17 @@ impl HandlerObject {
     /// # Errors
     /// A file that cannot be read, is longer than 1 MiB, or has no handler; a handler with a loop or a call.
     pub fn from_file(path: &Path) -> Result<HandlerObject, BpfError> {
+        let file = File::open(path).map_err(|error| BpfError::File(path.to_owned(), error))?;
+        HandlerObject::read(file, path)
+    }
+
+    /// Reads an open object file. Errors call it by this path.
+    ///
+    /// # Errors
+    /// Those of [`HandlerObject::from_file`].
+    pub fn read(file: impl Read, path: &Path) -> Result<HandlerObject, BpfError> {
         let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(LONGEST_FILE + 1).read_to_end(&mut bytes));
+        let read = file.take(LONGEST_FILE + 1).read_to_end(&mut bytes);
         read.map_err(|error| BpfError::File(path.to_owned(), error))?;
         HandlerObject::parse(bytes).map_err(|why| BpfError::Object(path.to_owned(), why))
     }

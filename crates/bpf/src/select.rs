@@ -3,10 +3,11 @@
 use std::net::SocketAddrV4;
 
 use aya::Ebpf;
+use aya::programs::xdp::XdpLinkId;
 use aya::programs::{Xdp, XdpMode};
 
 use crate::error::BpfError;
-use crate::maps::{Counters, Counts, program, set_input};
+use crate::maps::{Counters, Counts, InputMap, program};
 use crate::program::HandlerObject;
 
 /// Name of the program.
@@ -15,7 +16,10 @@ const SELECT: &str = "wp_select";
 /// Selection of the datagrams of one input by a handler in drivers of network devices (XDP): those that it drops
 /// become no packets. All others come to user space, which asks the handler again. Ends when it is dropped.
 pub struct Select {
+    input: SocketAddrV4,
+    records: InputMap,
     counts: Counters,
+    links: Vec<XdpLinkId>,
     /// The program, which is detached with it.
     programs: Ebpf,
 }
@@ -35,19 +39,54 @@ impl Select {
         if devices.is_empty() {
             return Err(BpfError::Kernel(format!("no network device has the address {}", input.ip())));
         }
-        let mut programs = object.load()?;
-        let select: &mut Xdp = program(&mut programs, SELECT)?;
-        let loaded = select.load();
-        loaded.map_err(|error| BpfError::kernel(&format!("loading the program {SELECT}"), error))?;
-        set_input(&mut programs, input, 0)?;
-        let counts = Counters::open(&mut programs)?;
-        let select: &mut Xdp = program(&mut programs, SELECT)?;
+        let mut select = Select::load(object, input)?;
+        let program: &mut Xdp = program(&mut select.programs, SELECT)?;
         for device in devices {
             // In the generic mode a train of datagrams is one frame, and a handler would see its first record only.
-            let attached = select.attach(device, XdpMode::Driver);
-            attached.map_err(|error| BpfError::kernel(&format!("attaching {SELECT} to {device}"), error))?;
+            let attached = program.attach(device, XdpMode::Driver);
+            let failed = |error| BpfError::kernel(&format!("attaching {SELECT} to {device}"), error);
+            select.links.push(attached.map_err(failed)?);
         }
-        Ok(Select { counts, programs })
+        Ok(select)
+    }
+
+    /// Has the kernel check the program of an object.
+    fn load(object: &HandlerObject, input: SocketAddrV4) -> Result<Select, BpfError> {
+        let mut programs = object.load()?;
+        let loaded = program::<Xdp>(&mut programs, SELECT)?.load();
+        loaded.map_err(|error| BpfError::kernel(&format!("loading the program {SELECT}"), error))?;
+        let mut records = InputMap::open(&mut programs)?;
+        records.set(Some(input), 0)?;
+        let counts = Counters::open(&mut programs)?;
+        Ok(Select { input, records, counts, links: Vec::new(), programs })
+    }
+
+    /// Replaces the handler by that of another object, with counts of its own. The program is exchanged while it
+    /// is attached: a driver that attaches or detaches one may restart its queues and lose datagrams.
+    ///
+    /// # Errors
+    /// [`BpfError::Kernel`] if the kernel refuses the handler; the handler before it then stays.
+    pub fn replace(&mut self, object: &HandlerObject) -> Result<(), BpfError> {
+        let mut next = Select::load(object, self.input)?;
+        let before: &mut Xdp = program(&mut self.programs, SELECT)?;
+        let after: &mut Xdp = program(&mut next.programs, SELECT)?;
+        for link in self.links.drain(..) {
+            let replaced = before.take_link(link).and_then(|link| after.attach_to_link(link));
+            let failed = |error| BpfError::kernel(&format!("replacing the program {SELECT}"), error);
+            next.links.push(replaced.map_err(failed)?);
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Drops no records until it [resumes](Select::resume). It stays attached.
+    pub(crate) fn pause(&mut self) -> Result<(), BpfError> {
+        self.records.set(None, 0)
+    }
+
+    /// Drops records again.
+    pub(crate) fn resume(&mut self) -> Result<(), BpfError> {
+        self.records.set(Some(self.input), 0)
     }
 
     /// Counts so far; zero where they cannot be read.
@@ -57,7 +96,7 @@ impl Select {
 
     /// Ends it; returns its final counts.
     pub(crate) fn end(self) -> Counts {
-        let Select { counts, programs } = self;
+        let Select { counts, programs, .. } = self;
         // What comes before it is detached counts.
         drop(programs);
         counts.read()

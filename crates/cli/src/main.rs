@@ -64,7 +64,7 @@ enum Command {
     /// Show the contents of a transport stream, an MP4 or Matroska file or a wire image
     Inspect(inspect::Inspect),
     /// Relay streams of bytes and datagrams, proxy TCP connections, or cache HTTP
-    Relay(relay::Relay),
+    Relay(Box<relay::Relay>),
     /// Play from an RTSP or HTTP server in many sessions, and judge how well they are served
     Load(load::Load),
     /// Measure the cost of every data path on this machine, and how many clients it carries

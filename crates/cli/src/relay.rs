@@ -220,6 +220,13 @@ impl Relay {
                 return check(&configuration, &file);
             }
         }
+        let with_folder = configuration.streams.iter().find(|stream| stream.config.handler_folder.is_some());
+        if let (Some(stream), None) = (with_folder, self.showing.metrics) {
+            bail!(
+                "handler-folder of {} has no effect without --metrics, whose clients set handlers",
+                stream.name
+            );
+        }
         let threads = self.listening.threads_for(&configuration)?;
         streams::run(&configuration, threads, self.config.is_some(), self.remote_control, &self.showing)
     }

@@ -13,6 +13,7 @@
 mod name;
 mod passing;
 
+use std::any::Any;
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 
@@ -150,6 +151,12 @@ pub trait Common: Send {
     /// ends the stream, too.
     fn control(&mut self, _message: &[u8]) -> Result<Vec<u8>, HandlerError> {
         Err(HandlerError::Refused(format!("{} takes no control messages", self.name())))
+    }
+
+    /// The handler as [`Any`], for an application that looks for handlers of its own type in a
+    /// [stream](crate::Stream::handlers). None hides the type.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
     }
 }
 

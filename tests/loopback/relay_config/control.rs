@@ -1,7 +1,7 @@
 //! Control of handlers while their streams run.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -9,15 +9,18 @@ use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use wirepath_tests::process::{find, run};
-use wirepath_tests::{Deadline, require, trials};
+use wirepath_tests::{Deadline, bpf, http, require, trials};
 
-use super::{Folder, Watched};
+use super::{COPY, Folder, Watched};
 use crate::relay::wait_for;
 
 pub(super) fn trials() -> Vec<Trial> {
     trials![
         handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs,
         what_cannot_be_changed_is_refused_and_changes_nothing,
+        handlers_of_files_are_those_of_the_handler_folder,
+        a_handler_of_a_file_says_where_it_runs,
+        a_handler_folder_that_cannot_be_used_is_refused,
         an_output_that_loses_trust_gets_filtered_records_from_the_next_one_on,
         options_are_listed_and_set_by_key_while_the_stream_runs,
     ]
@@ -36,7 +39,10 @@ struct Lines {
 
 impl Lines {
     fn start() -> Result<Lines> {
-        let folder = Folder::new(LINES)?;
+        Lines::within(Folder::new(LINES)?)
+    }
+
+    fn within(folder: Folder) -> Result<Lines> {
         let relay = Watched::start(&folder, &[])?;
         wait_for(&folder.path("inlet"))?;
         let source = UnixStream::connect(folder.path("inlet"))?;
@@ -112,7 +118,7 @@ fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
         ("POST", "/api/streams/none/handlers/0", "b", &[], 404, "no stream none"),
         ("PUT", handler, "rot13", &[], 400, "unknown handler \"rot13\""),
         ("PUT", handler, "seal:key", &[], 403, "handlers with keys are not set by HTTP"),
-        ("PUT", handler, "bpf:/dev/zero", &[], 403, "handlers of files are not set by HTTP"),
+        ("PUT", handler, "bpf:/dev/zero", &[], 403, "start the relay with --handler-folder"),
         ("POST", handler, "", &[], 422, "expected 1 to 16384"),
         ("POST", handler, "b", &["-H", "Origin: http://elsewhere"], 403, "not controlled by pages"),
         ("POST", handler, &long, &[], 413, "at most 65536 bytes"),
@@ -141,6 +147,101 @@ fn what_cannot_be_changed_is_refused_and_changes_nothing() -> Result<()> {
         ensure!(answer.0 == status && answer.1.contains(words), "{method} {path}: {answer:?}");
     }
     lines.send("bb2\nab2\n", "ab1\nab2\n", "ab1\nab2\n")
+}
+
+/// Promise: Handlers of files are set over HTTP only from a folder that the operator names; no name leaves it.
+fn handlers_of_files_are_those_of_the_handler_folder() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let folder = Folder::new(&format!("{LINES}handler-folder = \"objects\"\n"))?;
+    std::fs::create_dir_all(folder.path("objects/deeper"))?;
+    for file in ["text", "objects/text", "objects/.hidden", "objects/deeper/text"] {
+        std::fs::write(folder.path(file), "no object")?;
+    }
+    for (link, target) in [("out", "../text"), ("far", "/etc/passwd"), ("within", "text")] {
+        std::os::unix::fs::symlink(target, folder.path("objects").join(link))?;
+    }
+    run("mkfifo", [folder.path("objects/fifo")], 5.0)?;
+    let mut lines = Lines::within(folder)?;
+    lines.send("ab1\n", "ab1\n", "ab1\n")?;
+    let wrong = (400, "expected the name of a file in the folder of --handler-folder, without a slash");
+    let missing = (404, "in the folder of --handler-folder: no such file");
+    let read = (400, "has no handler: it is no object file");
+    for (name, (status, words)) in [
+        ("../text", wrong),
+        ("deeper/text", wrong),
+        ("./text", wrong),
+        ("text/", wrong),
+        ("/etc/passwd", wrong),
+        ("..", wrong),
+        (".", wrong),
+        (".hidden", wrong),
+        ("out", missing),
+        ("far", missing),
+        ("fifo", missing),
+        ("deeper", missing),
+        ("none", missing),
+        ("text", read),
+        ("within", read),
+    ] {
+        for (method, path) in [("PUT", "handlers/0"), ("POST", "handlers"), ("POST", "outputs/2/handlers")] {
+            let (path, body) = (format!("/api/streams/lines/{path}"), format!("bpf:{name}"));
+            let answer = lines.request(method, &path, &body, &[])?;
+            ensure!(answer.0 == status && answer.1.contains(words), "{method} {path} {body}: {answer:?}");
+        }
+    }
+    lines.send("bb2\nab2\n", "ab1\nab2\n", "ab1\nab2\n")
+}
+
+/// Promise: The status says where a `bpf` handler runs that was set over HTTP, and why.
+fn a_handler_of_a_file_says_where_it_runs() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let folder = Folder::new(&format!("{LINES}handler-folder = \"objects\"\n"))?;
+    std::fs::create_dir(folder.path("objects"))?;
+    let pass = bpf::handler("pass", &folder.path("objects"))?;
+    ensure!(pass.ends_with("objects/pass.bpf.o"), "{}", pass.display());
+    let mut lines = Lines::within(folder)?;
+    lines.send("ab1\n", "ab1\n", "ab1\n")?;
+    ensure!(lines.relay.status()?["streams"][0]["handler_place"].is_null(), "there is no such handler");
+    // The change waits for the end of the line.
+    let sent = lines.sent as u64 + 2;
+    lines.source.write_all(b"ab")?;
+    lines.relay.wait_for("half a line", |streams| streams[0]["bytes_in"] == sent)?;
+    let body = "bpf:pass.bpf.o";
+    let head = format!(
+        "PUT /api/streams/lines/handlers/0 HTTP/1.1\r\nHost: relay\r\nContent-Length: {}",
+        body.len()
+    );
+    let mut connection = TcpStream::connect(lines.relay.http)?;
+    write!(connection, "{head}\r\n\r\n{body}")?;
+    std::thread::sleep(Duration::from_millis(500));
+    lines.sent += 2;
+    lines.send("2\nbb3\n", "ab1\nab2\nbb3\n", "ab1\nab2\n")?;
+    let answer = http::read_response(&mut connection, &mut Vec::new(), false)?;
+    ensure!(answer.status == 204, "{answer:?}");
+    let streams = lines.relay.wait_for("the place of the handler", |streams| {
+        streams[0]["handler_place"]["place"] == "user_space" && streams[0]["handlers"][0]["name"] == "bpf"
+    })?;
+    let reason = streams[0]["handler_place"]["reason"].as_str().unwrap_or_default();
+    ensure!(reason.contains("--framing whole"), "{reason}");
+    let answer = lines.request("DELETE", "/api/streams/lines/handlers/0", "", &[])?;
+    ensure!(answer.0 == 204, "{answer:?}");
+    lines.relay.wait_for("no handler", |streams| streams[0]["handler_place"].is_null())?;
+    Ok(())
+}
+
+/// Promise: A handler folder that does not exist, or that nobody could use, is refused before anything is opened.
+fn a_handler_folder_that_cannot_be_used_is_refused() -> Result<()> {
+    let folder = Folder::new(&format!("{COPY}handler-folder = \"objects\"\n"))?;
+    for (arguments, words) in [
+        (&["--metrics", "127.0.0.1:0"][..], "handler-folder: cannot serve "),
+        (&[], "handler-folder of copy has no effect without --metrics"),
+    ] {
+        let output = folder.output(arguments)?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(1) && said.contains(words), "{said}");
+    }
+    ensure!(!folder.path("target").exists(), "an output was opened");
+    Ok(())
 }
 
 /// Promise: An output whose peer loses trust gets filtered records from the next record on; others are not

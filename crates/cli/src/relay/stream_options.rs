@@ -1,5 +1,7 @@
 //! Options of one stream: `wirepath relay --in … --out …`.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use wirepath_engine::Class;
@@ -50,6 +52,10 @@ pub(super) struct StreamOptions {
     #[arg(long = "output-handler", value_name = "NUMBER:HANDLER", requires = "inputs")]
     output_handlers: Vec<OutputHandlerSpec>,
 
+    /// Folder of eBPF objects that clients of --metrics may set as handlers while the stream runs: bpf:NAME
+    #[arg(long, value_name = "DIR", requires_all = ["inputs", "metrics"])]
+    handler_folder: Option<PathBuf>,
+
     /// Action when an output falls behind: block, drop-newest, drop-oldest, disconnect
     #[arg(long, value_name = "CHOICE", default_value = "block", requires = "inputs")]
     when_full: WhenFullSpec,
@@ -78,6 +84,7 @@ impl StreamOptions {
             pattern: self.pattern,
             handlers: self.handlers,
             output_handlers: self.output_handlers,
+            handler_folder: self.handler_folder,
             when_full: self.when_full,
             lending: configuration.lending.clone(),
         };

@@ -3,6 +3,7 @@
 //! lending rule of all streams (`/api/loans`).
 
 mod change;
+mod handler_folder;
 mod loans;
 mod options;
 
@@ -20,6 +21,7 @@ use wirepath_streams::{Handler, HandlerChangeError, HandlerId, LendingSwitch, Ru
 
 use super::json::options_report;
 use change::{add, add_to_output, control, parse, parse_trust, remove, replace, set_trust};
+pub(super) use handler_folder::HandlerFolder;
 use options::{options, set_option};
 
 /// Maximum length of a request body: a control message, or a handler.
@@ -40,11 +42,18 @@ pub(super) enum Access {
 /// Call to a running stream.
 pub(super) type Call = Box<dyn FnOnce(&RunningStream) + Send>;
 
+/// Stream that requests control.
+pub(super) struct Controlled {
+    /// Name of the stream.
+    pub(super) name: String,
+    /// Folder of the files that requests may name as handlers.
+    pub(super) handler_folder: Option<HandlerFolder>,
+}
+
 /// HTTP site with metrics, status and the control of streams.
 pub(super) struct ControlSite {
     endpoint: Endpoint,
-    /// Names of the streams.
-    names: Vec<String>,
+    streams: Vec<Controlled>,
     lending: LendingSwitch,
     /// Passes a call to the stream with this index.
     call: Box<dyn Fn(usize, Call, Access) + Send + Sync>,
@@ -135,22 +144,22 @@ impl Place {
 impl ControlSite {
     pub(super) fn new(
         endpoint: Endpoint,
-        names: Vec<String>,
+        streams: Vec<Controlled>,
         lending: LendingSwitch,
         call: Box<dyn Fn(usize, Call, Access) + Send + Sync>,
         from_anywhere: bool,
     ) -> ControlSite {
-        ControlSite { endpoint, names, lending, call, from_anywhere }
+        ControlSite { endpoint, streams, lending, call, from_anywhere }
     }
 
     /// Index of the stream with this name, or else with this number.
     fn place_of(&self, stream: &str) -> Option<usize> {
-        let by_name = self.names.iter().position(|name| name == stream);
-        by_name.or_else(|| stream.parse().ok().filter(|place| *place < self.names.len()))
+        let by_name = self.streams.iter().position(|controlled| controlled.name == stream);
+        by_name.or_else(|| stream.parse().ok().filter(|place| *place < self.streams.len()))
     }
 
     /// Index of the stream and the call to it, or the refusal of the request.
-    fn prepare(
+    async fn prepare(
         &self,
         place: &Place,
         request: &Request,
@@ -163,12 +172,13 @@ impl ControlSite {
             let words = format!("no stream {}; /api/status has the names", place.stream);
             (StatusCode::NOT_FOUND, words)
         })?;
+        let folder = self.streams[stream].handler_folder.as_ref();
         let call = match (place.target.clone(), &request.method) {
-            (Target::Handler(id), &Method::PUT) => replace(id, parse(&body)?, reply),
+            (Target::Handler(id), &Method::PUT) => replace(id, parse(&body, folder).await?, reply),
             (Target::Handler(id), &Method::DELETE) => remove(id, reply),
             (Target::Handler(id), _) => control(id, body, reply),
-            (Target::Handlers, _) => add(parse(&body)?, reply),
-            (Target::OutputHandlers(output), _) => add_to_output(output, &body, reply)?,
+            (Target::Handlers, _) => add(parse(&body, folder).await?, reply),
+            (Target::OutputHandlers(output), _) => add_to_output(output, &body, folder, reply).await?,
             (Target::Trust(output), _) => set_trust(output, parse_trust(&body)?, reply),
             (Target::Options(output), _) => options(output, reply),
             (Target::Option(output, key), _) => set_option(output, key, &body, reply)?,
@@ -227,7 +237,7 @@ impl Site for ControlSite {
         let (sender, receiver) = oneshot::channel();
         let reply = Reply(Arc::new(Mutex::new(Some(sender))));
         let is_read = request.method == Method::GET;
-        match self.prepare(&place, &request, body, peer, reply) {
+        match self.prepare(&place, &request, body, peer, reply).await {
             Ok((stream, call)) => {
                 let access = if is_read { Access::Read } else { Access::Change };
                 (self.call)(stream, call, access);
@@ -289,7 +299,7 @@ mod tests {
         let endpoint = Endpoint::new(Metrics::of_process(), Status::new(Instant::now()));
         let site = ControlSite::new(
             endpoint,
-            vec!["one".to_owned()],
+            vec![Controlled { name: "one".to_owned(), handler_folder: None }],
             LendingSwitch::default(),
             Box::new(|_, _, _| {}),
             from_anywhere,
@@ -300,7 +310,8 @@ mod tests {
         let place = Place { stream: "one".to_owned(), target: Target::Handler(HandlerId(0)) };
         let reply = Reply(Arc::default());
         let prepared = site.prepare(&place, &request, Vec::new(), peer.parse().unwrap(), reply);
-        prepared.err().map(|(status, _)| status)
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(prepared).err().map(|(status, _)| status)
     }
 
     /// Promise: Only clients on the same machine can control handlers, unless others are allowed.

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -17,8 +18,8 @@ use wirepath_streams::{
 };
 
 use super::configuration::{Configuration, StreamPlan};
-use super::control::{Access, Call, ControlSite};
-use super::kernel::{HandlerPlace, KernelHandler};
+use super::control::{Access, Call, ControlSite, Controlled, HandlerFolder};
+use super::kernel::{Changeable, HAS_RATE, HandlerPlace, KernelHandler};
 use super::metrics;
 use super::open_handle::OpenHandle;
 use super::snapshot::{LatestSnapshots, Rates, StreamSnapshot, StreamState};
@@ -118,6 +119,11 @@ struct Member {
     deadline_us: Option<u64>,
     stage: Stage,
     kernel: Option<KernelHandler>,
+    /// Queries of settings after calls that may have changed the stream.
+    queries: usize,
+    /// A change waits for the end of a record: the settings are to be queried again.
+    asks_again: bool,
+    handler_folder: Option<PathBuf>,
     /// Peers that have to open a FIFO (without a port) or to connect to a listener.
     awaited: Vec<(Option<Port>, String)>,
     begun: Instant,
@@ -140,6 +146,8 @@ enum Content {
     Opened(Box<Result<OpenedStream, String>>),
     /// The stream has started, with a handler that may run in the kernel.
     Placed,
+    /// Settings of the stream after a call that may have changed it.
+    Called(Box<Changeable>),
     Event(StreamEvent),
     Ended(Box<StreamEnd>),
     /// Call to the stream. Dropped if the stream does not run.
@@ -191,6 +199,7 @@ impl StreamGroup {
                 self.sample();
                 observer.sample(&self.latest.load());
             }
+            self.ask_again();
             let interval = if self.hand_over() { HAND_OVER_INTERVAL } else { STOP_INTERVAL };
             for (index, event) in self.wait(interval) {
                 observer.event(&self.members[index].snapshot, &event);
@@ -212,6 +221,16 @@ impl StreamGroup {
             }
         }
         any
+    }
+
+    /// Queries the settings of streams again in which a change waited for the end of a record.
+    fn ask_again(&mut self) {
+        for (index, member) in self.members.iter_mut().enumerate() {
+            if let (Stage::Running(running), true) = (&member.stage, member.asks_again) {
+                (member.asks_again, member.queries) = (false, member.queries + 1);
+                query_settings(index, running, self.sender.clone());
+            }
+        }
     }
 
     fn has_ended(&self) -> bool {
@@ -268,11 +287,15 @@ impl StreamGroup {
         let register = |all: &mut Metrics, status: &mut Status| {
             metrics::register(&self.latest, &self.sharing, &self.lending, all, status);
         };
-        let names = self.members.iter().map(|member| member.snapshot.name.clone()).collect();
+        let controlled = |member: &Member| {
+            let handler_folder = member.handler_folder.as_deref().map(HandlerFolder::open).transpose()?;
+            Ok(Controlled { name: member.snapshot.name.clone(), handler_folder })
+        };
+        let streams = self.members.iter().map(controlled).collect::<io::Result<_>>()?;
         let sender = self.sender.clone();
         let call = move |stream, call, access| send(&sender, stream, Content::Call(call, access));
         MetricsEndpoint::open_site(address, Arc::clone(&self.engine), register, |endpoint| {
-            ControlSite::new(endpoint, names, self.lending.clone(), Box::new(call), from_anywhere)
+            ControlSite::new(endpoint, streams, self.lending.clone(), Box::new(call), from_anywhere)
         })
     }
 
@@ -301,27 +324,33 @@ impl StreamGroup {
                 Err(error) => Some(member.end(StreamState::Failed, Some(error), GroupEvent::OpenFailed)),
             },
             (Content::Opened(_), Stage::Running(_)) => None,
-            (Content::Placed, _) => {
-                member.kernel.as_ref().map(|kernel| GroupEvent::HandlerPlaced(kernel.placed().clone()))
-            }
+            (Content::Placed, _) => member.note_place(),
             (Content::Event(event), _) => {
                 member.note(&event);
                 Some(GroupEvent::Running(event))
             }
             (Content::Ended(end), _) => Some(member.end_with(*end)),
             (Content::Call(call, access), Stage::Running(running)) => {
-                let is_in_kernel = |kernel: &&mut KernelHandler| {
-                    access == Access::Change && !matches!(kernel.placed(), HandlerPlace::UserSpace(_))
-                };
-                let kernel = member.kernel.as_mut().filter(is_in_kernel);
-                let placed = kernel.map(|kernel| {
-                    kernel.take_out("its handlers are controlled");
-                    GroupEvent::HandlerPlaced(kernel.placed().clone())
-                });
+                let kernel = member.kernel.as_mut().filter(|_| access == Access::Change);
+                let may_move = kernel.map(KernelHandler::take_out).is_some();
                 call(running);
-                placed
+                if may_move {
+                    member.queries += 1;
+                    query_settings(stream, running, self.sender.clone());
+                }
+                None
             }
-            (Content::Call(..), Stage::Opening(_)) => None,
+            (Content::Called(mut settings), Stage::Running(_)) => {
+                member.queries -= 1;
+                member.asks_again = !settings.is_settled;
+                // User space runs the handler until the last of several changes was made.
+                let has_changed = member.queries == 0 && settings.is_settled;
+                let kernel = member.kernel.as_mut().filter(|_| has_changed)?;
+                let class = self.sharing.classes.get(member.class);
+                settings.has_rate |= class.is_some_and(|class| class.rate.is_some());
+                if kernel.place_again(&settings) { member.note_place() } else { None }
+            }
+            (Content::Call(..) | Content::Called(_), Stage::Opening(_)) => None,
             // The opening thread may stay in a system call until the process ends.
             (Content::Stop, Stage::Opening(handle)) => {
                 handle.cancel();
@@ -355,7 +384,7 @@ impl StreamGroup {
         if let Some(mut kernel) = kernel {
             let has_rate = member.rate.is_some() || class.is_some_and(|class| class.rate.is_some());
             if has_rate && *kernel.placed() == HandlerPlace::Kernel {
-                kernel.drop_early("a rate limits the stream".to_owned());
+                kernel.drop_early(HAS_RATE.to_owned());
             }
             send(&self.sender, index, Content::Placed);
             member.kernel = Some(kernel);
@@ -379,9 +408,19 @@ impl Member {
             deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
             stage: Stage::Opening(OpenHandle::default()),
             kernel: None,
+            queries: 0,
+            asks_again: false,
+            handler_folder: plan.config.handler_folder.clone(),
             awaited: Vec::new(),
             begun: Instant::now(),
         }
+    }
+
+    /// Updates the place of the handler in the snapshot. Returns the event, if the stream has such a handler.
+    fn note_place(&mut self) -> Option<GroupEvent> {
+        let kernel = self.kernel.as_ref().filter(|kernel| kernel.has_handler());
+        self.snapshot.handler_place = kernel.map(|kernel| kernel.placed().clone());
+        self.snapshot.handler_place.clone().map(GroupEvent::HandlerPlaced)
     }
 
     /// Updates the list of connections that listeners wait for. The time of the stream starts when the last
@@ -430,6 +469,11 @@ impl Member {
         self.snapshot = StreamSnapshot { state, error, time, rates, ..std::mem::take(&mut self.snapshot) };
         event
     }
+}
+
+/// Sends the settings of a running stream as a message, after all calls before.
+fn query_settings(index: usize, running: &RunningStream, sender: Sender<Message>) {
+    running.with(move |stream| send(&sender, index, Content::Called(Box::new(Changeable::of(stream)))));
 }
 
 /// Opens the addresses of a stream on a new thread.

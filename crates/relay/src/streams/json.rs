@@ -65,6 +65,9 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
         },
         "reports": handler_reports(&status.reports),
         "handlers": handlers(&status.handlers),
+        "handler_place": stream.handler_place.as_ref().map(|place| {
+            json!({"place": place.name(), "reason": place.reason()})
+        }),
         "merge": status.merge.map(|merge| {
             json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})
         }),

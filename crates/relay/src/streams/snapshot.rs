@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use wirepath_counters::{Label, label};
 use wirepath_streams::{OutputStatus, StreamStatus};
 
+use super::kernel::HandlerPlace;
+
 /// State and counters of a stream at one time.
 #[derive(Clone, Debug, Default)]
 pub struct StreamSnapshot {
@@ -24,6 +26,8 @@ pub struct StreamSnapshot {
     pub awaited: Vec<String>,
     /// Time since all peers of the stream were connected, until its end.
     pub time: Duration,
+    /// Place of the stream's first `bpf` handler.
+    pub handler_place: Option<HandlerPlace>,
     /// Counters of the stream.
     pub status: StreamStatus,
     /// Rates between the last two samples.

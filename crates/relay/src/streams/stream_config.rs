@@ -1,5 +1,7 @@
 //! Configuration of a stream, and the opening of its addresses.
 
+use std::path::PathBuf;
+
 use wirepath_datapath::datagrams::MAXIMUM_PAYLOAD;
 use wirepath_streams::{
     InputOrder, LendingSwitch, MOST_SHARES, Object, OutputOptions, OutputPattern, Port, SHARE_HEADER, Stream,
@@ -36,6 +38,8 @@ pub struct StreamConfig {
     /// Handlers of single outputs, which run after `handlers`; several handlers of an output run in this
     /// order.
     pub output_handlers: Vec<OutputHandlerSpec>,
+    /// Folder of the object files that requests may name as `bpf` handlers.
+    pub handler_folder: Option<PathBuf>,
     /// Reaction to an output that falls behind.
     pub when_full: WhenFullSpec,
     /// Rule for lending pages of files.
@@ -46,7 +50,7 @@ pub struct StreamConfig {
 pub struct OpenedStream {
     /// The stream.
     pub stream: Stream,
-    /// Handler of the stream that may run in the kernel.
+    /// The kernel's part in a stream that has a `bpf` handler or may get one.
     pub kernel: Option<KernelHandler>,
 }
 
@@ -62,6 +66,7 @@ impl Default for StreamConfig {
             pattern: PatternSpec(OutputPattern::Mirror),
             handlers: Vec::new(),
             output_handlers: Vec::new(),
+            handler_folder: None,
             when_full: WhenFullSpec(WhenFull::Block),
             lending: LendingSwitch::default(),
         }
@@ -186,23 +191,17 @@ impl StreamConfig {
         self.handlers.iter().chain(self.output_handlers.iter().map(|output| &output.handler))
     }
 
-    /// Reasons in the configuration, apart from addresses, why the kernel cannot run a handler of the stream.
+    /// Reasons in the configuration, apart from addresses and handlers, why the kernel cannot run a handler of
+    /// the stream.
     fn kernel_obstacles(&self) -> Obstacles {
-        let is_first = self.handlers.first().is_some_and(|handler| handler.object_file().is_some());
-        let to_all = if !is_first {
-            Some("there are other handlers before it")
-        } else if !matches!(self.order, OrderSpec::Plain(_)) {
+        let to_all = if !matches!(self.order, OrderSpec::Plain(_)) {
             Some("the order looks at records (--order)")
         } else {
             let is_whole = self.framing == FramingSpec::Whole;
             (!is_whole).then_some("only datagrams as they came run in the kernel (--framing whole)")
         };
-        let to_mirrors = if self.handlers.len() > 1 || !self.output_handlers.is_empty() {
-            Some("there are other handlers beside it")
-        } else {
-            let is_mirror = self.pattern.0 == OutputPattern::Mirror;
-            (!is_mirror).then_some("only mirrors run in the kernel (--pattern mirror)")
-        };
+        let is_mirror = self.pattern.0 == OutputPattern::Mirror;
+        let to_mirrors = (!is_mirror).then_some("only mirrors run in the kernel (--pattern mirror)");
         Obstacles { to_all, to_mirrors }
     }
 
@@ -227,12 +226,12 @@ impl StreamConfig {
         self.check()?;
         let mut builder =
             self.order.apply(StreamBuilder::default()).pattern(self.pattern.0).on_event(on_event);
-        let mut kernel = KernelHandler::of(&self.handlers)?;
-        let mut placeable = kernel.as_ref();
+        let mut kernel = KernelHandler::of(&self.handlers, self.handler_folder.is_some())?;
+        let mut placeable = kernel.as_ref().and_then(KernelHandler::handler);
         for handler in &self.handlers {
             let of_kernel = handler.object_file().and_then(|_| placeable.take());
             builder = builder.handler(match of_kernel {
-                Some(kernel) => kernel.handler(),
+                Some(handler) => handler,
                 None => handler.handler()?,
             });
         }
@@ -247,7 +246,9 @@ impl StreamConfig {
         }
         let outputs = objects.split_off(self.inputs.len());
         if let Some(kernel) = &mut kernel {
-            kernel.place(&self.kernel_obstacles(), &objects, &outputs);
+            let settings = kernel.at_start(&self.handlers, self.output_handlers.len(), self.outputs.len());
+            let may_change = self.handler_folder.is_some();
+            kernel.place(&self.kernel_obstacles(), &settings, &objects, &outputs, may_change);
         }
         for input in objects.into_iter().flatten() {
             builder = builder.input(input, self.framing.framing());
@@ -303,7 +304,8 @@ impl StreamConfig {
                 on_wait(format!("a writer of {input}"));
             }
             let object = input.open_input()?;
-            if self.handlers.iter().any(|handler| handler.object_file().is_some()) {
+            let has_object = self.handlers.iter().any(|handler| handler.object_file().is_some());
+            if has_object || self.handler_folder.is_some() {
                 // Set before a datagram can wait in the socket: the kernel needs single datagrams.
                 input.take_single_datagrams(&object)?;
             }

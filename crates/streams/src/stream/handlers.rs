@@ -27,6 +27,16 @@ pub enum HandlerChangeError {
 }
 
 impl Stream {
+    /// Handlers of the stream in the order in which they see records, without those of outputs.
+    pub fn handlers(&self) -> impl Iterator<Item = &Handler> {
+        self.chain.handlers()
+    }
+
+    /// Returns whether changes of handlers wait for the end of a record.
+    pub fn has_waiting_changes(&self) -> bool {
+        self.has_changes
+    }
+
     /// Adds a handler after the others (`addstreamhandler`). The handler sees records that reach it from now
     /// on, from their beginning, and no records that have already passed the other handlers and wait for
     /// outputs. If it takes only whole records, inputs are divided accordingly from their next record on. A

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use bytesize::ByteSize;
@@ -89,6 +89,7 @@ pub(super) struct StreamTable {
     pattern: Option<Word<PatternSpec>>,
     handlers: Option<Spanned<Words>>,
     output_handlers: Option<Spanned<Words>>,
+    handler_folder: Option<PathBuf>,
     when_full: Option<Word<WhenFullSpec>>,
 }
 
@@ -122,6 +123,7 @@ impl StreamTable {
             output_handlers: words(output_handlers, OutputHandlerSpec::from_str, |handler| {
                 handler.within(folder)
             })?,
+            handler_folder: self.handler_folder.as_ref().map(|named| folder.join(named)),
             when_full: when_full.as_ref().map_or(default.when_full, |word| word.0),
             lending: default.lending,
         })

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use http::StatusCode;
 use wirepath_streams::{Handler, HandlerError, HandlerId, Port, Stream, Trust};
 
-use super::{Call, Outcome, Refusal, Reply};
+use super::{Call, HandlerFolder, Outcome, Refusal, Reply};
 use crate::streams::json::output_number;
+use crate::streams::spec::handler::bpf_handler;
 use crate::streams::spec::{HandlerSpec, OutputHandlerSpec};
 
 fn bad_request(error: &dyn fmt::Display) -> Refusal {
@@ -20,21 +22,28 @@ pub(super) fn text_of(body: &[u8]) -> Result<&str, Refusal> {
     Ok(text.trim_end_matches(['\r', '\n']))
 }
 
-/// Parses a handler from a body, in the syntax of `--handler`.
-pub(super) fn parse(body: &[u8]) -> Result<Handler, Refusal> {
-    build(&HandlerSpec::from_str(text_of(body)?).map_err(|error| bad_request(&error))?)
+/// Parses a handler from a body, in the syntax of `--handler`. Object files are those of the folder.
+pub(super) async fn parse(body: &[u8], folder: Option<&HandlerFolder>) -> Result<Handler, Refusal> {
+    build(&HandlerSpec::from_str(text_of(body)?).map_err(|error| bad_request(&error))?, folder).await
 }
 
-fn build(spec: &HandlerSpec) -> Result<Handler, Refusal> {
+async fn build(spec: &HandlerSpec, folder: Option<&HandlerFolder>) -> Result<Handler, Refusal> {
     if spec.key_file().is_some() {
         let words = "handlers with keys are not set by HTTP; start the relay with them";
         return Err((StatusCode::FORBIDDEN, words.to_owned()));
     }
-    if spec.object_file().is_some() {
-        let words = "handlers of files are not set by HTTP; start the relay with them";
-        return Err((StatusCode::FORBIDDEN, words.to_owned()));
+    if let Some(file) = spec.object_file() {
+        let (file, folder) = (file.clone(), folder.cloned().ok_or_else(no_folder)?);
+        let read = tokio::task::spawn_blocking(move || folder.read(&file)).await;
+        let failed = |error: tokio::task::JoinError| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+        return Ok(bpf_handler(&read.map_err(failed)??, Arc::default()));
     }
     spec.handler().map_err(|error| bad_request(&error))
+}
+
+fn no_folder() -> Refusal {
+    let words = "handlers of files are set by HTTP only from a folder; start the relay with --handler-folder";
+    (StatusCode::FORBIDDEN, words.to_owned())
 }
 
 pub(super) fn parse_trust(body: &[u8]) -> Result<Trust, Refusal> {
@@ -88,10 +97,15 @@ pub(super) fn add(handler: Handler, reply: Reply) -> Call {
 }
 
 /// Adds the handler that a body describes in the syntax of `--output-handler`, without the output number.
-pub(super) fn add_to_output(output: u64, body: &[u8], reply: Reply) -> Result<Call, Refusal> {
+pub(super) async fn add_to_output(
+    output: u64,
+    body: &[u8],
+    folder: Option<&HandlerFolder>,
+    reply: Reply,
+) -> Result<Call, Refusal> {
     let spec = OutputHandlerSpec::from_str(&format!("{output}:{}", text_of(body)?));
     let OutputHandlerSpec { below, handler, .. } = spec.map_err(|error| bad_request(&error))?;
-    let handler = build(&handler)?;
+    let handler = build(&handler, folder).await?;
     Ok(Box::new(move |running| {
         running.with(move |stream| {
             let added = port_of(stream, output).and_then(|port| match below {

@@ -1,5 +1,6 @@
 //! Handlers that are controlled, removed, replaced, or exceed their declared bounds, while their stream runs.
 
+use std::any::Any;
 use std::sync::mpsc::Receiver;
 
 use parking_lot::Mutex;
@@ -25,6 +26,10 @@ impl Common for Masking {
 
     fn state_bytes(&self) -> usize {
         self.state_bytes
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn control(&mut self, message: &[u8]) -> Result<Vec<u8>, HandlerError> {
@@ -127,6 +132,24 @@ fn a_handler_of_a_stream_of_bytes_is_changed_at_once() {
     stream.note_ready(Port(1));
     stream.run().unwrap();
     assert_eq!(collected.bytes(), b"aaAAaa");
+}
+
+/// Promise: A stream shows its handlers, by their types, and whether changes of them wait for the end of a record.
+#[test]
+fn handlers_of_a_type_are_found_and_changes_that_wait_are_shown() {
+    let masks = |stream: &Stream| -> Vec<u8> {
+        let masking = |handler: &Handler| Some(handler.as_any()?.downcast_ref::<Masking>()?.mask);
+        stream.handlers().filter_map(masking).collect()
+    };
+    let (mut stream, mut source, _) = stream_with(masking(1).0, Framing::Fixed(4));
+    stream.add_handler(Handler::Read(Box::new(crate::handlers::Meter::default())));
+    stream.add_handler(masking(2).0);
+    assert_eq!((stream.handlers().count(), masks(&stream)), (3, vec![1, 2]));
+    feed(&mut stream, &mut source, b"aa");
+    stream.replace_handler(HandlerId(0), masking(3).0, drop).unwrap();
+    assert_eq!((stream.has_waiting_changes(), masks(&stream)), (true, vec![1, 2]));
+    feed(&mut stream, &mut source, b"aa");
+    assert_eq!((stream.has_waiting_changes(), masks(&stream)), (false, vec![3, 2]));
 }
 
 /// Promise: Handlers are removed and replaced between two records while the stream runs.
