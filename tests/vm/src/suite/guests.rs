@@ -107,7 +107,7 @@ impl Suite {
         let arguments: Vec<String> = threads.into_iter().chain(skipped).collect();
         // The program takes one filter.
         let mut runs: Vec<Vec<String>> =
-            filter.iter().map(|one| [&arguments[..], &[one.clone()]].concat()).collect();
+            filter.iter().map(|one| [&arguments[..], std::slice::from_ref(one)].concat()).collect();
         if runs.is_empty() {
             runs.push(arguments);
         }
