@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 88] = [
+const KINDS: [&str; 90] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -66,6 +66,8 @@ const KINDS: [&str; 88] = [
     "handler: one that changes bytes in place",
     "handler: one that undoes the change of another",
     "handler: one that rewrites",
+    "handler: one that came into force",
+    "handler: one that was suspended",
     "handler: of records in pieces",
     "handler: of whole records",
     "handler: of records in slices",

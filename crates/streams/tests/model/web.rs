@@ -120,7 +120,7 @@ impl<'a> Web<'a> {
     /// Runs the round to its end, and checks the received records.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
-            match self.dice.below(44) {
+            match self.dice.below(46) {
                 0..10 => self.add_record(),
                 10..15 => self.write_some(),
                 15..19 => self.read_some(),
@@ -139,11 +139,11 @@ impl<'a> Web<'a> {
                 36 if self.is_watched => self.add_output_handler(),
                 37 if self.mirror => self.kill_one(),
                 38 if self.survives_inputs => drop(self.reset_one()),
-                39 if self.is_watched => self.change_trust(),
-                40 if self.is_watched => self.replace_handler(),
-                41 if self.is_watched => self.remove_handler(),
-                42 => self.lender.change(&mut self.carrier, &mut self.dice, &mut self.tally),
-                43 => options::change(&mut self.carrier, &mut self.dice, &mut self.tally),
+                39 if self.is_watched => self.replace_handler(),
+                40 if self.is_watched => self.remove_handler(),
+                41..44 if self.is_watched => self.change_trust(),
+                44 => self.lender.change(&mut self.carrier, &mut self.dice, &mut self.tally),
+                45 => options::change(&mut self.carrier, &mut self.dice, &mut self.tally),
                 _ => {}
             }
         }

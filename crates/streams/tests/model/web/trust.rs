@@ -3,8 +3,8 @@
 use wirepath_streams::{Port, Stream, Trust};
 
 use super::handlers::{Span, Watcher};
-use super::{OUTLETS, Web};
-use crate::dice::Dice;
+use super::{OUTLETS, Outlet, Web};
+use crate::dice::{Dice, Tally};
 use crate::mask::Mask;
 use crate::observer::{self, Seen};
 use crate::options::{checked, set_of_output};
@@ -12,14 +12,28 @@ use crate::options::{checked, set_of_output};
 impl Web<'_> {
     /// Changes the trust in an output, or adds a handler that depends on it.
     pub(super) fn change_trust(&mut self) {
-        let (place, trust) = (self.dice.below(OUTLETS), any_trust(&mut self.dice));
+        let (place, trust) = (self.any_place(), any_trust(&mut self.dice));
         let Some(port) = self.port_of(place) else { return };
-        let is_there = if self.dice.one_in(3) {
+        let is_there = if self.dice.one_in(4) {
             self.add_guard(place, port, trust)
         } else {
             self.set_trust(place, trust)
         };
         self.outlets[place].is_gone |= is_there == Some(false);
+    }
+
+    /// Place of an output; mostly of one with a handler that depends on the trust, if there is one.
+    fn any_place(&mut self) -> usize {
+        let is_guarded = |place: &usize| {
+            let Outlet { port, has_left, .. } = self.outlets[*place];
+            let is_guard = |watcher: &Watcher| watcher.port == Some(port) && watcher.below.is_some();
+            !has_left && self.watchers.iter().any(|watcher| is_guard(watcher) && !watcher.is_leaving)
+        };
+        let guarded: Vec<usize> = (0..self.outlets.len()).filter(is_guarded).collect();
+        if guarded.is_empty() || self.dice.one_in(4) {
+            return self.dice.below(OUTLETS);
+        }
+        guarded[self.dice.below(guarded.len())]
     }
 
     fn add_guard(&mut self, place: usize, port: Port, below: Trust) -> Option<bool> {
@@ -60,8 +74,9 @@ impl Web<'_> {
         if is_there {
             self.outlets[place].trust = trust;
             let before = self.records_of_feeds();
-            let guards = self.watchers.iter_mut().filter(|watcher| watcher.port == Some(port));
-            guards.for_each(|watcher| watcher.note_trust(trust, &before));
+            for watcher in self.watchers.iter_mut().filter(|watcher| watcher.port == Some(port)) {
+                watcher.note_trust(trust, &before, &mut self.tally);
+            }
             self.tally.note("operation: set the trust in an output");
             self.tally.add("operation: set the trust in an output by its key", u64::from(by_key));
         }
@@ -71,15 +86,19 @@ impl Web<'_> {
 
 impl Watcher {
     /// Notes the trust in the peer of the handler's output, and the number of records of each feed before.
-    fn note_trust(&mut self, trust: Trust, before: &[u32]) {
+    fn note_trust(&mut self, trust: Trust, before: &[u32], tally: &mut Tally) {
         let (Some(below), Some(last)) = (self.below, self.spans.last_mut()) else { return };
-        if self.is_leaving {
-            return;
-        }
-        if trust >= below {
-            last.is_over = true;
-        } else if last.is_over {
-            self.spans.push(Span { before: before.to_vec(), is_over: false });
+        match (trust < below, last.is_over) {
+            _ if self.is_leaving => {}
+            (true, true) => {
+                tally.note("handler: one that came into force");
+                self.spans.push(Span { before: before.to_vec(), is_over: false });
+            }
+            (false, false) => {
+                tally.note("handler: one that was suspended");
+                last.is_over = true;
+            }
+            (true, false) | (false, true) => {}
         }
     }
 }
