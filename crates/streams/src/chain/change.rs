@@ -88,8 +88,8 @@ impl Chain {
             }
             (Some(place), What::Remove(on_removed)) => on_removed(self.links.remove(place).handler),
             (Some(place), What::Replace(handler, on_removed)) => {
-                let Link { id, force, .. } = self.links[place];
-                let link = Link { force, ..Link::new(id, *handler, self.drops_refused) };
+                let Link { id, force, awaits_record, .. } = self.links[place];
+                let link = Link { force, awaits_record, ..Link::new(id, *handler, self.drops_refused) };
                 on_removed(std::mem::replace(&mut self.links[place], link).handler);
             }
             (Some(place), What::Suspend) => self.links[place].force.is_suspended = true,

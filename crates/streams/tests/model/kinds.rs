@@ -1,9 +1,9 @@
-//! Kinds of objects, operations, faults, handlers and endings that every longer run must cover, so that the
-//! model tests all of them.
+//! Kinds of objects, operations, faults, handlers, rules and endings that every longer run must cover, so that
+//! the model tests all of them.
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 70] = [
+const KINDS: [&str; 91] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -38,24 +38,42 @@ const KINDS: [&str; 70] = [
     "operation: set a rate",
     "operation: take a rate away",
     "operation: set the options of an output",
+    "operation: set the options of an output by their keys",
+    "operation: set an option by its key",
+    "operation: change the lending rule",
     "operation: add a handler",
     "operation: control a handler",
     "operation: add a handler of an output",
     "operation: add a handler that depends on trust",
     "operation: set the trust in an output",
+    "operation: set the trust in an output by its key",
+    "operation: replace a handler",
+    "operation: remove a handler",
+    "operation: detach a link whose shares are not needed",
     "order: a join of portions",
+    "order: a join of portions by key",
+    "order: one that collects shares",
     "order: a custom one that takes turns",
     "order: a custom one of what is ready",
     "pattern: a custom one that gives to one output",
     "pattern: a custom one that gives to all outputs",
+    "pattern: one of shares",
     "handler: one that peeks",
     "handler: one that was there from the beginning",
     "handler: one that reads",
     "handler: one that selects",
+    "handler: one that modifies",
+    "handler: one that changes bytes in place",
+    "handler: one that undoes the change of another",
     "handler: one that rewrites",
+    "handler: one that came into force",
+    "handler: one that was suspended",
     "handler: of records in pieces",
     "handler: of whole records",
     "handler: of records in slices",
+    "rule: lend always",
+    "rule: lend what nobody writes",
+    "rule: lend never",
     "fault: a reader of single bytes",
     "fault: a reader that stops",
     "fault: a reader that shuts its socket",
@@ -66,6 +84,7 @@ const KINDS: [&str; 70] = [
     "fault: a file with no room left",
     "fault: a mapping that is full",
     "fault: an output that does not keep up",
+    "fault: an option that must be refused",
     "ending: well",
     "ending: stopped",
     "ending: by a fault",
@@ -74,13 +93,15 @@ const KINDS: [&str; 70] = [
     "ending: nobody came to write",
     "bytes in, that nobody looked at",
     "bytes in behind their lengths, that nobody looked at",
+    "bytes in, lent by the rule",
+    "bytes in, copied by the rule",
 ];
 
 /// Fails if a listed kind was never covered, or if an unlisted kind was, so that the list stays complete.
 pub(crate) fn check(tally: &Tally) {
     KINDS.iter().for_each(|kind| assert!(tally.of(kind) > 0, "it never came to this: {kind}"));
     let is_kind = |name: &&str| {
-        ["object:", "operation:", "order:", "pattern:", "handler:", "fault:", "ending:"]
+        ["object:", "operation:", "order:", "pattern:", "handler:", "rule:", "fault:", "ending:"]
             .iter()
             .any(|kind| name.starts_with(kind))
     };

@@ -1,6 +1,6 @@
 //! Random operations on streams, checked against a model that knows every byte: nothing is lost, repeated,
 //! truncated, reordered or unaccounted for, whatever is attached, detached, stopped, started, changed,
-//! written in part, not read for a while, waited for, reset, killed or full.
+//! replaced, removed, written in part, not read for a while, waited for, reset, killed or full.
 //!
 //! `WIREPATH_MODEL_SECONDS=1800` runs for this time instead of a fixed number of rounds;
 //! `WIREPATH_MODEL_SEED=7` begins with this seed, and runs only this seed unless seconds are given, too. A
@@ -14,7 +14,10 @@ mod dice;
 mod ends;
 mod engines;
 mod kinds;
+mod lender;
+mod mask;
 mod observer;
+mod options;
 mod pour;
 mod record;
 mod verify;

@@ -1,143 +1,110 @@
-//! A handler that changes nothing and keeps the bytes that it saw, from the first record on whose beginning
-//! it saw.
+//! A handler that keeps the bytes that it sees and passes all of them, changed by a mask if it modifies.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod heads;
+mod seen;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wirepath_streams::{
-    Common, Frame, Handler, HandlerError, Peek, Piece, Reach, Read, Rewrite, Select, Verdict,
+    Common, Frame, Handler, HandlerError, Modify, Piece, PieceMut, Reach, Read, Rewrite, Select, Verdict,
 };
 
 use crate::dice::{Dice, Tally};
+use crate::mask::Mask;
+pub(crate) use heads::{Heads, peeker};
+pub(crate) use seen::Seen;
 
 /// Most bytes of a record for handlers of whole records: more than is ever sent.
 const LONGEST: usize = 16 << 20;
 
-/// Records that an observer saw.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Seen(Arc<Mutex<Pieces>>);
-
-#[derive(Debug, Default)]
-struct Pieces {
-    bytes: Vec<u8>,
-    /// True if the beginning of a record was seen but not yet its end; None before the first piece.
-    within: Option<bool>,
-    /// The first piece was the beginning of a record.
-    from_beginning: bool,
-    /// A piece did not continue the previous one.
-    is_torn: bool,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Select,
+    Modify,
+    Rewrite,
 }
 
-impl Seen {
-    /// Bytes of the records that the handler saw.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(!pieces.is_torn, "a handler was given parts of records that do not belong together");
-        pieces.bytes.clone()
-    }
+const KINDS: [Kind; 4] = [Kind::Read, Kind::Select, Kind::Modify, Kind::Rewrite];
 
-    /// Returns whether the handler was not shown the rest of a record whose beginning it had not seen.
-    pub(crate) fn is_from_beginning(&self) -> bool {
-        let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces.from_beginning || pieces.within.is_none()
-    }
-
-    fn note(&self, piece: Piece<'_>) {
-        let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pieces.from_beginning |= pieces.within.is_none() && piece.begins;
-        pieces.is_torn |= pieces.within.is_some_and(|within| within == piece.begins);
-        pieces.within = Some(!piece.ends);
-        pieces.bytes.extend(piece.slices().flatten());
-    }
+/// A handler of any kind, and a handle to what it sees. A handler that modifies applies the mask.
+pub(crate) fn any(mask: Mask, dice: &mut Dice, tally: &mut Tally) -> (Handler, Seen) {
+    let kind = any_kind(dice);
+    new(kind, if kind == Kind::Modify { mask } else { Mask::Nothing }, dice, tally)
 }
 
-/// A handler of any kind, and a handle to what it sees.
-pub(crate) fn any(dice: &mut Dice, tally: &mut Tally) -> (Handler, Seen) {
-    let reach = match dice.below(4) {
-        0 | 1 => Reach::Pieces,
-        2 => Reach::Records { limit: LONGEST },
-        _ => Reach::Slices { limit: LONGEST },
-    };
-    let seen = Seen::default();
-    let observer = Box::new(Observer { reach, seen: seen.clone() });
-    tally.note(match reach {
-        Reach::Pieces => "handler: of records in pieces",
-        Reach::Records { .. } => "handler: of whole records",
-        Reach::Slices { .. } => "handler: of records in slices",
-    });
-    let (what, handler) = match dice.below(3) {
-        0 => ("handler: one that reads", Handler::Read(observer)),
-        1 => ("handler: one that selects", Handler::Select(observer)),
-        _ => ("handler: one that rewrites", Handler::Rewrite(observer)),
-    };
-    tally.note(what);
-    (handler, seen)
+/// A handler that applies a mask, and a handle to what it sees.
+pub(crate) fn masker(mask: Mask, dice: &mut Dice, tally: &mut Tally) -> (Handler, Seen) {
+    new(Kind::Modify, mask, dice, tally)
+}
+
+/// A handler that takes the place of another, makes the same change and continues what that one saw; and its
+/// number.
+pub(crate) fn successor(seen: &Seen, dice: &mut Dice, tally: &mut Tally) -> (Handler, u64) {
+    let kind = if seen.mask == Mask::Nothing { any_kind(dice) } else { Kind::Modify };
+    let number = next_number();
+    (Observer::handler(kind, any_reach(dice, tally), seen, number, tally), number)
 }
 
 /// A handler that reads pieces as they arrive, and a handle to what it sees.
 pub(crate) fn reader(tally: &mut Tally) -> (Handler, Seen) {
-    let seen = Seen::default();
     tally.note("handler: one that was there from the beginning");
-    (Handler::Read(Box::new(Observer { reach: Reach::Pieces, seen: seen.clone() })), seen)
+    let number = next_number();
+    let seen = Seen::new(number, Mask::Nothing);
+    (Observer::handler(Kind::Read, Reach::Pieces, &seen, number, tally), seen)
 }
 
-/// A handler that peeks at so many bytes of each record, and a handle to what it sees.
-pub(crate) fn peeker(length: usize, tally: &mut Tally) -> (Handler, Heads) {
-    let heads = Heads { length, seen: Arc::default() };
-    tally.note("handler: one that peeks");
-    (Handler::Peek(Box::new(heads.clone())), heads)
+fn new(kind: Kind, mask: Mask, dice: &mut Dice, tally: &mut Tally) -> (Handler, Seen) {
+    let number = next_number();
+    let seen = Seen::new(number, mask);
+    tally.add("handler: one that changes bytes in place", u64::from(mask != Mask::Nothing));
+    (Observer::handler(kind, any_reach(dice, tally), &seen, number, tally), seen)
 }
 
-/// First bytes of records that an observer saw.
-#[derive(Clone)]
-pub(crate) struct Heads {
-    length: usize,
-    seen: Arc<Mutex<Vec<Vec<u8>>>>,
+fn any_kind(dice: &mut Dice) -> Kind {
+    KINDS[dice.below(KINDS.len())]
 }
 
-impl Heads {
-    /// Checks that the handler saw the first bytes of each of these records once, in order.
-    pub(crate) fn check<'a>(&self, records: impl Iterator<Item = &'a [u8]>) {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut count = 0;
-        for (place, record) in records.enumerate() {
-            let head = &record[..self.length.min(record.len())];
-            assert!(seen.get(place).is_some_and(|seen| seen == head), "another head of record {place}");
-            count += 1;
-        }
-        assert_eq!(seen.len(), count, "it saw heads of what is no record");
-    }
-
-    /// Checks that the handler saw the first bytes of a byte stream, which may have been cut into several
-    /// records.
-    pub(crate) fn check_first(&self, sent: &[u8], may_be_cut: bool) {
-        if !may_be_cut {
-            return self.check(Some(sent).filter(|sent| !sent.is_empty()).into_iter());
-        }
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(seen.first().is_none_or(|head| sent.starts_with(head)), "another beginning");
-    }
+fn any_reach(dice: &mut Dice, tally: &mut Tally) -> Reach {
+    let (what, reach) = match dice.below(4) {
+        0 | 1 => ("handler: of records in pieces", Reach::Pieces),
+        2 => ("handler: of whole records", Reach::Records { limit: LONGEST }),
+        _ => ("handler: of records in slices", Reach::Slices { limit: LONGEST }),
+    };
+    tally.note(what);
+    reach
 }
 
-impl Common for Heads {
-    fn name(&self) -> &'static str {
-        "heads"
-    }
-}
-
-impl Peek for Heads {
-    fn length(&self) -> usize {
-        self.length
-    }
-
-    fn peek(&mut self, head: &[u8]) -> Result<Verdict, HandlerError> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(head.to_vec());
-        Ok(Verdict::Pass)
-    }
+/// A number that no other handler of any round has.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 struct Observer {
     reach: Reach,
     seen: Seen,
+    number: u64,
+    /// Bytes of the current record so far.
+    offset: usize,
+}
+
+impl Observer {
+    fn handler(kind: Kind, reach: Reach, seen: &Seen, number: u64, tally: &mut Tally) -> Handler {
+        let observer = Box::new(Observer { reach, seen: seen.clone(), number, offset: 0 });
+        let (what, handler) = match kind {
+            Kind::Read => ("handler: one that reads", Handler::Read(observer)),
+            Kind::Select => ("handler: one that selects", Handler::Select(observer)),
+            Kind::Modify => ("handler: one that modifies", Handler::Modify(observer)),
+            Kind::Rewrite => ("handler: one that rewrites", Handler::Rewrite(observer)),
+        };
+        tally.note(what);
+        handler
+    }
+
+    fn note(&self, piece: Piece<'_>) {
+        self.seen.note(self.number, piece, self.reach != Reach::Pieces);
+    }
 }
 
 impl Common for Observer {
@@ -149,25 +116,40 @@ impl Common for Observer {
         self.reach
     }
 
+    fn report(&self) -> Vec<(&'static str, u64)> {
+        vec![("number", self.number)]
+    }
+
     fn control(&mut self, _message: &[u8]) -> Result<Vec<u8>, HandlerError> {
-        let pieces = self.seen.0.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(pieces.within != Some(true), "a control message came within a record");
+        assert!(!self.seen.is_within_record(), "a control message came within a record");
         Ok(Vec::new())
     }
 }
 
 impl Read for Observer {
     fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
-        self.seen.note(piece);
+        self.note(piece);
         Ok(Verdict::Pass)
     }
 }
 
 impl Select for Observer {
     fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError> {
-        self.seen.note(piece);
+        self.note(piece);
         frame.keep_all();
         Ok(())
+    }
+}
+
+impl Modify for Observer {
+    fn modify(&mut self, piece: PieceMut<'_>) -> Result<Verdict, HandlerError> {
+        self.note(Piece::part(piece.bytes, piece.begins, piece.ends));
+        if piece.begins {
+            self.offset = 0;
+        }
+        self.seen.mask.apply(piece.bytes, self.offset);
+        self.offset += piece.bytes.len();
+        Ok(Verdict::Pass)
     }
 }
 
@@ -177,7 +159,7 @@ impl Rewrite for Observer {
     }
 
     fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
-        self.seen.note(piece);
+        self.note(piece);
         Ok(Some(piece.copy_to(0, out)))
     }
 }

@@ -1,6 +1,7 @@
 //! A round of a mirror of bytes that no handler sees: they move by `splice`, `tee` and `sendfile`, and are
 //! copied while the zero-copy route is not possible.
 
+mod handlers;
 mod verify;
 
 use std::time::Instant;
@@ -12,8 +13,10 @@ use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
 use crate::engines::Engines;
-use crate::observer::{self, Heads, Seen};
-use crate::web::any_trust;
+use crate::lender::Lender;
+use crate::observer::{self, Heads};
+use crate::options::{self, checked, set_limits};
+use handlers::Watcher;
 
 /// Operations of a round.
 const STEPS: usize = 200;
@@ -37,36 +40,29 @@ pub(crate) struct Pour<'a> {
     source: Source,
     /// The whole input existed from the beginning.
     is_stored: bool,
-    /// All bytes of the input: numbers of eight bytes each.
+    /// All bytes of the input: numbers of eight bytes each, of which no top bit is set.
     sent: Vec<u8>,
     written: usize,
     outlets: Vec<Outlet>,
-    /// Rules of outputs are changed, and handlers are added.
+    lender: Lender,
+    /// Rules of outputs are changed, and handlers are added, replaced and removed.
     is_changed: bool,
     watchers: Vec<Watcher>,
     /// A handler that peeks at the beginning.
     heads: Option<Heads>,
 }
 
-/// A handler that was added while the stream ran.
-struct Watcher {
-    /// Place of the handler's output; None if it is a handler of the stream.
-    place: Option<usize>,
-    seen: Seen,
-    /// Bytes that had been written before the handler was added.
-    before: usize,
-}
-
 impl<'a> Pour<'a> {
     pub(crate) fn new(seed: u64, engines: &'a Engines) -> Pour<'a> {
         let (mut dice, mut tally) = (Dice(seed), Tally::default());
-        let sent: Vec<u8> = (0..dice.below(100_000) as u64).flat_map(u64::to_be_bytes).collect();
+        let sent: Vec<u8> = (0..dice.below(100_000)).flat_map(number).collect();
         let (mut source, mut inlet) = Source::any(&mut dice, &mut tally);
         let is_stored = dice.one_in(4);
         if is_stored {
             (source, inlet) = Source::stored(&sent, &mut dice, &mut tally);
         }
-        let mut builder = StreamBuilder::default().pattern(OutputPattern::Mirror);
+        let lender = Lender::any(&mut dice, &mut tally);
+        let mut builder = StreamBuilder::default().pattern(OutputPattern::Mirror).lending(lender.switch());
         let mut sinks = Vec::new();
         for number in 0..=dice.below(3) {
             let name = format!("sink {number}");
@@ -77,12 +73,12 @@ impl<'a> Pour<'a> {
             builder = builder.output(object);
             sinks.push(sink);
         }
-        let (mut watchers, mut heads) = (Vec::new(), None);
+        let (mut first, mut heads) = (None, None);
         match dice.below(6) {
             0 => {
                 let (handler, seen) = observer::reader(&mut tally);
                 builder = builder.handler(handler);
-                watchers.push(Watcher { place: None, seen, before: 0 });
+                first = Some(seen);
             }
             1 => {
                 let (handler, of_peeker) = observer::peeker(1 + dice.below(1000), &mut tally);
@@ -92,7 +88,10 @@ impl<'a> Pour<'a> {
             _ => {}
         }
         let stream = builder.input(inlet, Framing::Whole).build();
-        let known = stream.status().outputs;
+        let status = stream.status();
+        let of_first = |seen| Watcher::new(None, status.handlers[0].id, seen, 0);
+        let watchers = first.map(of_first).into_iter().collect();
+        let known = status.outputs;
         let outlet = |(sink, port)| Outlet { sink, port, was_first: true, has_left: false, is_gone: false };
         let outlets = sinks.into_iter().zip(known.iter().map(|output| output.port)).map(outlet).collect();
         let carrier = Carrier::Held(Box::new(stream));
@@ -107,6 +106,7 @@ impl<'a> Pour<'a> {
             sent,
             written,
             outlets,
+            lender,
             is_changed,
             watchers,
             heads,
@@ -116,7 +116,7 @@ impl<'a> Pour<'a> {
     /// Runs the round to its end, and checks the received bytes.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
-            match self.dice.below(27) {
+            match self.dice.below(31) {
                 0..6 => self.write_some(),
                 6..12 => self.read_some(),
                 12 => self.read_byte_by_byte(),
@@ -129,7 +129,11 @@ impl<'a> Pour<'a> {
                 22 if self.is_changed => self.change_options(),
                 23 if self.is_changed => self.add_handler(),
                 24 if self.is_changed => self.add_output_handler(),
-                25 if self.is_changed => self.set_trust(),
+                25 if self.is_changed => self.change_trust(),
+                26 if self.is_changed => self.replace_handler(),
+                27 if self.is_changed => self.remove_handler(),
+                28 => self.lender.change(&mut self.carrier, &mut self.dice, &mut self.tally),
+                29 => options::change(&mut self.carrier, &mut self.dice, &mut self.tally),
                 _ => self.audit(),
             }
         }
@@ -227,43 +231,13 @@ impl<'a> Pour<'a> {
         let (place, waiting_bytes) = (self.dice.below(OUTLETS), 1 + self.dice.below(100_000));
         let disconnects = place > 0 && self.dice.one_in(2);
         let when_full = if disconnects { WhenFull::Disconnect } else { WhenFull::Block };
+        let by_key = self.dice.one_in(2);
         if self.change_output(place, move |stream, port| {
-            stream.set_output_options(port, when_full, waiting_bytes)
+            set_limits(stream, port, (when_full, waiting_bytes), by_key)
         }) {
             self.outlets[place].sink.note_rule(when_full);
             self.tally.note("operation: set the options of an output");
-        }
-    }
-
-    fn add_handler(&mut self) {
-        let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
-        if self.carrier.ask(move |stream| stream.add_handler(handler)).is_some() {
-            self.watchers.push(Watcher { place: None, seen, before: self.written });
-            self.tally.note("operation: add a handler");
-        }
-    }
-
-    fn add_output_handler(&mut self) {
-        let place = self.dice.below(OUTLETS);
-        let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
-        if self.change_output(place, move |stream, port| stream.add_output_handler(port, handler).is_some()) {
-            self.watchers.push(Watcher { place: Some(place), seen, before: self.written });
-            self.tally.note("operation: add a handler of an output");
-        }
-    }
-
-    /// Changes the trust in an output, or adds a handler that depends on it.
-    fn set_trust(&mut self) {
-        let (place, trust) = (self.dice.below(OUTLETS), any_trust(&mut self.dice));
-        if self.dice.one_in(3) {
-            let (handler, _) = observer::any(&mut self.dice, &mut self.tally);
-            self.change_output(place, move |stream, port| {
-                stream.add_output_handler_below(port, trust, handler).is_some()
-            });
-            self.tally.note("operation: add a handler that depends on trust");
-        } else {
-            self.change_output(place, move |stream, port| stream.set_trust(port, trust));
-            self.tally.note("operation: set the trust in an output");
+            self.tally.add("operation: set the options of an output by their keys", u64::from(by_key));
         }
     }
 
@@ -271,14 +245,19 @@ impl<'a> Pour<'a> {
     fn change_output(
         &mut self,
         place: usize,
-        change: impl FnOnce(&mut Stream, Port) -> bool + Send + 'static,
+        change: impl FnOnce(&mut Stream, Port) -> Result<bool, String> + Send + 'static,
     ) -> bool {
         let Some(outlet) = self.outlets.get_mut(place).filter(|outlet| !outlet.has_left) else {
             return false;
         };
         let port = outlet.port;
-        let is_there = self.carrier.ask(move |stream| change(stream, port));
+        let is_there = checked(self.carrier.ask(move |stream| change(stream, port)));
         outlet.is_gone |= is_there == Some(false);
         is_there == Some(true)
     }
+}
+
+/// A number in eight bytes of seven bits each.
+fn number(number: usize) -> [u8; 8] {
+    std::array::from_fn(|at| (number >> (7 * (7 - at))) as u8 & 0x7f)
 }

@@ -8,23 +8,40 @@ use std::collections::BTreeMap;
 use wirepath_streams::Framing;
 
 use crate::dice::Dice;
+use crate::mask::Mask;
+
+/// Bytes of a record before the payload.
+pub(crate) const HEAD: usize = 2 + 3 * 4;
 
 /// Bytes of a record in addition to the payload.
-const FRAME: usize = 2 + 3 * 4 + 4;
+const FRAME: usize = HEAD + 4;
 
 /// Smallest size of records that move without copies.
 const LARGE: usize = 32 * 1024;
+
+/// Offset of the number of the record in its feed.
+const INDEX: usize = 6;
 
 /// Offset of the tag, which is the number of the record among all records.
 const TAG: usize = 10;
 
 /// A received record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Eq)]
 pub(crate) struct Found {
     pub(crate) feed: u32,
     pub(crate) index: u32,
     pub(crate) tag: u32,
     pub(crate) bytes: usize,
+    /// Its payload is masked.
+    pub(crate) is_masked: bool,
+}
+
+/// A record is the same one whether it is masked or not.
+impl PartialEq for Found {
+    fn eq(&self, other: &Found) -> bool {
+        let identity = |found: &Found| (found.feed, found.index, found.tag, found.bytes);
+        identity(self) == identity(other)
+    }
 }
 
 /// A record with a payload of this length.
@@ -86,17 +103,29 @@ pub(crate) fn tag(record: &[u8]) -> Option<u64> {
     Some(word(record.get(TAG..TAG + 4)?).into())
 }
 
-/// All records in these bytes, and the number of bytes of a truncated record after them.
+/// The number of a record in its feed.
+pub(crate) fn index(record: &[u8]) -> Option<u64> {
+    Some(word(record.get(INDEX..INDEX + 4)?).into())
+}
+
+/// All records in these bytes, masked or not, and the number of bytes of a truncated record after them.
 pub(crate) fn records(who: &str, bytes: &[u8]) -> (Vec<Found>, usize) {
     let (mut found, mut rest) = (Vec::new(), bytes);
     while let Some(record) = whole_in_front(rest) {
-        let (inner, checksum) = record.split_at(record.len() - 4);
-        assert_eq!(crc32c::crc32c(inner), word(checksum), "{who}: other bytes behind {:?}", found.last());
-        let [feed, index, tag] = [2, 6, TAG].map(|at| word(&record[at..at + 4]));
-        found.push(Found { feed, index, tag, bytes: record.len() });
+        let is_masked = !is_intact(record);
+        assert!(!is_masked || is_intact(&masked(record)), "{who}: other bytes behind {:?}", found.last());
+        let [feed, index, tag] = [2, INDEX, TAG].map(|at| word(&record[at..at + 4]));
+        found.push(Found { feed, index, tag, bytes: record.len(), is_masked });
         rest = &rest[record.len()..];
     }
     (found, rest.len())
+}
+
+/// A record with its payload masked.
+pub(crate) fn masked(record: &[u8]) -> Vec<u8> {
+    let mut record = record.to_vec();
+    Mask::Payload.apply(&mut record, 0);
+    record
 }
 
 /// The records in these bytes, none of which is truncated.
@@ -117,6 +146,11 @@ pub(crate) fn assert_in_order(who: &str, found: &[Found], gaps: bool) {
             assert!(follows, "{who}: record {} of feed {} behind {before}", record.index, record.feed);
         }
     }
+}
+
+fn is_intact(record: &[u8]) -> bool {
+    let (inner, checksum) = record.split_at(record.len() - 4);
+    crc32c::crc32c(inner) == word(checksum)
 }
 
 fn whole_in_front(bytes: &[u8]) -> Option<&[u8]> {

@@ -1,30 +1,32 @@
 //! A round of two streams: one spreads records over links, the other merges them in the order that reverses
 //! the spreading.
 
+mod handlers;
+mod scheme;
+mod verify;
+
 use std::time::Instant;
 
-use wirepath_streams::{
-    Framing, HandlerChangeError, HandlerId, InputOrder, Late, OutputOptions, OutputPattern, StreamBuilder,
-    WhenFull,
-};
+use wirepath_streams::{OutputOptions, WhenFull};
 
 use crate::PATIENCE;
 use crate::carrier::Carrier;
-use crate::custom::{InTurn, ToOne};
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source, link};
 use crate::engines::Engines;
-use crate::observer::{self, Heads, Seen};
-use crate::record::{Sizes, in_front, record, tag};
+use crate::lender::Lender;
+use crate::mask::Mask;
+use crate::observer::{self, Heads};
+use crate::options::{self, checked, set_limits};
+use crate::record::{Sizes, record};
+use handlers::{Pair, Watcher, of_pair};
+use scheme::Scheme;
 
 /// Operations of a round.
 const STEPS: usize = 300;
 
 /// Most links.
 const LINKS: usize = 6;
-
-/// Most bytes of a record, or of a part of a stripe, that may be in progress when a handler is added.
-const LONGEST: usize = 60_000;
 
 pub(crate) struct Weave<'a> {
     dice: Dice,
@@ -39,13 +41,16 @@ pub(crate) struct Weave<'a> {
     written: usize,
     records: u32,
     sizes: Sizes,
-    /// Number of links, if the records of all links are joined to one.
-    joined: Option<u32>,
+    scheme: Scheme,
+    /// Number of links that were not detached, and of those that there were.
+    links: usize,
+    links_at_first: usize,
+    lenders: [Lender; 2],
+    /// The change that a handler of the spreading stream makes, and one of the other stream undoes.
+    mask: Option<Mask>,
+    /// Handlers are added, replaced and removed while the streams run.
     is_watched: bool,
-    /// Handlers that were added while the streams ran, each with an upper bound of the bytes made before.
-    watchers: Vec<(Seen, usize)>,
-    /// Place of the stream, and number, of each added handler.
-    added: Vec<(usize, HandlerId)>,
+    watchers: Vec<Watcher>,
     /// A handler of the spreading stream that peeks at its records.
     heads: Option<Heads>,
 }
@@ -55,60 +60,36 @@ impl<'a> Weave<'a> {
         let (mut dice, mut tally) = (Dice(seed), Tally::default());
         let is_fixed = dice.one_in(2);
         let sizes = Sizes::any(&mut dice, is_fixed);
-        let is_watched = dice.one_in(3);
-        let unit = match sizes {
-            Sizes::Small => 1 + dice.below(2000),
-            Sizes::Mixed => sizes.any_length(&mut dice) + 1,
-            Sizes::Fixed(bytes) => bytes + dice.below(2000),
-        };
-        let custom = [(); 2].map(|()| dice.one_in(3));
-        let (pattern, parts, builder) = match dice.below(4) {
-            0 => (OutputPattern::Stripe, None, StreamBuilder::default()),
-            1 => {
-                let order = InputOrder::Random { seed };
-                (OutputPattern::Random { seed }, None, StreamBuilder::default().order(order))
-            }
-            2 => {
-                // The window is never full, so no record leaves before its turn.
-                let builder = StreamBuilder::default().order_by_tag(usize::MAX, usize::MAX, Late::Drop, tag);
-                (OutputPattern::Capacity, None, builder)
-            }
-            _ => (OutputPattern::StripeBytes(unit), Some(unit), StreamBuilder::default()),
-        };
-        let by_turns = pattern == OutputPattern::Stripe;
-        let builder = if by_turns && custom[0] { builder.order_by(InTurn::default()) } else { builder };
-        let joins = by_turns && is_fixed && dice.one_in(2);
-        let builder = if joins {
-            tally.note("order: a join of portions");
-            builder.join(1 + dice.below(20), 1 + dice.below(200_000))
-        } else {
-            builder
-        };
+        let links = 1 + dice.below(LINKS - 1);
+        let scheme = Scheme::any(sizes, links, &mut dice);
+        let lenders = [(); 2].map(|()| Lender::any(&mut dice, &mut tally));
         let (source, inlet) = Source::any(&mut dice, &mut tally);
         let (sink, outlet) = Sink::any("sink".to_owned(), &mut dice, &mut tally);
-        let mut spread = StreamBuilder::default().pattern(pattern).input(inlet, sizes.framing());
-        if by_turns && custom[1] {
-            let head_bytes = if dice.one_in(2) { dice.below(100) } else { 0 };
-            spread = spread.pattern_by(ToOne { dice: Dice(seed), head_bytes, turns: Some(0) });
-            tally.note("pattern: a custom one that gives to one output");
-        }
-        if by_turns && custom[0] && !joins {
-            tally.note("order: a custom one that takes turns");
-        }
-        let mut merge = builder.output(outlet);
-        let links = 1 + dice.below(LINKS - 1);
+        let mut spread = scheme.spread(seed, &mut dice, &mut tally).input(inlet, sizes.framing());
+        let mut merge = scheme.merge(seed, links, &mut dice, &mut tally).output(outlet);
         for _ in 0..links {
             let (from, into) = link(&mut dice, &mut tally);
             let waiting_bytes = 1 + dice.below(5000);
             spread = spread.output_with(from, OutputOptions { waiting_bytes, ..OutputOptions::default() });
-            merge = merge.input(into, parts.map_or_else(|| sizes.framing(), Framing::Fixed));
+            merge = merge.input(into, scheme.framing(sizes));
         }
-        let peeked = dice.one_in(2).then(|| observer::peeker(1 + dice.below(1000), &mut tally));
-        let heads = peeked.map(|(handler, heads)| {
-            spread = std::mem::take(&mut spread).handler(handler);
-            heads
-        });
-        let carriers = [spread, merge].map(|builder| Carrier::Held(Box::new(builder.build())));
+        let mut heads = None;
+        if dice.one_in(2) {
+            let (handler, of_peeker) = observer::peeker(1 + dice.below(1000), &mut tally);
+            spread = spread.handler(handler);
+            heads = Some(of_peeker);
+        }
+        let mask = scheme.mask().filter(|_| dice.one_in(3));
+        let (mut builders, mut seen) = ([spread, merge], None);
+        if let Some(mask) = mask {
+            let (with_pair, of_pair) = Pair::new(mask, &mut dice, &mut tally).add(builders);
+            (builders, seen) = (with_pair, Some(of_pair));
+        }
+        let [spread, merge] = builders;
+        let builders = [spread.lending(lenders[0].switch()), merge.lending(lenders[1].switch())];
+        let mut carriers = builders.map(|builder| Carrier::Held(Box::new(builder.build())));
+        let watchers = seen.map(|seen| of_pair(seen, &mut carriers)).unwrap_or_default();
+        let is_watched = dice.one_in(3);
         Weave {
             dice,
             tally,
@@ -120,10 +101,13 @@ impl<'a> Weave<'a> {
             written: 0,
             records: 0,
             sizes,
-            joined: joins.then_some(links as u32),
+            scheme,
+            links,
+            links_at_first: links,
+            lenders,
+            mask,
             is_watched,
-            watchers: Vec::new(),
-            added: Vec::new(),
+            watchers,
             heads,
         }
     }
@@ -131,7 +115,7 @@ impl<'a> Weave<'a> {
     /// Runs the round to its end, and checks that all records arrived in order.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
-            match self.dice.below(25) {
+            match self.dice.below(30) {
                 0..7 => self.add_record(),
                 7..11 => self.write_some(),
                 11..15 => self.read_some(),
@@ -142,11 +126,18 @@ impl<'a> Weave<'a> {
                 22 => self.carriers[self.dice.below(2)].change_rate(&mut self.dice, &mut self.tally),
                 23 if self.is_watched => self.add_handler(),
                 24 => self.control_handler(),
+                25 => self.replace_handler(),
+                26 => self.remove_handler(),
+                27 => self.change_lending(),
+                28 => {
+                    options::change(&mut self.carriers[self.dice.below(2)], &mut self.dice, &mut self.tally)
+                }
+                29 => self.detach_link(),
                 _ => {}
             }
         }
         // The last portions must form a whole record.
-        while self.joined.is_some_and(|links| !self.records.is_multiple_of(links)) {
+        while self.joined().is_some_and(|links| !(self.records as usize).is_multiple_of(links)) {
             self.add_record();
         }
         let (dice, tally) = (&mut self.dice, &mut self.tally);
@@ -214,71 +205,48 @@ impl<'a> Weave<'a> {
     /// Changes the number of bytes that may wait for one of the outputs.
     fn change_options(&mut self) {
         let (place, waiting_bytes) = (self.dice.below(LINKS), 1 + self.dice.below(5000));
+        let (limits, by_key) = ((WhenFull::Block, waiting_bytes), self.dice.one_in(2));
         let set = self.carriers[0].ask(move |stream| {
-            let port = stream.status().outputs.get(place)?.port;
-            Some(stream.set_output_options(port, WhenFull::Block, waiting_bytes))
+            let port = stream.status().outputs.get(place).map(|output| output.port);
+            port.map(|port| set_limits(stream, port, limits, by_key)).transpose()
         });
-        if let Some(Some(is_there)) = set {
-            assert!(is_there, "an output is gone");
+        if let Some(Some(is_there)) = checked(set) {
+            assert!(is_there || self.links < self.links_at_first, "an output is gone");
             self.tally.note("operation: set the options of an output");
+            self.tally.add("operation: set the options of an output by their keys", u64::from(by_key));
         }
     }
 
-    fn add_handler(&mut self) {
+    fn change_lending(&mut self) {
         let place = self.dice.below(2);
-        let carrier = &mut self.carriers[place];
-        let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
-        if let Some(id) = carrier.ask(move |stream| stream.add_handler(handler)) {
-            let longest = self.joined.map_or(LONGEST, |links| LONGEST * links as usize);
-            self.watchers.push((seen, self.sent.len() + longest));
-            self.added.push((place, id));
-            self.tally.note("operation: add a handler");
+        self.lenders[place].change(&mut self.carriers[place], &mut self.dice, &mut self.tally);
+    }
+
+    /// Detaches a link, if the shares on the other links suffice for all later records.
+    fn detach_link(&mut self) {
+        let Scheme::Shares(threshold) = self.scheme else { return };
+        if self.links <= threshold.into() {
+            return;
+        }
+        let place = self.dice.below(self.links);
+        let detached = self.carriers[0].ask(move |stream| {
+            let status = stream.status();
+            // Before the stream has begun, links may wait for their connections.
+            let port = status.outputs.get(place).filter(|_| status.bytes_in > 0)?.port;
+            Some(stream.detach_output(port, drop))
+        });
+        if detached == Some(Some(true)) {
+            self.links -= 1;
+            self.tally.note("operation: detach a link whose shares are not needed");
         }
     }
 
-    /// Controls an added handler, which must get the message between two records.
-    fn control_handler(&mut self) {
-        let Some((place, id)) = self.added.last().copied() else { return };
-        let accepted = self.carriers[place].ask(move |stream| stream.control_handler(id, &b"?"[..], drop));
-        match accepted {
-            Some(Ok(())) => self.tally.note("operation: control a handler"),
-            Some(Err(error)) => assert!(matches!(error, HandlerChangeError::Busy(_)), "{error}"),
-            None => {}
-        }
+    /// Number of links, if the records of all links are joined to one.
+    fn joined(&self) -> Option<usize> {
+        matches!(self.scheme, Scheme::Join { .. }).then_some(self.links)
     }
 
     fn states(&mut self) -> Vec<Option<wirepath_streams::StreamStatus>> {
         self.carriers.iter_mut().map(Carrier::status).collect()
-    }
-
-    fn verify(mut self) -> Tally {
-        for carrier in self.carriers {
-            let end = carrier.end();
-            assert_eq!(end.result, Ok(()));
-            let status = end.status;
-            assert_eq!((status.bytes_in, status.bytes_out), (self.sent.len() as u64, self.sent.len() as u64));
-            self.tally.add("bytes in", status.bytes_in);
-            self.tally.add("bytes out", status.bytes_out);
-            self.tally.add("bytes in, that nobody looked at", status.zero_copy_bytes);
-            if matches!(self.sizes, Sizes::Mixed) {
-                self.tally
-                    .add("bytes in behind their lengths, that nobody looked at", status.zero_copy_bytes);
-            }
-        }
-        self.source.check();
-        self.sink.read_to_end(self.sent.len() as u64);
-        assert!(self.sink.bytes == self.sent, "{} bytes came, not those that went", self.sink.bytes.len());
-        self.heads.iter().for_each(|heads| heads.check(in_front(&self.sent)));
-        for (seen, before) in &self.watchers {
-            let bytes = seen.bytes();
-            assert!(self.sent.ends_with(&bytes) && seen.is_from_beginning(), "a handler saw other bytes");
-            let begin = self.sent.len() - bytes.len();
-            assert!(
-                begin <= *before,
-                "a handler saw nothing of {begin} bytes, of which it had to from {before} on"
-            );
-        }
-        self.tally.note("ending: all together again, in order");
-        self.tally
     }
 }

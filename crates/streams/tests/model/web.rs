@@ -6,21 +6,24 @@ mod build;
 mod calls;
 mod change;
 mod ending;
+mod handlers;
 mod seen;
+mod trust;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use wirepath_streams::{Framing, Late, Object, Port};
+use wirepath_streams::{Framing, Late, Object, Port, Trust};
 
 use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
 use crate::engines::Engines;
-use crate::observer::Seen;
+use crate::lender::Lender;
+use crate::options;
 use crate::record::{Sizes, record};
-use change::Watcher;
-pub(crate) use change::any_trust;
 use ending::Ending;
+use handlers::Watcher;
+pub(crate) use trust::any_trust;
 
 /// Operations of a round.
 const STEPS: usize = 300;
@@ -50,6 +53,7 @@ pub(crate) struct Feed {
 pub(crate) struct Outlet {
     pub(crate) sink: Sink,
     pub(crate) port: Port,
+    pub(crate) trust: Trust,
     /// Attached at the beginning of the round.
     pub(crate) was_first: bool,
     /// The outlet was detached.
@@ -66,11 +70,10 @@ pub(crate) struct Web<'a> {
     pub(crate) mirror: bool,
     pub(crate) tags: Option<Late>,
     survives_inputs: bool,
-    /// Handlers are added while the stream runs.
+    lender: Lender,
+    /// Handlers are added, replaced and removed while the stream runs.
     is_watched: bool,
-    pub(crate) watchers: Vec<Watcher>,
-    /// Handlers that are in force while an output has little trust.
-    pub(crate) guards: Vec<Seen>,
+    watchers: Vec<Watcher>,
     sizes: Sizes,
     pub(crate) feeds: Vec<Feed>,
     pub(crate) outlets: Vec<Outlet>,
@@ -89,18 +92,20 @@ impl<'a> Web<'a> {
         let is_fixed = dice.one_in(3);
         let sizes = Sizes::any(&mut dice, is_fixed);
         let is_watched = dice.one_in(3);
+        let mut tally = Tally::default();
+        let lender = Lender::any(&mut dice, &mut tally);
         let (park, parked) = channel();
         let mut web = Web {
             dice,
-            tally: Tally::default(),
+            tally,
             engines,
             carrier: Carrier::Nowhere,
             mirror,
             tags,
             survives_inputs,
+            lender,
             is_watched,
             watchers: Vec::new(),
-            guards: Vec::new(),
             sizes,
             feeds: Vec::new(),
             outlets: Vec::new(),
@@ -115,7 +120,7 @@ impl<'a> Web<'a> {
     /// Runs the round to its end, and checks the received records.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
-            match self.dice.below(40) {
+            match self.dice.below(46) {
                 0..10 => self.add_record(),
                 10..15 => self.write_some(),
                 15..19 => self.read_some(),
@@ -132,9 +137,13 @@ impl<'a> Web<'a> {
                 34 => self.carrier.change_rate(&mut self.dice, &mut self.tally),
                 35 if self.is_watched => self.add_handler(),
                 36 if self.is_watched => self.add_output_handler(),
-                39 if self.is_watched => self.set_trust(),
                 37 if self.mirror => self.kill_one(),
                 38 if self.survives_inputs => drop(self.reset_one()),
+                39 if self.is_watched => self.replace_handler(),
+                40 if self.is_watched => self.remove_handler(),
+                41..44 if self.is_watched => self.change_trust(),
+                44 => self.lender.change(&mut self.carrier, &mut self.dice, &mut self.tally),
+                45 => options::change(&mut self.carrier, &mut self.dice, &mut self.tally),
                 _ => {}
             }
         }
@@ -229,6 +238,12 @@ impl<'a> Web<'a> {
             self.check_account(&status);
             self.tally.note("operation: audit");
         }
+    }
+}
+
+impl Outlet {
+    fn new(sink: Sink, port: Port, was_first: bool) -> Outlet {
+        Outlet { sink, port, trust: Trust::FULL, was_first, has_left: false, is_gone: false }
     }
 }
 

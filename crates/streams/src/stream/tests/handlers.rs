@@ -320,6 +320,29 @@ fn changes_that_wait_are_bounded_and_so_are_messages() {
 
 /// Promise: Handlers are removed and replaced between two records while the stream runs.
 ///
+/// A handler that was added within a record, and replaced before that record ends: the first to see records
+/// is the new one, from the next record on.
+#[test]
+fn a_handler_that_waits_for_the_next_record_is_replaced_by_one_that_waits_too() {
+    let (mut source, inlet) = UnixStream::pair().unwrap();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .output(object)
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
+        .build();
+    feed(&mut stream, &mut source, b"aa");
+    let id = stream.add_handler(masking(1).0);
+    let of_output = stream.add_output_handler(Port(0), masking(2).0).unwrap();
+    let ((handler, log), (other, log_there)) = (masking(0x20), masking(0));
+    stream.replace_handler(id, handler, drop).unwrap();
+    stream.replace_handler(of_output, other, drop).unwrap();
+    feed(&mut stream, &mut source, b"aaaaaa");
+    assert_eq!(collected.bytes(), b"aaaaAAAA");
+    assert_eq!((log.lock().len(), log_there.lock().len()), (1, 1));
+}
+
+/// Promise: Handlers are removed and replaced between two records while the stream runs.
+///
 /// Handlers of one output, which do not affect other outputs, and of an output that is not connected yet.
 #[test]
 fn handlers_of_one_output_are_controlled_and_removed_by_themselves() {

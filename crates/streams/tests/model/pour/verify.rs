@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use wirepath_streams::{StreamEnd, StreamStatus};
 
-use super::{Outlet, Pour, Watcher};
+use super::handlers::plain;
+use super::{Outlet, Pour};
 use crate::dice::Tally;
+use crate::mask::TOP_BIT;
 
 /// Length of a byte sequence whose position is unique.
 const LANDMARK: usize = 32;
@@ -46,10 +48,14 @@ impl Pour<'_> {
         let parts: Vec<Part> =
             (0..self.outlets.len()).map(|place| self.verify_outlet(place, status)).collect();
         let all = Part { range: 0..self.sent.len(), is_whole: true };
-        for Watcher { place, seen, before } in &self.watchers {
-            let part = place.map_or(&all, |place| &parts[place]);
-            part.check_seen(&self.sent, &seen.bytes(), *before);
+        for watcher in &self.watchers {
+            let part = watcher.place.map_or(&all, |place| &parts[place]);
+            let seen = plain(watcher.seen.bytes());
+            part.check_seen(&self.sent, &seen, watcher.before, watcher.is_leaving);
+            let port = watcher.place.map(|place| self.outlets[place].port);
+            watcher.check_state(port, status);
         }
+        self.lender.check(status, &mut self.tally);
         self.heads.iter().for_each(|heads| heads.check_first(&self.sent, self.is_changed));
         self.tally.add("bytes in", status.bytes_in);
         self.tally.add("bytes out", status.bytes_out);
@@ -60,6 +66,7 @@ impl Pour<'_> {
 
     /// The part of all bytes that an outlet got.
     fn verify_outlet(&mut self, place: usize, status: &StreamStatus) -> Part {
+        let of_masker = self.masker_of(place);
         let Outlet { sink, port, was_first, has_left, is_gone } = &mut self.outlets[place];
         let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
         let ended = status.ended_outputs.iter().find(|ended| ended.port == *port);
@@ -70,12 +77,26 @@ impl Pour<'_> {
             self.tally.note("fault: an output that does not keep up");
             sink.is_broken = true;
         }
+        let masked = unmask(&mut sink.bytes);
         let (begin, length) = (find(&self.sent, &sink.bytes), sink.bytes.len());
         assert!(begin.is_some(), "{} has {length} other bytes", sink.name);
         let begin = begin.unwrap_or(0);
         assert!(self.sent[begin..].starts_with(&sink.bytes), "{} has {length} other bytes", sink.name);
         assert!(!*was_first || begin == 0, "{} lacks the first {begin} bytes", sink.name);
         let is_whole = !sink.is_broken && !*has_left;
+        let (masked, name) = (&sink.bytes[masked], &sink.name);
+        match of_masker {
+            None => assert!(masked.is_empty(), "{} bytes of {name} were changed by nobody", masked.len()),
+            Some(seen) if is_whole && *was_first => {
+                assert!(
+                    masked == seen,
+                    "{} and not {} bytes of {name} were changed",
+                    masked.len(),
+                    seen.len()
+                );
+            }
+            Some(seen) => assert!(contains(&seen, masked), "{} bytes of {name} were changed", masked.len()),
+        }
         let range = begin..begin + length;
         // An output that was attached late may have been attached after the last byte.
         if is_whole && (*was_first || length >= LANDMARK) {
@@ -86,18 +107,20 @@ impl Pour<'_> {
 }
 
 impl Part {
-    /// Checks that a handler saw the sent bytes, from a position on that had been written when it was added.
-    fn check_seen(&self, sent: &[u8], seen: &[u8], before: usize) {
+    /// Checks that a handler saw the sent bytes, from a position on that had been written when it was added;
+    /// to any position, if it was removed.
+    fn check_seen(&self, sent: &[u8], seen: &[u8], before: usize, was_removed: bool) {
+        assert!(contains(sent, seen), "a handler saw {} other bytes", seen.len());
+        if was_removed {
+            return;
+        }
         let latest = before.max(self.range.start);
         let unseen = self.range.len().saturating_sub(seen.len());
         assert!(self.range.start + unseen <= latest, "a handler did not see {:?}", latest..self.range.end);
-        let begin = find(sent, seen);
-        let is_sent = begin.is_some_and(|begin| sent[begin..].starts_with(seen));
-        assert!(is_sent, "a handler saw {} other bytes", seen.len());
         if seen.len() < LANDMARK {
             return; // such a short sequence may be anywhere
         }
-        let end = begin.unwrap_or(0) + seen.len();
+        let end = find(sent, seen).unwrap_or(0) + seen.len();
         let is_end = if self.is_whole { end == sent.len() } else { end >= self.range.end };
         assert!(is_end, "a handler saw nothing behind {end}, where there was {:?}", self.range);
     }
@@ -110,4 +133,18 @@ fn find(all: &[u8], bytes: &[u8]) -> Option<usize> {
         return Some(0);
     }
     all.windows(landmark.len()).position(|window| window == landmark)
+}
+
+fn contains(all: &[u8], bytes: &[u8]) -> bool {
+    find(all, bytes).is_some_and(|begin| all[begin..].starts_with(bytes))
+}
+
+/// Takes off the change of a handler, which changed successive bytes. Returns their range.
+fn unmask(bytes: &mut [u8]) -> Range<usize> {
+    let is_masked = |byte: &u8| byte & TOP_BIT != 0;
+    let begin = bytes.iter().position(is_masked).unwrap_or(0);
+    let end = bytes.iter().rposition(is_masked).map_or(begin, |last| last + 1);
+    assert!(bytes[begin..end].iter().all(is_masked), "some bytes among {begin}..{end} were not changed");
+    bytes[begin..end].iter_mut().for_each(|byte| *byte ^= TOP_BIT);
+    begin..end
 }

@@ -47,7 +47,7 @@ impl Web<'_> {
             let (sink, object) = self.any_sink(self.outlets.len());
             let port = self.carrier.ask(move |stream| stream.attach_output(object, OutputOptions::default()));
             let Some(port) = port else { return };
-            self.outlets.push(Outlet { sink, port, was_first: false, has_left: false, is_gone: false });
+            self.outlets.push(Outlet::new(sink, port, false));
             self.tally.note("operation: attach an output");
         }
     }

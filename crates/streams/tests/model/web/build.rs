@@ -34,13 +34,7 @@ impl Web<'_> {
         let stream = builder.build();
         let status = stream.status();
         for (sink, known) in sinks.into_iter().zip(&status.outputs) {
-            self.outlets.push(Outlet {
-                sink,
-                port: known.port,
-                was_first: true,
-                has_left: false,
-                is_gone: false,
-            });
+            self.outlets.push(Outlet::new(sink, known.port, true));
         }
         for (feed, known) in self.feeds.iter_mut().zip(&status.inputs) {
             (feed.port, feed.was_first) = (Some(known.port), true);
@@ -55,7 +49,7 @@ impl Web<'_> {
             1 => OutputPattern::Random { seed },
             _ => OutputPattern::Capacity,
         };
-        let mut builder = StreamBuilder::default().pattern(pattern);
+        let mut builder = StreamBuilder::default().pattern(pattern).lending(self.lender.switch());
         if self.dice.one_in(4) {
             builder = self.custom_pattern(builder, seed);
         }

@@ -96,6 +96,7 @@ impl Web<'_> {
         self.parked.try_iter().for_each(drop); // dropped inputs no longer wait for connections
         self.feeds.iter_mut().for_each(|feed| feed.source.check());
         self.verify(&end);
+        self.lender.check(&end.status, &mut self.tally);
         self.tally.add("bytes in", end.status.bytes_in);
         self.tally.add("bytes out", end.status.bytes_out);
         self.tally.add("bytes in, that nobody looked at", end.status.zero_copy_bytes);
