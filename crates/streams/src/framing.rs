@@ -6,7 +6,7 @@ mod splitter;
 
 use wirepath_media::ts::PACKET_LENGTH;
 
-pub(crate) use splitter::Splitter;
+pub(crate) use splitter::{Ahead, Splitter};
 
 /// Division of an input into records.
 pub enum Framing {
@@ -24,7 +24,8 @@ pub enum Framing {
 }
 
 /// Computes the length of a record from its first bytes (at least one); the flag is true if no more bytes
-/// will come. Returns at least 1, possibly more than the bytes given; None if more bytes are needed.
+/// will come. Returns at least 1, possibly more than the bytes given; None if more bytes are needed. It may be
+/// called again for the same record, with at least as many bytes, until the record is taken.
 ///
 /// # Errors
 /// The bytes are invalid. The error ends the stream.
@@ -57,6 +58,10 @@ pub enum FramingError {
     #[error("{0}")]
     Wrong(String),
 }
+
+/// Records, and parts of stripes, that are smaller than this are copied: many then leave in one call, which
+/// costs less than two calls for each.
+pub(crate) const LARGE: usize = 32 * 1024;
 
 /// Longest record that is buffered until it is complete, where whole records are needed.
 pub(crate) const LONGEST: usize = 16 << 20;

@@ -172,8 +172,8 @@ pub trait Read: Common {
 
 /// A handler that sees the first bytes of each record: its header.
 ///
-/// If all handlers are of this kind, the other bytes of large records of a fixed size, and of a byte stream
-/// without framing, go from a file or socket to connections without a copy to the program.
+/// If the only handler is of this kind, large records, and a byte stream without framing, go from a file or
+/// socket to connections without a copy to the program.
 pub trait Peek: Common {
     /// Number of bytes that the handler sees, 1 to [`MAX_PEEK_BYTES`].
     fn length(&self) -> usize;

@@ -38,7 +38,9 @@
 //!
 //! [`Framing`] divides the bytes of an input into records: lines, packets with a length prefix, records of a
 //! fixed size, or records measured by a function of the caller. Order, handlers and pattern act on records.
-//! Without framing, a byte stream is one record, and each datagram is one record.
+//! Without framing, a byte stream is one record, and each datagram is one record. Records of at least 32 KiB
+//! whose length is fixed, or computed from their first bytes, move without a copy if no handler sees more of
+//! them.
 //!
 //! ```
 //! use wirepath_streams::{Framing, Object, StreamBuilder};

@@ -2,10 +2,10 @@
 //! through pipes of the kernel, and are never copied to the program and back. `sendfile` sends a file to a
 //! connection without a pipe.
 //!
-//! All four parts of the stream have to allow the route: inputs have no framing, or records of a large fixed
-//! size; there is no handler, or one that only peeks at a file or at the beginning of records; the pattern
-//! passes bytes unmodified; outputs block. When one of these conditions changes, the bytes in pipes leave
-//! first.
+//! All four parts of the stream have to allow the route: inputs have no framing, or large records, whose
+//! lengths are fixed or computed from bytes that are peeked at; there is no handler, or one that only peeks
+//! at a file or at the beginning of records; the pattern passes bytes unmodified; outputs block. When one of
+//! these conditions changes, the bytes in pipes leave first.
 
 mod source;
 
@@ -65,7 +65,9 @@ impl StreamParts<'_> {
         }
         self.intake.set_peek_scope(scope);
         self.intake.cut_if_failing(self.shared);
-        let Some(going_by) = self.intake.zero_copy() else { return false };
+        let Some(mut going_by) = self.intake.zero_copy() else { return false };
+        // Outputs have nothing of a record that a handler drops.
+        going_by.is_within &= self.chain.is_empty() || !self.chain.is_dropping();
         if !self.spread.can_zero_copy(self.outputs, going_by) || !self.outputs.can_zero_copy() {
             return false;
         }
@@ -139,14 +141,15 @@ impl StreamParts<'_> {
             self.intake.report_order(self.shared);
             return None;
         };
-        let record = self.intake.inputs[input].splitter.blind()?;
+        // The length of a record that has to be peeked at comes later.
+        let record = self.intake.inputs[input].splitter.blind().unwrap_or(usize::MAX);
         let bytes = recipients.bytes.min(record);
         Some(Route { input, recipients, bytes })
     }
 
-    /// Moves the bytes that a handler has seen and passed, or need not see.
+    /// Moves the bytes that a handler has seen and passed, or need not see, of a record of known length.
     fn peek_and_move(&mut self, route: &mut Route, now_us: u64) -> Result<Moved, Fault> {
-        if self.chain.is_empty() {
+        if self.chain.is_empty() && self.intake.inputs[route.input].splitter.blind().is_some() {
             return self.move_by(route, now_us);
         }
         let peeked = self.intake.peek(route.input, self.chain, route.bytes).map_err(Fault::Input)?;

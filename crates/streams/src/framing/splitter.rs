@@ -2,11 +2,14 @@
 
 use bytes::BytesMut;
 
-use super::{Framing, FramingError, LONGEST};
+use super::{Framing, FramingError, LARGE, LONGEST};
 use crate::record::Run;
 
 /// Largest record that counts as short.
 const SHORT: usize = 4096;
+
+/// After this many records smaller than [`LARGE`], records are read without a look at their length.
+const SMALL_RECORDS: u8 = 2;
 
 /// Splits the bytes of one input. The bytes come in contiguous buffers, and runs are split off them without a
 /// copy, so that each run owns its bytes.
@@ -16,16 +19,31 @@ pub(crate) struct Splitter {
     whole: Option<usize>,
     /// Records of at most this many bytes are handed on whole, if their length is known.
     short: usize,
-    /// Bytes of the current record that are still to come, if known. `begun` counts the bytes that have come.
+    /// Bytes of the current record that are still to come, if known; between two records, the length of the
+    /// next one, if it was [looked at](Splitter::look_ahead). `begun` counts the bytes that have come.
     missing: Option<usize>,
     begun: usize,
     /// True within a record.
     within: bool,
+    /// If lengths are computed: number of records since the last one of at least [`LARGE`] bytes, at most
+    /// [`SMALL_RECORDS`].
+    small_records: u8,
+}
+
+/// Result of looking at the first bytes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// At most this many bytes, all of one record, may take the zero-copy route.
+    Moves(usize),
+    /// The record has to be read, by a read of at most this many bytes: a large record may follow.
+    Reads(usize),
 }
 
 impl Splitter {
     pub(crate) fn new(framing: Framing, whole: Option<usize>) -> Splitter {
-        Splitter { framing, whole, short: 0, missing: None, begun: 0, within: false }
+        let has_large = matches!(&framing, Framing::With { limit, .. } if *limit >= LARGE);
+        let small_records = if has_large { 0 } else { SMALL_RECORDS };
+        Splitter { framing, whole, short: 0, missing: None, begun: 0, within: false, small_records }
     }
 
     fn may_wait(&self, bytes: usize) -> Result<(), FramingError> {
@@ -72,30 +90,59 @@ impl Splitter {
         matches!(self.framing, Framing::Whole)
     }
 
-    /// Bytes of a record whose length is known without reading it: of a fixed size, or endless. None
-    /// otherwise, or if only whole records may be handed on.
-    pub(crate) fn blind_size(&self) -> Option<usize> {
-        match (&self.framing, self.whole) {
-            (Framing::Whole, _) => Some(usize::MAX),
-            (Framing::Fixed(length), None) => Some(*length),
-            _ => None,
+    /// Returns whether the current or next record may take the zero-copy route: it is endless or large, or its
+    /// length is to be computed and large ones came lately. False if only whole records may be handed on.
+    pub(crate) fn can_zero_copy(&self) -> bool {
+        match &self.framing {
+            Framing::Whole => true,
+            _ if self.whole.is_some() => false,
+            Framing::Fixed(length) => *length >= LARGE,
+            Framing::With { .. } if self.within => self.small_records == 0,
+            Framing::With { .. } => self.small_records < SMALL_RECORDS,
         }
     }
 
-    /// Bytes of such a record that are still to come.
-    pub(crate) fn blind(&self) -> Option<usize> {
-        self.blind_size().map(|bytes| if self.is_whole() { bytes } else { self.awaited() })
+    /// Returns whether lengths are computed from the first bytes of records.
+    pub(crate) fn is_measured(&self) -> bool {
+        matches!(self.framing, Framing::With { .. })
     }
 
-    /// Counts bytes of a fixed-size record that moved on the zero-copy route, at most
-    /// [blind](Splitter::blind) bytes. None for an undivided byte stream.
+    /// Bytes of the current or next record that are still to come, if they are known without reading it. None
+    /// otherwise, or if only whole records may be handed on.
+    pub(crate) fn blind(&self) -> Option<usize> {
+        match &self.framing {
+            Framing::Whole => Some(usize::MAX),
+            _ if self.whole.is_some() => None,
+            Framing::Fixed(_) => Some(self.awaited()),
+            Framing::With { .. } => self.missing,
+        }
+    }
+
+    /// Computes the length of the next record from its first bytes, which stay where they are, unless it is
+    /// known. If the length needs more bytes, or these are invalid, [next](Splitter::next) has to read them.
+    pub(crate) fn look_ahead(&mut self, first: &[u8]) -> Ahead {
+        if self.blind().is_none() && !self.within {
+            match self.length_of(first, false) {
+                Ok(Some(length)) if length < LARGE => return Ahead::Reads(length),
+                Ok(Some(length)) => (self.missing, self.small_records) = (Some(length), 0),
+                Ok(None) | Err(_) => {}
+            }
+        }
+        self.blind().map_or(Ahead::Reads(usize::MAX), Ahead::Moves)
+    }
+
+    /// Counts bytes of a record that moved on the zero-copy route, at most [blind](Splitter::blind) bytes.
+    /// None for an undivided byte stream.
     pub(crate) fn pass(&mut self, bytes: usize) -> Option<Passed> {
+        if self.is_whole() {
+            return None;
+        }
         let missing = self.awaited();
-        let Framing::Fixed(length) = &self.framing else { return None };
+        debug_assert!(bytes <= missing);
         let begins = !self.within;
         let ends = bytes >= missing;
+        self.begun = if begins { bytes } else { self.begun + bytes };
         (self.within, self.missing) = (!ends, (!ends).then(|| missing - bytes));
-        debug_assert!(bytes <= missing && missing <= *length);
         Some(Passed { begins, ends })
     }
 
@@ -106,9 +153,9 @@ impl Splitter {
 
     /// Bytes that the current or next record still needs; 0 if unknown.
     pub(crate) fn awaited(&self) -> usize {
-        match (self.within, self.missing, &self.framing) {
-            (true, Some(missing), _) => missing,
-            (_, _, Framing::Fixed(length)) => (*length).max(1),
+        match (self.missing, &self.framing) {
+            (Some(missing), _) => missing,
+            (None, Framing::Fixed(length)) => (*length).max(1),
             _ => 0,
         }
     }
@@ -125,9 +172,10 @@ impl Splitter {
         bytes: &mut BytesMut,
         is_end: bool,
     ) -> Result<Option<Run<BytesMut>>, FramingError> {
+        self.missing = self.missing.filter(|_| self.within); // the next record is looked at again
         match self.missing {
-            Some(missing) if self.within => self.go_on(missing, bytes, is_end),
-            _ => match &self.framing {
+            Some(missing) => self.go_on(missing, bytes, is_end),
+            None => match &self.framing {
                 Framing::Whole => {
                     self.may_wait(bytes.len())?;
                     Ok(self.next_of_stream(bytes, is_end))
@@ -175,11 +223,22 @@ impl Splitter {
             return Err(FramingError::TooLong { bytes: least, limit: LONGEST });
         }
         match length {
-            Some(length) if length <= there => Ok(Some(self.run_of_measured(length, bytes, is_end))),
+            Some(length) if length <= there => {
+                self.note_length(length);
+                Ok(Some(self.run_of_measured(length, bytes, is_end)))
+            }
             Some(_) if is_end => Err(FramingError::Cut { bytes: there }),
-            Some(length) if self.divides(length) => Ok(Some(self.begin(length - there, bytes))),
+            Some(length) if self.divides(length) => {
+                self.note_length(length);
+                Ok(Some(self.begin(length - there, bytes)))
+            }
             _ => Ok(None),
         }
+    }
+
+    fn note_length(&mut self, length: usize) {
+        let small_records = (self.small_records + 1).min(SMALL_RECORDS);
+        self.small_records = if length >= LARGE { 0 } else { small_records };
     }
 
     /// Takes as many records of the same length as there are.

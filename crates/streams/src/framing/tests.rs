@@ -143,3 +143,57 @@ fn what_goes_by_unseen_counts_as_much_as_what_is_seen() {
     let mut whole = Splitter::new(Framing::Whole, None);
     assert_eq!((whole.blind(), whole.pass(10)), (Some(usize::MAX), None));
 }
+
+/// The beginning of a record of this many bytes, for `Framing::length32`.
+fn prefix(length: usize) -> [u8; 4] {
+    (length as u32 - 4).to_be_bytes()
+}
+
+#[test]
+fn the_length_of_a_record_is_computed_before_it_is_read() {
+    let mut splitter = Splitter::new(Framing::length32(1 << 20), None);
+    assert!(splitter.can_zero_copy() && splitter.blind().is_none());
+    assert_eq!(splitter.look_ahead(&[0, 0]), Ahead::Reads(usize::MAX), "it needs more");
+    assert!(splitter.can_zero_copy(), "it may be large");
+    assert_eq!(splitter.look_ahead(&prefix(LARGE)), Ahead::Moves(LARGE));
+    assert_eq!((splitter.blind(), splitter.awaited(), splitter.at_boundary()), (Some(LARGE), LARGE, true));
+    assert_eq!(splitter.pass(100), Some(Passed { begins: true, ends: false }));
+    assert_eq!((splitter.look_ahead(&[0]), splitter.at_boundary()), (Ahead::Moves(LARGE - 100), false));
+    let mut rest = BytesMut::from(&vec![7; LARGE - 100][..]);
+    let run = splitter.next(&mut rest, false).unwrap().unwrap();
+    assert_eq!((run.bytes.len(), run.begins, run.ends), (LARGE - 100, false, true));
+    assert!(splitter.blind().is_none(), "the next one is not known");
+    // What was looked at and did not move is read from its beginning.
+    assert_eq!(splitter.look_ahead(&prefix(LARGE + 5)), Ahead::Moves(LARGE + 5));
+    let run = splitter.next(&mut BytesMut::from(&prefix(LARGE + 5)[..]), false).unwrap().unwrap();
+    assert_eq!((run.bytes.len(), run.begins, run.ends), (4, true, false));
+    // The end comes too early, behind bytes that were read and bytes that were not.
+    assert_eq!(splitter.pass(LARGE), Some(Passed { begins: false, ends: false }));
+    let cut = splitter.next(&mut BytesMut::new(), true).unwrap_err();
+    assert_eq!(cut, FramingError::Cut { bytes: LARGE + 4 });
+}
+
+#[test]
+fn small_records_are_read_and_after_two_of_them_all_until_a_large_one_comes() {
+    let small = [&prefix(10)[..], b"abcdef"].concat();
+    let large = [&prefix(LARGE)[..], &vec![1; LARGE - 4]].concat();
+    let mut splitter = Splitter::new(Framing::length32(1 << 20), None);
+    assert_eq!(splitter.look_ahead(&[&small[..], &large].concat()), Ahead::Reads(10));
+    for (record, may_be_large) in
+        [(&small, true), (&small, false), (&small, false), (&large, true), (&small, true), (&small, false)]
+    {
+        let run = splitter.next(&mut BytesMut::from(&record[..]), false).unwrap().unwrap();
+        assert_eq!((&run.bytes[..], splitter.can_zero_copy()), (&record[..], may_be_large));
+    }
+    let mut splitter = Splitter::new(Framing::length32(1 << 20), None);
+    splitter.next(&mut BytesMut::from(&small[..5]), false).unwrap();
+    assert!(!splitter.can_zero_copy(), "not the rest of a small one");
+    splitter.next(&mut BytesMut::from(&small[5..]), false).unwrap();
+    assert!(splitter.can_zero_copy());
+    let mut splitter = Splitter::new(Framing::length32(1 << 20), None);
+    let ahead = splitter.look_ahead(&[255; 4]);
+    assert_eq!(ahead, Ahead::Reads(usize::MAX), "an error is reported when the record is read");
+    assert!(splitter.next(&mut BytesMut::from(&[255; 4][..]), false).is_err());
+    assert!(!Splitter::new(Framing::length32(LARGE - 1), None).can_zero_copy(), "none is large");
+    assert!(!Splitter::new(Framing::length32(1 << 20), Some(1 << 20)).can_zero_copy(), "only whole ones");
+}

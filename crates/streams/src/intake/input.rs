@@ -35,8 +35,9 @@ pub(crate) struct Input {
     pub(super) is_queued: bool,
     /// The input waits for storage.
     pub(crate) busy: bool,
-    /// The next bytes have to be copied: too few have arrived for a handler to peek at.
-    pub(super) must_copy: bool,
+    /// The next bytes have to be copied, because their record is small or too few have arrived to peek at.
+    /// The next read takes at most this many.
+    pub(super) must_copy: Option<usize>,
     pub(super) supply: Supply,
     /// Callback of a detach; the input leaves when it is between two records.
     pub(super) detach: Option<OnDetached>,
@@ -103,7 +104,7 @@ impl Input {
             readable: true,
             is_queued: false,
             busy: false,
-            must_copy: false,
+            must_copy: None,
             supply,
             detach: None,
             bytes: 0,
@@ -235,7 +236,8 @@ impl Input {
 
     /// Reads by one call, and counts the bytes.
     fn read(&mut self, room: usize) -> Result<ReadOutcome, StreamError> {
-        let asked = self.splitter.awaited().min(room).clamp(hot_blocks::piece(), MOST_READ);
+        let most = self.must_copy.take().unwrap_or(usize::MAX);
+        let asked = self.splitter.awaited().min(room).clamp(hot_blocks::piece(), MOST_READ).min(most);
         if self.buffer.capacity() == 0 && !self.object.has_records() {
             self.buffer = hot_blocks::take(asked);
         }

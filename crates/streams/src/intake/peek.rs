@@ -1,14 +1,19 @@
-//! Peeking at the next bytes of an input before they move on the zero-copy route.
+//! Peeking at the next bytes of an input before they move on the zero-copy route: for a handler, and for a
+//! framing that computes the length of each record from its first bytes.
 
 use bytes::BytesMut;
 
 use super::Intake;
 use crate::chain::{Chain, ChainError, PeekScope};
+use crate::framing::Ahead;
 use crate::handler::Verdict;
 use crate::hot_blocks;
 use crate::object::{Awaited, ObjectError, ReadOutcome};
 use crate::record::{Piece, Run};
 use crate::shared::Shared;
+
+/// Bytes of a record that are peeked at for its framing.
+const MEASURED: usize = 256;
 
 /// Result of peeking.
 pub(crate) enum Peeked {
@@ -34,8 +39,8 @@ impl Intake {
         }
     }
 
-    /// Shows handlers the next bytes of the input at `place`. At most `bytes` bytes, all of one record, are
-    /// to move.
+    /// Shows the next bytes of the input at `place` to its framing, if that has to compute the length of a
+    /// record, and to handlers. At most `bytes` bytes of the record are to move.
     pub(crate) fn peek(
         &mut self,
         place: usize,
@@ -52,7 +57,9 @@ impl Intake {
         if !begins && chain.is_dropping() {
             return self.drop_next(place, bytes);
         }
-        let wanted = chain.peek_bytes(begins).min(bytes);
+        let of_handlers = if chain.is_empty() { 0 } else { chain.peek_bytes(begins).min(bytes) };
+        let of_framing = if input.splitter.blind().is_none() { MEASURED } else { 0 };
+        let wanted = of_handlers.max(of_framing);
         if wanted == 0 {
             return Ok(Peeked::Passes(bytes));
         }
@@ -63,7 +70,7 @@ impl Intake {
         shown
     }
 
-    /// Shows handlers up to `wanted` bytes, which are read into `block`, before at most `bytes` bytes move.
+    /// Shows up to `wanted` bytes, which are read into `block`, before at most `bytes` bytes move.
     fn show(
         &mut self,
         place: usize,
@@ -74,14 +81,26 @@ impl Intake {
     ) -> Result<Peeked, ObjectError> {
         let input = &mut self.inputs[place];
         let begins = input.splitter.at_boundary();
-        let there = match input.object.peek(block, wanted)? {
-            ReadOutcome::Bytes(there) => there,
+        match input.object.peek(block, wanted)? {
+            ReadOutcome::Bytes(_) => {}
             ReadOutcome::Nothing => return Ok(Peeked::Nothing),
             ReadOutcome::Blocked(awaited) => return Ok(Peeked::Blocked(awaited)),
             _ => return Ok(Peeked::End),
+        }
+        let bytes = match input.splitter.look_ahead(block) {
+            Ahead::Moves(record) => bytes.min(record),
+            Ahead::Reads(most) => {
+                input.must_copy = Some(most);
+                return Ok(Peeked::MustCopy);
+            }
         };
+        if chain.is_empty() {
+            return Ok(Peeked::Passes(bytes));
+        }
+        block.truncate(bytes);
+        let there = block.len();
         if begins && there < chain.head_bytes().min(bytes) {
-            input.must_copy = true;
+            input.must_copy = Some(usize::MAX);
             return Ok(Peeked::MustCopy);
         }
         let is_unframed = input.is_unframed();

@@ -9,7 +9,7 @@ use crate::port::Port;
 /// [`StreamBuilder::order_by`](crate::StreamBuilder::order_by).
 ///
 /// The stream asks for the input of each record, on the thread that runs the stream. The order must not
-/// block. An order needs no bytes, so large records of fixed size take the zero-copy route.
+/// block. An order needs no bytes, so large records take the zero-copy route.
 ///
 /// An answer that is not among the ready inputs ends the stream ([`StreamError::Order`](crate::StreamError)),
 /// and so does a panic. In the first case, bytes that were read before are still sent.

@@ -119,10 +119,9 @@ impl Intake {
     /// records at least, and is then removed.
     pub(crate) fn read(&mut self, place: usize, shared: &mut Shared) -> Pulled {
         self.cut_if_failing(shared);
-        self.zero_copy.note_change();
+        self.zero_copy.note_change_of(place);
         loop {
             let input = &mut self.inputs[place];
-            input.must_copy = false;
             let before = input.bytes;
             let pulled = input.next_run(shared);
             let read = input.bytes - before;

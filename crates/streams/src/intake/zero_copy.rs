@@ -4,10 +4,6 @@ use super::{Input, Intake, Order};
 use crate::chain::PeekScope;
 use crate::object::Kind;
 
-/// Records of fixed size, and parts of stripes, that are smaller than this are copied: many then leave in one
-/// call, which costs less than two calls for each.
-pub(crate) const LARGE: usize = 32 * 1024;
-
 /// Cached answer to whether all inputs may move without copies, so that thousands of inputs are not checked
 /// for each record. If all inputs could, they are not checked again before a change; if one could not, no
 /// other input is checked as long as that one still cannot.
@@ -15,16 +11,27 @@ pub(crate) const LARGE: usize = 32 * 1024;
 pub(super) struct ZeroCopyCheck {
     /// All inputs could, and no input has changed since.
     all_can: bool,
-    /// Place of an input that could not.
+    /// Place of an input that could not, or has changed since.
     obstacle: usize,
+    /// All inputs could except for this one, and no other input has changed since.
+    others_can: bool,
     /// Number of inputs that were checked.
     #[cfg(test)]
     looked_at: usize,
 }
 
 impl ZeroCopyCheck {
+    /// Notes a change of any input, or of their number.
     pub(super) fn note_change(&mut self) {
-        self.all_can = false;
+        (self.all_can, self.others_can) = (false, false);
+    }
+
+    /// Notes a change of the input at `place` only.
+    pub(super) fn note_change_of(&mut self, place: usize) {
+        if self.all_can {
+            (self.all_can, self.others_can, self.obstacle) = (false, true, place);
+        }
+        self.others_can &= place == self.obstacle;
     }
 }
 
@@ -64,12 +71,13 @@ impl Intake {
             if self.inputs.get(check.obstacle).is_some_and(cannot) {
                 return false;
             }
-            let place = self.inputs.iter().position(cannot);
+            let unchecked: &[Input] = if check.others_can { &[] } else { &self.inputs[..] };
+            let place = unchecked.iter().position(cannot);
             #[cfg(test)]
             {
-                check.looked_at += self.inputs.len();
+                check.looked_at += unchecked.len();
             }
-            check.all_can = place.is_none();
+            (check.all_can, check.others_can) = (place.is_none(), false);
             check.obstacle = place.unwrap_or(0);
         }
         debug_assert_eq!(check.all_can, !self.inputs.iter().any(cannot), "an input changed unnoticed");
@@ -104,7 +112,7 @@ impl Intake {
             self.inputs[place].supply = super::Supply::Ended;
             self.wake(place);
         }
-        self.zero_copy.note_change();
+        self.zero_copy.note_change_of(place);
     }
 }
 
@@ -119,9 +127,9 @@ impl Input {
             _ => false,
         };
         let nothing_kept = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();
-        let is_blind = self.splitter.blind_size().is_some_and(|bytes| bytes >= LARGE);
-        let goes_by = is_blind && (is_alone || !self.is_unframed());
-        let may_peek = scope == PeekScope::Nothing || self.object.can_peek(scope) && !self.must_copy;
+        let goes_by = self.splitter.can_zero_copy() && (is_alone || !self.is_unframed());
+        let peeks = scope != PeekScope::Nothing || self.splitter.is_measured();
+        let may_peek = !peeks || self.object.can_peek(scope) && self.must_copy.is_none();
         movable && may_peek && nothing_kept && goes_by && self.is_open() && self.detach.is_none()
     }
 }

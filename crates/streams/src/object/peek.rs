@@ -12,13 +12,13 @@ use super::{Kind, Object, ObjectError};
 use crate::chain::PeekScope;
 
 impl Object {
-    /// Returns whether peeking at the next bytes costs less than reading them. All bytes of a file may be
-    /// peeked at: they are then sent from the page cache, without the copy that sending from memory needs.
-    /// Bytes of a connection are copied once either way.
+    /// Returns whether peeking at the next bytes, at least at the beginning of records, costs less than reading
+    /// them. All bytes of a file may be peeked at: they are then sent from the page cache, without the copy
+    /// that sending from memory needs. Bytes of a connection are copied once either way.
     pub(crate) fn can_peek(&self, scope: PeekScope) -> bool {
         match &self.kind {
             Kind::File(file) => !file.shares_place,
-            Kind::Stream(connection) => connection.is_socket && scope == PeekScope::Heads,
+            Kind::Stream(connection) => connection.is_socket && scope != PeekScope::All,
             _ => false,
         }
     }

@@ -12,9 +12,9 @@ use crate::port::Port;
 /// outputs got before are still sent.
 pub trait PushingOrder: Send {
     /// Bytes at the beginning of each record that [`PushingOrder::next`] needs. With 0, the default, large
-    /// records of fixed size take the zero-copy route if they go to one output, to all outputs, or to outputs
-    /// that were attached consecutively; the pattern may then be asked before a record has arrived. With more
-    /// than 0, inputs are divided into whole records of at most 16 MiB.
+    /// records take the zero-copy route if they go to one output, to all outputs, or to outputs that were
+    /// attached consecutively; the pattern may then be asked before a record has arrived. With more than 0,
+    /// inputs are divided into whole records of at most 16 MiB.
     fn head_bytes(&self) -> usize {
         0
     }

@@ -10,6 +10,7 @@ mod leaving;
 mod lending;
 mod listening;
 mod mappings;
+mod measured;
 mod objects;
 mod options;
 mod patterns;

@@ -1,18 +1,19 @@
 //! Handlers that peek at bytes that move without copies.
 
+use super::measured;
 use super::zero_copy::{join, sinks, some_bytes, source};
 use super::*;
 use crate::{Common, HandlerError, InputOrder, MAX_PEEK_BYTES, Peek, Piece, Read, Verdict};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-/// Keeps the heads of records, and drops records with a certain bit in a byte of the head.
-struct Heads {
-    length: usize,
-    seen: Arc<Mutex<Vec<Vec<u8>>>>,
+/// Keeps the heads of records, and drops records with certain bits in the first byte.
+pub(super) struct Heads {
+    pub(super) length: usize,
+    pub(super) seen: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
-fn passes(head: &[u8]) -> bool {
+pub(super) fn passes(head: &[u8]) -> bool {
     head.first().is_none_or(|byte| byte & 3 > 0)
 }
 
@@ -58,7 +59,7 @@ impl Read for All {
     }
 }
 
-fn file(bytes: &[u8]) -> Object {
+pub(super) fn file(bytes: &[u8]) -> Object {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     Object::file("file", Arc::new(file), 0)
@@ -199,6 +200,8 @@ fn no_more_than_the_most_is_seen() {
     assert!(output.bytes() == expected(&bytes, 100_000));
 }
 
+type MakeFraming = fn() -> Framing;
+
 /// A change of a stream that has sent a part of the bytes that its handler has seen.
 #[derive(Clone, Copy, Debug)]
 enum Change {
@@ -233,15 +236,20 @@ fn read_all(mut end: UnixStream) -> std::thread::JoinHandle<Vec<u8>> {
 /// meanwhile.
 #[test]
 fn what_a_handler_has_seen_leaves_once_though_the_stream_changes_before() {
-    let mut bytes = some_bytes(1_000_003);
-    bytes.iter_mut().for_each(|byte| *byte |= 1); // all records pass
+    let mut plain = some_bytes(1_000_003);
+    plain.iter_mut().for_each(|byte| *byte |= 1); // all records pass
+    let sized = measured::records(&[100_001; 10]).concat();
+    let framings: [(&str, MakeFraming, &[u8]); 3] = [
+        ("whole", || Framing::Whole, &plain),
+        ("fixed", || Framing::Fixed(100_000), &plain),
+        ("measured", measured::framing, &sized),
+    ];
     for change in [Change::AddWholeRecordHandler, Change::AttachDatagramOutput, Change::DetachInput] {
-        for is_framed in [false, true] {
-            let what = format!("{change:?}, framed: {is_framed}");
-            let framing = if is_framed { Framing::Fixed(100_000) } else { Framing::Whole };
+        for (name, framing, bytes) in framings {
+            let what = format!("{change:?}, {name}");
             let seen = Arc::<Mutex<Vec<Vec<u8>>>>::default();
             let handler = Handler::Read(Box::new(All(Arc::clone(&seen), usize::MAX)));
-            let (mut stream, sink) = partly_sent(handler, &bytes, framing);
+            let (mut stream, sink) = partly_sent(handler, bytes, framing());
             assert!(stream.intake.has_seen(), "{what}");
             let (late, (sender, receiver)) = (Arc::<Mutex<Vec<Vec<u8>>>>::default(), channel());
             let receiving = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -271,8 +279,7 @@ fn what_a_handler_has_seen_leaves_once_though_the_stream_changes_before() {
                 }
                 // The rest comes from the same object, to the same handler.
                 let object = receiver.recv().unwrap();
-                let framing = if is_framed { Framing::Fixed(100_000) } else { Framing::Whole };
-                if let Err(late) = stream.attach_input(object, framing) {
+                if let Err(late) = stream.attach_input(object, framing()) {
                     panic!("{what}: {late}");
                 }
             }

@@ -1,5 +1,6 @@
 //! Number of bytes moved by a turn.
 
+use super::measured;
 use super::*;
 use crate::InputOrder;
 
@@ -94,6 +95,39 @@ fn silent_inputs_are_not_polled_for_a_record_on_the_zero_copy_route() {
         let then = pass(&mut stream, 20);
         assert_eq!((21..40).map(|turn| pass(&mut stream, turn)).max(), Some(then));
         assert_eq!(stream.status().zero_copy_bytes, (20 * RECORD) as u64);
+    }
+}
+
+/// Promise: The cost of a record does not grow with the number of silent inputs.
+///
+/// Silent inputs are not checked either when small records among large ones are copied.
+#[test]
+fn silent_inputs_are_not_checked_again_when_the_route_changes() {
+    const INPUTS: usize = 100;
+    const LONG: usize = 40_001;
+    let [large, small] = [LONG, 101].map(|length| measured::records(&[length]).remove(0));
+    let (mut nears, fars): (Vec<UnixStream>, Vec<UnixStream>) =
+        (0..INPUTS).map(|_| UnixStream::pair().unwrap()).unzip();
+    let inputs = fars.into_iter().map(|far| Object::stream("in", far.into()).unwrap());
+    let (near, mut sink) = UnixStream::pair().unwrap();
+    let builder = StreamBuilder::default()
+        .order(InputOrder::Arrival)
+        .output(Object::stream("out", near.into()).unwrap());
+    let mut stream = inputs.fold(builder, |builder, input| builder.input(input, measured::framing())).build();
+    let mut pass = |record: &[u8]| {
+        nears[70].write_all(record).unwrap();
+        stream.note_ready(stream.intake.inputs[70].port);
+        assert!(matches!(stream.act(1 << 20, 0).0, Acted::Wait));
+        let mut came = vec![0; record.len()];
+        sink.read_exact(&mut came).unwrap();
+        assert!(came == record);
+        stream.note_ready(Port(0));
+        (stream.intake.inputs_looked_at(), stream.status().zero_copy_bytes)
+    };
+    let (first, _) = pass(&large);
+    for round in 2..20 {
+        assert_eq!(pass(&small).0, first);
+        assert_eq!(pass(&large), (first, round * LONG as u64));
     }
 }
 

@@ -1,9 +1,10 @@
-//! Records of fixed size that no handler sees: they must arrive like copied records.
+//! Records that no handler sees: they must arrive like copied records.
 
 use std::net::Shutdown;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use super::measured;
 use super::patterns::{merged, spread};
 use super::*;
 use crate::InputOrder;
@@ -133,39 +134,44 @@ fn records_that_arrive_are_whole_also_when_they_come_in_parts() {
 /// Promise: Large records of a fixed size are not copied, and arrive as if they were.
 #[test]
 fn an_output_attached_within_a_large_record_gets_the_next_one_whole() {
-    let (bytes, record_bytes) = (some_bytes(400_000), 100_000);
-    let (near, mut far) = UnixStream::pair().unwrap();
-    let (mut outputs, mut readers) = sinks(2);
-    let mut stream = StreamBuilder::default()
-        .pattern(OutputPattern::Mirror)
-        .finish_outputs()
-        .input(Object::stream("source", near.into()).unwrap(), Framing::Fixed(record_bytes))
-        .output(outputs.remove(0))
-        .build();
-    // Half a record, which is sent.
-    far.write_all(&bytes[..50_000]).unwrap();
-    while stream.status().bytes_out < 50_000 {
-        assert!(matches!(stream.act(1 << 20, 0).0, Acted::More | Acted::Wait));
-        stream.intake.inputs[0].readable = true;
-        stream.outputs.current[0].writable = true;
+    let record_bytes = 100_000;
+    for (framing, bytes) in [
+        (Framing::Fixed(record_bytes), some_bytes(400_000)),
+        (measured::framing(), measured::records(&[record_bytes; 4]).concat()),
+    ] {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let (mut outputs, mut readers) = sinks(2);
+        let mut stream = StreamBuilder::default()
+            .pattern(OutputPattern::Mirror)
+            .finish_outputs()
+            .input(Object::stream("source", near.into()).unwrap(), framing)
+            .output(outputs.remove(0))
+            .build();
+        // Half a record, which is sent.
+        far.write_all(&bytes[..50_000]).unwrap();
+        while stream.status().bytes_out < 50_000 {
+            assert!(matches!(stream.act(1 << 20, 0).0, Acted::More | Acted::Wait));
+            stream.intake.inputs[0].readable = true;
+            stream.outputs.current[0].writable = true;
+        }
+        assert_eq!(stream.status().zero_copy_bytes, 50_000);
+        stream.attach_output(outputs.remove(0), OutputOptions::default());
+        let writer = thread::spawn(move || {
+            far.write_all(&bytes[50_000..]).unwrap();
+            far.shutdown(Shutdown::Write).unwrap();
+            bytes
+        });
+        stream.run().unwrap();
+        drop(stream);
+        let (bytes, late) = (writer.join().unwrap(), readers.remove(1).join().unwrap());
+        assert!(join(readers) == [bytes.clone()]);
+        assert!(late == bytes[record_bytes..], "{} bytes", late.len());
     }
-    assert_eq!(stream.status().zero_copy_bytes, 50_000);
-    stream.attach_output(outputs.remove(0), OutputOptions::default());
-    let writer = thread::spawn(move || {
-        far.write_all(&bytes[50_000..]).unwrap();
-        far.shutdown(Shutdown::Write).unwrap();
-        bytes
-    });
-    stream.run().unwrap();
-    drop(stream);
-    let (bytes, late) = (writer.join().unwrap(), readers.remove(1).join().unwrap());
-    assert!(join(readers) == [bytes.clone()]);
-    assert!(late == bytes[record_bytes..], "{} bytes", late.len());
 }
 
 /// Lets a stream take turns until `is_done`; every port is tried each time, because no engine reports ready
 /// ports.
-fn turn_until(stream: &mut Stream, mut is_done: impl FnMut(&Stream) -> bool) {
+pub(super) fn turn_until(stream: &mut Stream, mut is_done: impl FnMut(&Stream) -> bool) {
     let patience = Instant::now() + PATIENCE;
     while !is_done(stream) {
         assert!(Instant::now() < patience, "{:?}", stream.status());
@@ -242,20 +248,24 @@ fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
 /// counted.
 #[test]
 fn an_output_attached_within_a_record_does_not_get_its_rest_when_others_fail() {
-    for (record_bytes, moves_unseen) in [(100_000, true), (1000, false)] {
+    for (record_bytes, is_fixed) in [(100_000, true), (1000, true), (100_000, false), (1000, false)] {
         let (begun, more) = (record_bytes / 2, record_bytes / 10);
-        let bytes = some_bytes(4 * record_bytes);
+        let (framing, bytes) = if is_fixed {
+            (Framing::Fixed(record_bytes), some_bytes(4 * record_bytes))
+        } else {
+            (measured::framing(), measured::records(&[record_bytes; 4]).concat())
+        };
         let (near, mut far) = UnixStream::pair().unwrap();
         let (failing, gone) = UnixStream::pair().unwrap();
         let mut stream = StreamBuilder::default()
             .pattern(OutputPattern::Mirror)
             .finish_outputs()
-            .input(Object::stream("source", near.into()).unwrap(), Framing::Fixed(record_bytes))
+            .input(Object::stream("source", near.into()).unwrap(), framing)
             .output(Object::stream("failing", failing.into()).unwrap())
             .build();
         far.write_all(&bytes[..begun]).unwrap();
         turn_until(&mut stream, |stream| stream.status().bytes_out == begun as u64);
-        assert_eq!(stream.status().zero_copy_bytes > 0, moves_unseen);
+        assert_eq!(stream.status().zero_copy_bytes > 0, record_bytes == 100_000);
         let (mut outputs, mut readers) = sinks(1);
         stream.attach_output(outputs.remove(0), OutputOptions::default());
         drop(gone);
