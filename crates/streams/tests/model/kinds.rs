@@ -3,7 +3,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 69] = [
+const KINDS: [&str; 70] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -73,6 +73,7 @@ const KINDS: [&str; 69] = [
     "ending: nobody came to read",
     "ending: nobody came to write",
     "bytes in, that nobody looked at",
+    "bytes in behind their lengths, that nobody looked at",
 ];
 
 /// Fails if a listed kind was never covered, or if an unlisted kind was, so that the list stays complete.

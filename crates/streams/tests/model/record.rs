@@ -5,12 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use wirepath_streams::Framing;
+
 use crate::dice::Dice;
 
 /// Bytes of a record in addition to the payload.
 const FRAME: usize = 2 + 3 * 4 + 4;
 
-/// Smallest size of fixed-size records that move without copies.
+/// Smallest size of records that move without copies.
 const LARGE: usize = 32 * 1024;
 
 /// Offset of the tag, which is the number of the record among all records.
@@ -34,14 +36,49 @@ pub(crate) fn record(feed: u32, index: u32, tag: u32, length: usize) -> Vec<u8> 
     record
 }
 
-/// A size for records of fixed size that move without copies.
-pub(crate) fn any_large(dice: &mut Dice) -> usize {
-    LARGE + dice.below(20_000)
+/// Sizes of the records of a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sizes {
+    /// All the same, and large.
+    Fixed(usize),
+    Small,
+    /// Large ones among small ones.
+    Mixed,
 }
 
-/// Length of the payload of a record.
-pub(crate) fn that_follow(bytes: usize) -> usize {
-    bytes - FRAME
+impl Sizes {
+    pub(crate) fn any(dice: &mut Dice, is_fixed: bool) -> Sizes {
+        match (is_fixed, dice.one_in(2)) {
+            (true, _) => Sizes::Fixed(any_large(dice)),
+            (false, true) => Sizes::Mixed,
+            (false, false) => Sizes::Small,
+        }
+    }
+
+    pub(crate) fn framing(self) -> Framing {
+        match self {
+            Sizes::Fixed(bytes) => Framing::Fixed(bytes),
+            Sizes::Small | Sizes::Mixed => Framing::rtp(),
+        }
+    }
+
+    /// Length of the payload of the next record.
+    pub(crate) fn any_length(self, dice: &mut Dice) -> usize {
+        match self {
+            Sizes::Fixed(bytes) => bytes - FRAME,
+            Sizes::Mixed if !dice.one_in(3) => any_large(dice) - FRAME,
+            Sizes::Small | Sizes::Mixed => dice.below(3000),
+        }
+    }
+
+    /// Number of bytes to write or read at once: more for larger records.
+    pub(crate) fn some_bytes(self, dice: &mut Dice, most: usize) -> usize {
+        1 + dice.below(if matches!(self, Sizes::Small) { most } else { 10 * most })
+    }
+}
+
+fn any_large(dice: &mut Dice) -> usize {
+    LARGE + dice.below(20_000)
 }
 
 /// The tag of a record.

@@ -15,7 +15,7 @@ use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source, link};
 use crate::engines::Engines;
 use crate::observer::{self, Heads, Seen};
-use crate::record::{any_large, in_front, record, tag, that_follow};
+use crate::record::{Sizes, in_front, record, tag};
 
 /// Operations of a round.
 const STEPS: usize = 300;
@@ -38,8 +38,7 @@ pub(crate) struct Weave<'a> {
     /// Bytes of `sent` that were written.
     written: usize,
     records: u32,
-    /// Bytes of each record, if all have the same size.
-    record_bytes: Option<usize>,
+    sizes: Sizes,
     /// Number of links, if the records of all links are joined to one.
     joined: Option<u32>,
     is_watched: bool,
@@ -54,10 +53,14 @@ pub(crate) struct Weave<'a> {
 impl<'a> Weave<'a> {
     pub(crate) fn new(seed: u64, engines: &'a Engines) -> Weave<'a> {
         let (mut dice, mut tally) = (Dice(seed), Tally::default());
-        let record_bytes = dice.one_in(2).then(|| any_large(&mut dice));
+        let is_fixed = dice.one_in(2);
+        let sizes = Sizes::any(&mut dice, is_fixed);
         let is_watched = dice.one_in(3);
-        let records = || record_bytes.map_or_else(Framing::rtp, Framing::Fixed);
-        let unit = record_bytes.unwrap_or(1) + dice.below(2000);
+        let unit = match sizes {
+            Sizes::Small => 1 + dice.below(2000),
+            Sizes::Mixed => sizes.any_length(&mut dice) + 1,
+            Sizes::Fixed(bytes) => bytes + dice.below(2000),
+        };
         let custom = [(); 2].map(|()| dice.one_in(3));
         let (pattern, parts, builder) = match dice.below(4) {
             0 => (OutputPattern::Stripe, None, StreamBuilder::default()),
@@ -74,7 +77,7 @@ impl<'a> Weave<'a> {
         };
         let by_turns = pattern == OutputPattern::Stripe;
         let builder = if by_turns && custom[0] { builder.order_by(InTurn::default()) } else { builder };
-        let joins = by_turns && record_bytes.is_some() && dice.one_in(2);
+        let joins = by_turns && is_fixed && dice.one_in(2);
         let builder = if joins {
             tally.note("order: a join of portions");
             builder.join(1 + dice.below(20), 1 + dice.below(200_000))
@@ -83,7 +86,7 @@ impl<'a> Weave<'a> {
         };
         let (source, inlet) = Source::any(&mut dice, &mut tally);
         let (sink, outlet) = Sink::any("sink".to_owned(), &mut dice, &mut tally);
-        let mut spread = StreamBuilder::default().pattern(pattern).input(inlet, records());
+        let mut spread = StreamBuilder::default().pattern(pattern).input(inlet, sizes.framing());
         if by_turns && custom[1] {
             let head_bytes = if dice.one_in(2) { dice.below(100) } else { 0 };
             spread = spread.pattern_by(ToOne { dice: Dice(seed), head_bytes, turns: Some(0) });
@@ -98,7 +101,7 @@ impl<'a> Weave<'a> {
             let (from, into) = link(&mut dice, &mut tally);
             let waiting_bytes = 1 + dice.below(5000);
             spread = spread.output_with(from, OutputOptions { waiting_bytes, ..OutputOptions::default() });
-            merge = merge.input(into, parts.map_or_else(records, Framing::Fixed));
+            merge = merge.input(into, parts.map_or_else(|| sizes.framing(), Framing::Fixed));
         }
         let peeked = dice.one_in(2).then(|| observer::peeker(1 + dice.below(1000), &mut tally));
         let heads = peeked.map(|(handler, heads)| {
@@ -116,7 +119,7 @@ impl<'a> Weave<'a> {
             sent: Vec::new(),
             written: 0,
             records: 0,
-            record_bytes,
+            sizes,
             joined: joins.then_some(links as u32),
             is_watched,
             watchers: Vec::new(),
@@ -167,22 +170,16 @@ impl<'a> Weave<'a> {
     }
 
     fn add_record(&mut self) {
-        let length = self.dice.below(3000);
-        let length = self.record_bytes.map_or(length, that_follow);
+        let length = self.sizes.any_length(&mut self.dice);
         self.sent.extend(record(0, self.records, self.records, length));
         self.records += 1;
         self.tally.note("records");
     }
 
     fn write_some(&mut self) {
-        let most = self.some_bytes(10_000);
+        let most = self.sizes.some_bytes(&mut self.dice, 10_000);
         self.write(most);
         self.tally.note("operation: write");
-    }
-
-    /// Number of bytes to write or read at once: more for larger records.
-    fn some_bytes(&mut self, most: usize) -> usize {
-        1 + self.dice.below(if self.record_bytes.is_some() { 10 * most } else { most })
     }
 
     fn write(&mut self, most: usize) {
@@ -190,7 +187,7 @@ impl<'a> Weave<'a> {
     }
 
     fn read_some(&mut self) {
-        let most = self.some_bytes(20_000);
+        let most = self.sizes.some_bytes(&mut self.dice, 20_000);
         self.sink.read(most, most);
         self.tally.note("operation: read");
     }
@@ -263,6 +260,10 @@ impl<'a> Weave<'a> {
             self.tally.add("bytes in", status.bytes_in);
             self.tally.add("bytes out", status.bytes_out);
             self.tally.add("bytes in, that nobody looked at", status.zero_copy_bytes);
+            if matches!(self.sizes, Sizes::Mixed) {
+                self.tally
+                    .add("bytes in behind their lengths, that nobody looked at", status.zero_copy_bytes);
+            }
         }
         self.source.check();
         self.sink.read_to_end(self.sent.len() as u64);

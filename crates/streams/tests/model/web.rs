@@ -17,7 +17,7 @@ use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
 use crate::engines::Engines;
 use crate::observer::Seen;
-use crate::record::{any_large, record, that_follow};
+use crate::record::{Sizes, record};
 use change::Watcher;
 pub(crate) use change::any_trust;
 use ending::Ending;
@@ -71,8 +71,7 @@ pub(crate) struct Web<'a> {
     pub(crate) watchers: Vec<Watcher>,
     /// Handlers that are in force while an output has little trust.
     pub(crate) guards: Vec<Seen>,
-    /// Bytes of each record, if all have the same size.
-    record_bytes: Option<usize>,
+    sizes: Sizes,
     pub(crate) feeds: Vec<Feed>,
     pub(crate) outlets: Vec<Outlet>,
     /// Detached inputs, with the numbers of their feeds.
@@ -87,7 +86,8 @@ impl<'a> Web<'a> {
         let mut dice = Dice(seed);
         let (mirror, survives_inputs) = (dice.one_in(2), dice.one_in(2));
         let tags = dice.one_in(4).then(|| if dice.one_in(2) { Late::Drop } else { Late::Pass });
-        let record_bytes = dice.one_in(3).then(|| any_large(&mut dice));
+        let is_fixed = dice.one_in(3);
+        let sizes = Sizes::any(&mut dice, is_fixed);
         let is_watched = dice.one_in(3);
         let (park, parked) = channel();
         let mut web = Web {
@@ -101,7 +101,7 @@ impl<'a> Web<'a> {
             is_watched,
             watchers: Vec::new(),
             guards: Vec::new(),
-            record_bytes,
+            sizes,
             feeds: Vec::new(),
             outlets: Vec::new(),
             parked,
@@ -147,21 +147,16 @@ impl<'a> Web<'a> {
     }
 
     fn framing(&self) -> Framing {
-        self.record_bytes.map_or_else(Framing::rtp, Framing::Fixed)
-    }
-
-    /// Number of bytes to write or read at once: more for larger records.
-    fn some_bytes(&mut self, most: usize) -> usize {
-        1 + self.dice.below(if self.record_bytes.is_some() { 10 * most } else { most })
+        self.sizes.framing()
     }
 
     fn add_record(&mut self) {
-        let (place, length) = (self.dice.below(self.feeds.len()), self.dice.below(3000));
-        self.add_record_to(place, length);
+        let place = self.dice.below(self.feeds.len());
+        self.add_record_to(place);
     }
 
-    fn add_record_to(&mut self, place: usize, length: usize) {
-        let length = self.record_bytes.map_or(length, that_follow);
+    fn add_record_to(&mut self, place: usize) {
+        let length = self.sizes.any_length(&mut self.dice);
         let feed = &mut self.feeds[place];
         if feed.source.is_open() {
             feed.pending.extend(record(feed.number, feed.records, self.next_tag, length));
@@ -172,13 +167,15 @@ impl<'a> Web<'a> {
     }
 
     fn write_some(&mut self) {
-        let (place, most) = (self.dice.below(self.feeds.len()), self.some_bytes(10_000));
+        let place = self.dice.below(self.feeds.len());
+        let most = self.sizes.some_bytes(&mut self.dice, 10_000);
         self.feeds[place].write(most);
         self.tally.note("operation: write");
     }
 
     fn read_some(&mut self) {
-        let (place, most) = (self.dice.below(self.outlets.len()), self.some_bytes(20_000));
+        let place = self.dice.below(self.outlets.len());
+        let most = self.sizes.some_bytes(&mut self.dice, 20_000);
         self.read(place, most, most);
         self.tally.note("operation: read");
     }

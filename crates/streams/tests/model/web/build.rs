@@ -8,7 +8,7 @@ use crate::carrier::Carrier;
 use crate::custom::{AnyReady, ToAll, ToOne};
 use crate::dice::Dice;
 use crate::ends::{Sink, Source};
-use crate::record::{record, tag, that_follow};
+use crate::record::{record, tag};
 
 impl Web<'_> {
     pub(super) fn build(&mut self, seed: u64) {
@@ -114,13 +114,9 @@ impl Web<'_> {
     /// The first records of a feed.
     fn any_records(&mut self, feed: u32, count: u32) -> Vec<u8> {
         let tags = self.next_tag..self.next_tag + count;
-        let fixed = self.record_bytes.map(that_follow);
         self.next_tag += count;
         self.tally.add("records", count.into());
-        let of = |(index, tag)| {
-            let length = self.dice.below(3000);
-            record(feed, index, tag, fixed.unwrap_or(length))
-        };
+        let of = |(index, tag)| record(feed, index, tag, self.sizes.any_length(&mut self.dice));
         (0..).zip(tags).flat_map(of).collect()
     }
 

@@ -8,6 +8,7 @@ use super::Web;
 use crate::PATIENCE;
 use crate::carrier::Carrier;
 use crate::dice::Tally;
+use crate::record::Sizes;
 
 /// Kind of the end of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Web<'_> {
         }
         let all_attached = self.feeds.iter().all(|feed| feed.port.is_some());
         if !all_attached && self.feeds[0].pending.is_empty() {
-            self.add_record_to(0, 0); // a leaving input waits for a greater tag, or for its turn
+            self.add_record_to(0); // a leaving input waits for a greater tag, or for its turn
         }
         for feed in &mut self.feeds {
             if feed.pending.is_empty() && (feed.number > 0 || all_attached) {
@@ -98,6 +99,10 @@ impl Web<'_> {
         self.tally.add("bytes in", end.status.bytes_in);
         self.tally.add("bytes out", end.status.bytes_out);
         self.tally.add("bytes in, that nobody looked at", end.status.zero_copy_bytes);
+        if matches!(self.sizes, Sizes::Mixed) {
+            let bytes = end.status.zero_copy_bytes;
+            self.tally.add("bytes in behind their lengths, that nobody looked at", bytes);
+        }
         self.tally
     }
 }
