@@ -25,6 +25,7 @@ fn moving() -> Vec<Trial> {
     trials![
         lines_go_from_standard_input_to_standard_output,
         a_file_goes_over_a_socket_to_files_without_a_copy,
+        large_records_behind_their_lengths_go_without_a_copy,
         datagrams_are_reflected_to_every_receiver,
         stripes_over_sockets_are_put_together_again,
         what_is_sealed_is_opened_behind_another_relay,
@@ -110,6 +111,43 @@ fn a_file_goes_over_a_socket_to_files_without_a_copy() -> Result<()> {
     ensure!(report["schema"] == "wirepath-relay/1" && report["error"].is_null(), "{report}");
     ensure!(report["bytes_in"] == 3_000_000 && report["bytes_zero_copy"] == 3_000_000, "{report}");
     ensure!(!folder.path().join("inlet").exists(), "the socket's name is left");
+    Ok(())
+}
+
+/// Promise: With `--framing length32` large records move without a copy, also by the handler `begins`.
+///
+/// The first two bytes of a length are what the handler decides by.
+fn large_records_behind_their_lengths_go_without_a_copy() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let lengths = [70_000, 40_000, 100_000, 300_000, 80_001, 65_536_usize];
+    let records = lengths.map(|length| [&(length as u32).to_be_bytes()[..], &random_bytes(length)].concat());
+    std::fs::write(folder.path().join("source"), records.concat())?;
+    let report = folder.path().join("report.json");
+    let report_argument = report.display().to_string();
+    let [source, target] = ["source", "target"].map(|name| at(folder.path(), "file", name));
+    let arguments = ["--in", &source, "--out", &target, "--framing", "length32", "--json", &report_argument];
+    let output = run(&arguments, b"")?;
+    ensure!(output.status.success(), "{output:?}");
+    ensure!(std::fs::read(folder.path().join("target"))? == records.concat(), "other bytes came");
+    let told: Value = serde_json::from_slice(&std::fs::read(&report)?)?;
+    let bytes = records.concat().len();
+    ensure!(told["bytes_in"] == bytes && told["bytes_zero_copy"] == bytes, "{told}");
+    ensure!(told["records_in"] == records.len(), "{told}");
+
+    let configuration = folder.path().join("relay.toml");
+    std::fs::write(
+        &configuration,
+        "[[stream]]\nname = \"some\"\nin = [\"file:source\"]\nout = [\"file:passed\"]\n\
+         framing = \"length32\"\nhandlers = [\"begins:\\u0000\\u0001\"]\n",
+    )?;
+    let configuration = configuration.display().to_string();
+    let output = run(&["--config", &configuration, "--json", &report_argument], b"")?;
+    ensure!(output.status.success(), "{output:?}");
+    let passed = [&records[0][..], &records[2], &records[4], &records[5]].concat();
+    ensure!(std::fs::read(folder.path().join("passed"))? == passed, "other records came");
+    let told: Value = serde_json::from_slice(&std::fs::read(&report)?)?;
+    let told = &told["streams"][0];
+    ensure!(told["bytes_in"] == bytes && told["bytes_zero_copy"] == passed.len(), "{told}");
     Ok(())
 }
 
