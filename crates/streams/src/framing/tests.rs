@@ -1,6 +1,5 @@
 use super::splitter::Passed;
 use super::*;
-use crate::intake::LARGE;
 use bytes::BytesMut;
 use proptest::prelude::*;
 
