@@ -283,7 +283,7 @@ impl Numbered {
             })?;
             mirror.sender.send(&Numbered::record(number))?;
             self.next.store(number + 1, Ordering::Relaxed);
-            // In bursts: a record that the kernel mirrors too early overtakes those of its burst.
+            // In bursts, so that records wait in user space.
             if number.is_multiple_of(16) {
                 std::thread::sleep(Duration::from_millis(2));
             }
