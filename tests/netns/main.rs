@@ -8,6 +8,8 @@ mod cold;
 mod crowd;
 mod every_byte;
 mod hot_memory;
+mod instructions;
+mod kernel_equality;
 mod kernel_handler;
 mod kernel_select;
 mod multicast;
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let together = [
         every_byte::trials(),
         hot_memory::trials(),
+        kernel_equality::trials(),
         kernel_handler::trials(),
         kernel_select::trials(),
         multicast::trials(),
