@@ -120,6 +120,13 @@ impl Guest {
         self.shell_tools()?.drivers(FILE_SYSTEMS)
     }
 
+    /// Sets an environment variable of all programs.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.plan.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Tells the kernel more at its start (Documentation/admin-guide/kernel-parameters.rst).
     #[must_use]
     pub fn options(mut self, options: &str) -> Self {
@@ -155,8 +162,9 @@ impl Guest {
     /// If it cannot be read.
     pub fn file(mut self, file: &Path, path: &Path) -> Result<Self> {
         let content = std::fs::read(file).with_context(|| file.display().to_string())?;
-        let is_module = path.extension().is_some_and(|ending| ending == "ko");
-        if content.starts_with(b"\x7fELF") && !is_module {
+        // Modules and eBPF objects are for the kernel.
+        let is_object = path.extension().is_some_and(|ending| ending == "ko" || ending == "o");
+        if content.starts_with(b"\x7fELF") && !is_object {
             libraries::add_program(&mut self.archive, file, path)?;
         } else {
             self.archive.file(path, content)?;

@@ -27,7 +27,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Job {
-    /// Run the module's tests on every kernel, and the tests in network namespaces on the newest
+    /// Run the module's tests and those of eBPF programs on every kernel, and the tests in network namespaces on the
+    /// newest
     ///
     /// WIREPATH_CALLER_SECONDS and WIREPATH_CALLER_SEED make other runs of the random caller than that of
     /// `make test`.

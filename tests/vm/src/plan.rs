@@ -15,6 +15,8 @@ pub struct Plan {
     pub drivers: Vec<PathBuf>,
     /// The module under test.
     pub module: Option<Module>,
+    /// Environment variables of all programs, beside those of every guest.
+    pub variables: Vec<(String, String)>,
     /// Programs that run first, with the module loaded and unloaded again: after the others the kernel must
     /// not keep more memory than after these.
     pub rehearsal: Vec<Program>,

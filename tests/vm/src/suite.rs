@@ -28,6 +28,8 @@ pub use debug::{Caller, Debugged, Ran};
 pub enum Part {
     /// Tests in network namespaces, on the newest kernel
     Netns,
+    /// Those of eBPF programs, on the other kernels
+    Handlers,
     /// The random caller of the module, on every kernel, which checks what is allocated
     Caller,
     /// The papers' calls through the program, on every kernel
@@ -118,6 +120,7 @@ impl Suite {
     fn report(&self, part: Part, kernel: &Numbered, filter: &[String]) -> Result<Report> {
         match part {
             Part::Netns => self.netns(kernel, filter),
+            Part::Handlers => self.handlers(kernel),
             Part::Caller => self.caller(kernel),
             Part::Paths => self.by_module(kernel),
             Part::Module => self.module(kernel),
@@ -137,7 +140,12 @@ impl Suite {
 fn tasks<'a>(kernels: &'a [Numbered], parts: &[Part]) -> VecDeque<(Part, &'a Numbered)> {
     let mut tasks = VecDeque::new();
     for part in Part::value_variants().iter().filter(|part| parts.is_empty() || parts.contains(part)) {
-        let kernels = if *part == Part::Netns { &kernels[..1] } else { kernels };
+        let kernels = match part {
+            Part::Netns => &kernels[..1],
+            // On the newest they are among all tests in network namespaces.
+            Part::Handlers if parts.is_empty() => &kernels[1..],
+            _ => kernels,
+        };
         tasks.extend(kernels.iter().map(|kernel| (*part, kernel)));
     }
     tasks

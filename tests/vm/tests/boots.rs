@@ -35,7 +35,9 @@ fn main() -> ExitCode {
 
 /// Promise: A guest without faults passes, with one verdict for all its tests.
 fn a_silent_guest_passes() -> Result<()> {
-    let report = guest("silent", "grep -q ' /disk ext4 ' /proc/mounts && touch $TMPDIR/x")?.boot()?;
+    let line = "grep -q ' /disk ext4 ' /proc/mounts && touch $TMPDIR/x && test \"$VARIABLE\" = value";
+    let ready = guest("silent", line)?;
+    let report = Ready { guest: ready.guest.variable("VARIABLE", "value"), ..ready }.boot()?;
     ensure!(report.counts() == [2, 0, 0], "{}", report.text());
     Ok(())
 }

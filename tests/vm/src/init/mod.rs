@@ -48,7 +48,7 @@ fn run() -> Result<()> {
         Some(module) => {
             let kmemleak = Kmemleak::of_this_kernel()?;
             // First uses fill caches of the kernel, which stay.
-            with_module(module, || run_programs(&plan.rehearsal))?;
+            with_module(module, || run_programs(&plan, &plan.rehearsal))?;
             let before = KernelMemory::now()?;
             with_module(module, || run_all(&plan))?;
             match kmemleak {
@@ -68,7 +68,7 @@ fn with_module(module: &Module, run: impl FnOnce()) -> Result<()> {
 }
 
 fn run_all(plan: &Plan) {
-    run_programs(&plan.programs);
+    run_programs(plan, &plan.programs);
     if plan.shell
         && let Err(error) = programs::shell(Path::new("/dev/ttyS0"))
     {
@@ -76,10 +76,11 @@ fn run_all(plan: &Plan) {
     }
 }
 
-fn run_programs(programs: &[Program]) {
+fn run_programs(plan: &Plan, programs: &[Program]) {
     for program in programs {
         say(&Event::Begin(program.name.clone()));
-        say(&Event::End(programs::run(Command::new(&program.file).args(&program.arguments))));
+        let mut command = Command::new(&program.file);
+        say(&Event::End(programs::run(command.args(&program.arguments), &plan.variables)));
     }
 }
 

@@ -13,8 +13,9 @@ use rustix::process::{WaitOptions, wait};
 const PATH: &str = "/bin:/sbin:/usr/bin:/usr/sbin";
 
 /// Runs a program to its end. Its files go to the disk, so that they are files of a real file system.
-pub(crate) fn run(command: &mut Command) -> Result<(), String> {
+pub(crate) fn run(command: &mut Command, variables: &[(String, String)]) -> Result<(), String> {
     let command = command.env_clear().env("PATH", PATH).env("HOME", "/tmp").env("TMPDIR", "/disk");
+    let command = command.envs(variables.iter().map(|(name, value)| (name, value)));
     let child = command.stdin(Stdio::null()).spawn().map_err(|error| format!("cannot be run: {error}"))?;
     match end_of(child.id()) {
         Ok(status) if status.success() => Ok(()),

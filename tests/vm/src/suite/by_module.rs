@@ -24,7 +24,7 @@ impl Suite {
             .module(&self.built(&kernel.1)?, "")?
             .file(&copies, Path::new(COPIES))?
             .script("copies", &format!("insmod {COPIES}"))?;
-        let guest = self.add_netns(guest, &[BY_MODULE.to_owned()])?;
+        let guest = self.add_netns(guest, &[vec![BY_MODULE.to_owned()]])?;
         self.boot(guest.size(1536, 1, Duration::from_secs(1200)))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use wirepath_tests::clips;
 use wirepath_tests::trial::Skip;
+use wirepath_tests::{bpf, clips};
 
 use super::{Numbered, Suite};
 use crate::guest::Guest;
@@ -18,9 +18,21 @@ use crate::{module, workspace};
 /// Folder of the project's programs in a guest.
 const PROJECT: &str = "/project/target/debug";
 
+/// Folder of eBPF objects in a guest.
+const OBJECTS: &str = "/project/target/bpf";
+
 /// More modules that tests in network namespaces want.
-const DRIVERS: &[&str] =
-    &["sch_tbf", "sch_netem", "sch_fq", "sch_etf", "cls_bpf", "act_mirred", "cls_matchall", "sch_ingress"];
+const DRIVERS: &[&str] = &[
+    "sch_tbf",
+    "sch_netem",
+    "sch_fq",
+    "sch_etf",
+    "cls_bpf",
+    "act_mirred",
+    "cls_matchall",
+    "sch_ingress",
+    "tun",
+];
 
 /// Tests in network namespaces that are not run in guests, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -40,6 +52,9 @@ const CALLER_SECONDS: u64 = 24;
 
 /// Tests in network namespaces that want the module.
 pub(super) const BY_MODULE: &str = "by_the_module::";
+
+/// Tests in network namespaces of eBPF programs, which kernels check and run each in its own way.
+const HANDLERS: &[&str] = &["kernel_equality::", "kernel_handler::", "kernel_select::", "sockmap::"];
 
 /// Objects are poisoned when they are freed, have zones around them, and say who allocated them.
 const CHECKED_SLABS: &str = "slub_debug=FZPU";
@@ -75,35 +90,50 @@ impl Suite {
         for (name, why) in LEFT_OUT {
             println!("left out of guests: {name} ({why})");
         }
+        self.boot_netns(kernel, "netns", filter)
+    }
+
+    /// The tests of eBPF programs on one kernel.
+    pub(super) fn handlers(&self, kernel: &Numbered) -> Result<Report> {
+        let filter: Vec<String> = HANDLERS.iter().map(ToString::to_string).collect();
+        self.boot_netns(kernel, "handlers", &filter)
+    }
+
+    /// Tests in network namespaces whose names contain one of `filter`, or all.
+    fn boot_netns(&self, kernel: &Numbered, what: &str, filter: &[String]) -> Result<Report> {
         let skipped = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip".to_owned(), (*name).to_owned()]);
         // Many side by side gain nothing where a clock passes over idle time.
         let threads = ["--test-threads".to_owned(), "6".to_owned()];
-        let arguments: Vec<String> =
-            threads.into_iter().chain(skipped).chain(filter.iter().cloned()).collect();
-        let guest = self.guest(kernel, "netns")?.for_tests()?.drivers(DRIVERS)?;
-        self.boot(self.add_netns(guest, &arguments)?.size(1536, 1, Duration::from_secs(1200)))
+        let arguments: Vec<String> = threads.into_iter().chain(skipped).collect();
+        // The program takes one filter.
+        let mut runs: Vec<Vec<String>> =
+            filter.iter().map(|one| [&arguments[..], std::slice::from_ref(one)].concat()).collect();
+        if runs.is_empty() {
+            runs.push(arguments);
+        }
+        let guest = self.guest(kernel, what)?.for_tests()?.drivers(DRIVERS)?;
+        self.boot(self.add_netns(guest, &runs)?.size(1536, 1, Duration::from_secs(1200)))
     }
 
-    /// The tests in network namespaces, with what they run and play.
-    pub(super) fn add_netns(&self, guest: Guest, arguments: &[String]) -> Result<Guest> {
+    /// The tests in network namespaces, once with each of these arguments, with what they run, play and load.
+    pub(super) fn add_netns(&self, guest: Guest, runs: &[Vec<String>]) -> Result<Guest> {
         let folder = Path::new(PROJECT);
-        let mut guest = guest.file(&self.programs.wirepath, &folder.join("wirepath"))?.program(
-            "netns",
-            &self.programs.netns,
-            &folder.join("deps/netns"),
-            arguments,
-        )?;
+        let mut guest = guest.file(&self.programs.wirepath, &folder.join("wirepath"))?;
+        for arguments in runs {
+            guest = guest.program("netns", &self.programs.netns, &folder.join("deps/netns"), arguments)?;
+        }
         for clip in clips()? {
             let name = clip.file_name().context("a clip without a name")?.to_owned();
             guest = guest.file(&clip, &Path::new("/project/target/clips").join(name))?;
         }
-        Ok(guest)
+        add_objects(guest)
     }
 
     /// A guest with the module, and its smoke test planned.
     pub(super) fn with_module(&self, kernel: &Numbered, what: &str) -> Result<Guest> {
         let module = self.built(&kernel.1)?;
-        module::plan_smoke_test(self.guest(kernel, what)?.for_tests()?.module(&module, "")?, &sources())
+        let guest = add_objects(self.guest(kernel, what)?.for_tests()?.module(&module, "")?)?;
+        module::plan_smoke_test(guest, &sources())
     }
 
     /// The module, which one guest builds while others wait for it.
@@ -136,6 +166,25 @@ fn setting(name: &str, usual: u64) -> Result<u64> {
         Err(std::env::VarError::NotPresent) => Ok(usual),
         Err(error) => Err(error).context(name.to_owned()),
     }
+}
+
+/// Adds the eBPF objects that tests load: there is no compiler in a guest. Where there is none here either, the
+/// tests say so.
+fn add_objects(mut guest: Guest) -> Result<Guest> {
+    let folder = tempfile::tempdir().context("making a temporary folder")?;
+    let objects = match bpf::all(folder.path()) {
+        Ok(objects) => objects,
+        Err(error) if error.is::<Skip>() => {
+            eprintln!("no eBPF objects for guests: {error}");
+            return Ok(guest);
+        }
+        Err(error) => return Err(error),
+    };
+    for object in objects {
+        let name = object.file_name().context("an object without a name")?.to_owned();
+        guest = guest.file(&object, &Path::new(OBJECTS).join(name))?;
+    }
+    Ok(guest.variable(bpf::FOLDER, OBJECTS))
 }
 
 /// Seconds of the clips that the tests in network namespaces play.
