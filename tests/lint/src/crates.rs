@@ -126,8 +126,12 @@ const RULES: &[Rule] = &[
     // Servers of the user level compute with the same functions.
     Rule { package: "wirepath-bench-images", ours: &["wirepath-images", "wirepath-streams"], others: None },
     Rule { package: "wirepath-bench-records", ours: &["wirepath-bench-images"], others: None },
-    // The model needs the layout of what the kernel is asked only.
-    Rule { package: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
+    // The model needs the layout of what the kernel is asked only; its tests attach handlers of runs.
+    Rule {
+        package: "wirepath-module-tests",
+        ours: &["wirepath-sys", "wirepath-bpf", "wirepath-tests"],
+        others: None,
+    },
     Rule {
         package: "wirepath-assessment-docs",
         ours: &["wirepath-assess", "wirepath-datapath", "wirepath-report", "wirepath-tests"],

@@ -11,6 +11,7 @@ mod concurrent;
 mod descriptors;
 mod failing;
 mod files;
+mod handlers;
 mod injected;
 mod links;
 mod misuse;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         misuse::trials(),
         vectors::trials(),
         runs::trials(),
+        handlers::trials(),
         links::trials(),
         sockets::trials(),
         concurrent::trials(),

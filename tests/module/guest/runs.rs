@@ -42,6 +42,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Offsets of structures in the arena, beside those of SEND.
 const START: usize = 3 << 9;
+const HANDLER: usize = 7 << 8;
 const DEPARTURES: usize = 32 << 10;
 
 const CASES: u64 = 120;
@@ -173,12 +174,26 @@ fn check(bench: &mut Bench, call: &Call, from: &From<'_>, pace: &Pace, wire: &mu
 
 /// Has the module start what was laid down.
 pub(crate) fn start(bench: &mut Bench, pace: &Pace, start_ns: u64) -> Result<Started, Errno> {
-    let common = layout::Start {
+    start_by(bench, pace, start_ns, None)
+}
+
+/// The same by the handler of a name.
+pub(crate) fn start_by(
+    bench: &mut Bench,
+    pace: &Pace,
+    start_ns: u64,
+    handler: Option<&str>,
+) -> Result<Started, Errno> {
+    let mut common = layout::Start {
         size: size_of::<layout::Start>() as u32,
         send: bench.arena.address(RUN),
         start_ns,
         ..layout::Start::default()
     };
+    if let Some(name) = handler {
+        bench.arena.write(HANDLER, &[name.as_bytes(), b"\0"].concat());
+        common.handler = bench.arena.address(HANDLER);
+    }
     let start = match pace {
         Pace::Rate(rate) => layout::Start { rate_bytes_per_second: *rate, ..common },
         Pace::Table(table) => {
