@@ -16,6 +16,7 @@ pub mod hot;
 pub mod http;
 pub mod http_tunnel;
 pub mod interleaved;
+pub mod kernel;
 pub mod kernel_memory;
 pub mod loss;
 pub mod memory_group;

@@ -14,12 +14,11 @@ use wirepath_module_tests::random::Random;
 use wirepath_sys::module::layout;
 use wirepath_tests::namespace::{CLIENT, Link, SERVER};
 use wirepath_tests::process::find;
-use wirepath_tests::{require, trials};
+use wirepath_tests::{kernel, require, trials};
 
 use crate::bench::{Bench, From, RUN, packets};
 use crate::bytes::{LENGTH, random_call};
 use crate::files::Folder;
-use crate::query::kernel;
 use crate::runs::check_random;
 use crate::settings::{count, each_case, settings};
 use crate::vectors::Sources;
@@ -63,7 +62,7 @@ fn without_lists() -> Result<()> {
 
 /// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 fn without_checksums() -> Result<()> {
-    over_link("links::without_checksums", "tx off", kernel()? >= (6, 12))
+    over_link("links::without_checksums", "tx off", kernel::release()? >= (6, 12))
 }
 
 /// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
@@ -73,7 +72,7 @@ fn without_gathering() -> Result<()> {
 
 /// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.
 fn without_any() -> Result<()> {
-    over_link("links::without_any", "tx off sg off gso off", kernel()? >= (6, 12))
+    over_link("links::without_any", "tx off sg off gso off", kernel::release()? >= (6, 12))
 }
 
 /// Promise: Every call works over devices without segmentation, fragment lists, checksums or scatter-gather.

@@ -1,10 +1,10 @@
 //! QUERY: what the module says of itself.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use rustix::io::Errno;
 use wirepath_sys::module::layout::{self, Query};
-use wirepath_tests::trials;
+use wirepath_tests::{kernel, trials};
 
 use crate::bench::Bench;
 
@@ -24,21 +24,12 @@ const EVERYWHERE: u64 =
 fn features_are_those_of_this_kernel() -> Result<()> {
     let features = Bench::new()?.query.features;
     ensure!(features & EVERYWHERE == EVERYWHERE, "features are {features:#x}");
-    let by_reference = kernel()? >= (6, 5);
+    let by_reference = kernel::release()? >= (6, 5);
     ensure!((features & layout::FEATURE_REFERENCES != 0) == by_reference, "features are {features:#x}");
     // Of later kernels it is not known how they cut lists.
     let by_lists = features & layout::FEATURE_MEMBERS != 0;
-    ensure!(by_lists == by_reference || kernel()? > (6, 12), "features are {features:#x}");
+    ensure!(by_lists == by_reference || kernel::release()? > (6, 12), "features are {features:#x}");
     Ok(())
-}
-
-/// The two numbers of the kernel's release.
-pub(crate) fn kernel() -> Result<(u32, u32)> {
-    let name = rustix::system::uname();
-    let release = name.release().to_str()?;
-    let mut numbers = release.split(|character: char| !character.is_ascii_digit()).map(str::parse::<u32>);
-    let mut number = || numbers.next().and_then(Result::ok).with_context(|| format!("release {release}"));
-    Ok((number()?, number()?))
 }
 
 /// Promise: QUERY reports what the kernel supports; structures may be longer or shorter.
