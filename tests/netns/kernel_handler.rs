@@ -256,7 +256,7 @@ const WINDOW: u32 = 32;
 /// Number of the last record.
 const LAST: u32 = u32::MAX;
 
-/// Numbered records, sent as fast as receivers get them: even numbers are RTP, odd ones are not.
+/// Numbered records, sent in bursts: even numbers are RTP, odd ones are not.
 #[derive(Default)]
 struct Numbered {
     /// Number of the next record.
@@ -285,7 +285,10 @@ impl Numbered {
             })?;
             mirror.sender.send(&Numbered::record(number))?;
             self.next.store(number + 1, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_micros(200));
+            // In bursts, so that records wait in user space.
+            if number.is_multiple_of(16) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
         }
         mirror.sender.send(&Numbered::record(LAST)).map(drop).context("sending the last record")
     }

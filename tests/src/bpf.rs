@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use aya::Ebpf;
 
 use crate::process::{self, find};
@@ -15,27 +15,27 @@ pub const FOLDER: &str = "WIREPATH_BPF";
 const SOURCE: &str = ".bpf.c";
 const OBJECT: &str = ".bpf.o";
 
-/// Builds the handler `NAME.bpf.c` of `kernel/bpf` as Makefile does, unless it was built elsewhere. Skips where
+/// Builds the handler `NAME.bpf.c` of `kernel/bpf` as Makefile does, or copies it from elsewhere. Skips where
 /// neither can be.
 pub fn handler(name: &str, folder: &Path) -> Result<PathBuf> {
-    if let Some(object) = built_elsewhere(name)? {
+    let object = object(folder, name);
+    if copy_from_elsewhere(name, &object)? {
         return Ok(object);
     }
     require_clang()?;
-    let object = object(folder, name);
     let out = format!("OUT={}", folder.display());
     process::run("make", [Path::new("-C"), &handlers(), Path::new(&out), &object], 60.0)?;
     Ok(object)
 }
 
-/// Builds the program `NAME.bpf.c` of `tests/netns`, unless it was built elsewhere. Skips where neither can be.
+/// Builds the program `NAME.bpf.c` of `tests/netns`, or copies it from elsewhere. Skips where neither can be.
 pub fn program(name: &str, folder: &Path) -> Result<PathBuf> {
-    if let Some(object) = built_elsewhere(name)? {
+    let object = object(folder, name);
+    if copy_from_elsewhere(name, &object)? {
         return Ok(object);
     }
     require_clang()?;
     let source = programs().join(format!("{name}{SOURCE}"));
-    let object = object(folder, name);
     let of_system = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let of_handlers = format!("-I{}", handlers().display());
     let flags =
@@ -88,11 +88,13 @@ fn object(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}{OBJECT}"))
 }
 
-fn built_elsewhere(name: &str) -> Result<Option<PathBuf>> {
-    let Some(folder) = std::env::var_os(FOLDER) else { return Ok(None) };
-    let object = object(Path::new(&folder), name);
-    ensure!(object.exists(), "{} is missing: build it, or unset {FOLDER}", object.display());
-    Ok(Some(object))
+/// Copies an object that was built elsewhere; false if none were.
+fn copy_from_elsewhere(name: &str, to: &Path) -> Result<bool> {
+    let Some(folder) = std::env::var_os(FOLDER) else { return Ok(false) };
+    let from = object(Path::new(&folder), name);
+    let copied = std::fs::copy(&from, to);
+    copied.with_context(|| format!("copying {}: build it, or unset {FOLDER}", from.display()))?;
+    Ok(true)
 }
 
 fn require_clang() -> Result<()> {

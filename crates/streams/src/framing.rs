@@ -59,6 +59,10 @@ pub enum FramingError {
     Wrong(String),
 }
 
+/// Records, and parts of stripes, that are smaller than this are copied: many then leave in one call, which
+/// costs less than two calls for each.
+pub(crate) const LARGE: usize = 32 * 1024;
+
 /// Longest record that is buffered until it is complete, where whole records are needed.
 pub(crate) const LONGEST: usize = 16 << 20;
 

@@ -41,8 +41,8 @@ pub use order::InputOrder;
 pub(crate) use order::Order;
 pub(crate) use peek::Peeked;
 pub use polling::{InputState, PollingOrder, ReadyInputs};
+pub(crate) use zero_copy::GoingBy;
 use zero_copy::ZeroCopyCheck;
-pub(crate) use zero_copy::{GoingBy, LARGE};
 
 /// Reads the tag of a record, or the key of a portion.
 pub type Tag = dyn FnMut(&[u8]) -> Option<u64> + Send;

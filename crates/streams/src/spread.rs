@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::error::StreamError;
-use crate::intake::{GoingBy, LARGE};
+use crate::framing::LARGE;
+use crate::intake::GoingBy;
 use crate::outputs::{Outputs, Removed};
 use crate::port::Port;
 use crate::record::Run;

@@ -117,7 +117,11 @@ mod tests {
         let mut buffer = BytesMut::with_capacity(room + ALIGNMENT);
         for offset in [0, 15, 16, 4095, 70_001] {
             assert_eq!(append(From::File(offset), file.as_fd(), &mut buffer, room).unwrap(), room);
-            assert_eq!((buffer.as_ptr().addr() as u64).wrapping_sub(offset) % ALIGNMENT as u64, 0, "{offset}");
+            assert_eq!(
+                (buffer.as_ptr().addr() as u64).wrapping_sub(offset) % ALIGNMENT as u64,
+                0,
+                "{offset}"
+            );
             drop(buffer.split());
             assert!(buffer.try_reclaim(room + ALIGNMENT), "no other block is needed");
         }

@@ -2,8 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::{Framing, FramingError, LONGEST};
-use crate::intake::LARGE;
+use super::{Framing, FramingError, LARGE, LONGEST};
 use crate::record::Run;
 
 /// Largest record that counts as short.
@@ -11,6 +10,10 @@ const SHORT: usize = 4096;
 
 /// After this many records smaller than [`LARGE`], records are read without a look at their length.
 const SMALL_RECORDS: u8 = 2;
+
+/// If at least so much of a record is still to come after a read, lengths are looked at again. With less, a
+/// change of the route costs more than the copy.
+const WORTH_A_CHANGE: usize = 2 * LARGE;
 
 /// Splits the bytes of one input. The bytes come in contiguous buffers, and runs are split off them without a
 /// copy, so that each run owns its bytes.
@@ -26,8 +29,8 @@ pub(crate) struct Splitter {
     begun: usize,
     /// True within a record.
     within: bool,
-    /// If lengths are computed: number of records since the last one of at least [`LARGE`] bytes, at most
-    /// [`SMALL_RECORDS`].
+    /// If lengths are computed: number of small records that were read since a large one moved or began, at
+    /// most [`SMALL_RECORDS`].
     small_records: u8,
 }
 
@@ -225,21 +228,25 @@ impl Splitter {
         }
         match length {
             Some(length) if length <= there => {
-                self.note_length(length);
+                self.note_read(length, 0);
                 Ok(Some(self.run_of_measured(length, bytes, is_end)))
             }
             Some(_) if is_end => Err(FramingError::Cut { bytes: there }),
             Some(length) if self.divides(length) => {
-                self.note_length(length);
+                self.note_read(length, length - there);
                 Ok(Some(self.begin(length - there, bytes)))
             }
             _ => Ok(None),
         }
     }
 
-    fn note_length(&mut self, length: usize) {
-        let small_records = (self.small_records + 1).min(SMALL_RECORDS);
-        self.small_records = if length >= LARGE { 0 } else { small_records };
+    /// Counts small records that are read, until much of a record is still to come.
+    fn note_read(&mut self, length: usize, missing: usize) {
+        if length < LARGE {
+            self.small_records = (self.small_records + 1).min(SMALL_RECORDS);
+        } else if missing >= WORTH_A_CHANGE {
+            self.small_records = 0;
+        }
     }
 
     /// Takes as many records of the same length as there are.

@@ -4,10 +4,6 @@ use super::{Input, Intake, Order};
 use crate::chain::PeekScope;
 use crate::object::Kind;
 
-/// Records, and parts of stripes, that are smaller than this are copied: many then leave in one call, which
-/// costs less than two calls for each.
-pub(crate) const LARGE: usize = 32 * 1024;
-
 /// Cached answer to whether all inputs may move without copies, so that thousands of inputs are not checked
 /// for each record. If all inputs could, they are not checked again before a change; if one could not, no
 /// other input is checked as long as that one still cannot.

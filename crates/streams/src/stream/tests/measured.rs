@@ -6,7 +6,7 @@ use super::patterns::merged;
 use super::peeking::{Heads, file, passes};
 use super::zero_copy::{join, sinks, some_bytes, source, turn_until};
 use super::*;
-use crate::intake::LARGE;
+use crate::framing::LARGE;
 use crate::{InputOrder, Lending, LendingSwitch, hot_blocks};
 use parking_lot::Mutex;
 use proptest::prelude::*;

@@ -200,6 +200,8 @@ fn no_more_than_the_most_is_seen() {
     assert!(output.bytes() == expected(&bytes, 100_000));
 }
 
+type MakeFraming = fn() -> Framing;
+
 /// A change of a stream that has sent a part of the bytes that its handler has seen.
 #[derive(Clone, Copy, Debug)]
 enum Change {
@@ -237,7 +239,7 @@ fn what_a_handler_has_seen_leaves_once_though_the_stream_changes_before() {
     let mut plain = some_bytes(1_000_003);
     plain.iter_mut().for_each(|byte| *byte |= 1); // all records pass
     let sized = measured::records(&[100_001; 10]).concat();
-    let framings: [(&str, fn() -> Framing, &[u8]); 3] = [
+    let framings: [(&str, MakeFraming, &[u8]); 3] = [
         ("whole", || Framing::Whole, &plain),
         ("fixed", || Framing::Fixed(100_000), &plain),
         ("measured", measured::framing, &sized),
