@@ -26,7 +26,7 @@ use crate::images::{
     StoreError,
 };
 use crate::library::{Asset, FindError, Library};
-use crate::multicast::{GroupMedia, MulticastGroups};
+use crate::multicast::{AssetMedia, MulticastGroups};
 use crate::played_as::PlayedAs;
 use crate::plays::Plays;
 use crate::rtsp::player::{
@@ -221,7 +221,7 @@ impl Presentation for AssetPresentation {
         Box::pin(async move {
             let groups = self.player.groups()?;
             let image = self.image_for(&groups.first().connect(0).map_err(socket_error)?, 0).await?;
-            groups.join(GroupMedia::Asset(image), self.client, on_event)
+            groups.join(Box::new(AssetMedia(image)), self.client, on_event)
         })
     }
 }

@@ -3,6 +3,7 @@
 //! A channel has a timeline of its own on the monotonic clock, whether somebody watches or not. Each session joins
 //! that at a random access point and has numbers of its own (decision 41).
 
+mod group;
 mod playback;
 mod player;
 mod presentation;
@@ -26,7 +27,6 @@ use crate::library::Library;
 use crate::sending::{Channel, ChannelOptions, Playlist, SendFailure};
 
 pub(crate) use self::player::ChannelPlayer;
-pub(crate) use self::source::ChannelSource;
 
 /// Time until the next attempt to find a place while none is known.
 const RETRY: Duration = Duration::from_millis(50);
@@ -155,17 +155,12 @@ impl LiveChannel {
         Ok(Arc::new(LiveChannel { list, first, timeline: Timeline::new(pool) }))
     }
 
-    pub(crate) fn name(&self) -> &str {
+    fn name(&self) -> &str {
         self.list.name()
     }
 
-    /// Image with the tracks of all assets, and with the size of their packets.
-    pub(crate) fn first(&self) -> &Arc<Image> {
-        &self.first
-    }
-
     /// Waits for the next place where a decoder can begin, until its packets are due.
-    pub(crate) async fn wait_for_place(self: Arc<Self>) -> Result<Place, PlayError> {
+    async fn wait_for_place(self: Arc<Self>) -> Result<Place, PlayError> {
         let place = async {
             loop {
                 match self.timeline.next_place() {

@@ -10,5 +10,5 @@ mod range;
 mod sender;
 
 pub(crate) use groups::MulticastGroups;
-pub(crate) use media::GroupMedia;
+pub(crate) use media::{AssetMedia, GroupMedia, GroupSource};
 pub use range::MulticastRange;

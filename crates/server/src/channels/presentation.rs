@@ -7,11 +7,11 @@ use wirepath_media::sdp::Description;
 use wirepath_playback::{PlaybackOptions, TrainSource};
 
 use super::LiveChannel;
+use super::group::ChannelMedia;
 use super::playback::ChannelPlayback;
 use super::source::ChannelSource;
 use crate::asset_player::{AssetPlayer, limits_error, socket_error, stream_sink};
 use crate::describe::describe;
-use crate::multicast::GroupMedia;
 use crate::rtsp::player::{
     BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback, trailer,
 };
@@ -85,7 +85,7 @@ impl Presentation for ChannelPresentation {
         Box::pin(async move {
             let groups = self.player.groups()?;
             self.check_path(&groups.first().connect(0).map_err(socket_error)?, 0)?;
-            groups.join(GroupMedia::Channel(Arc::clone(&self.channel)), self.client, on_event)
+            groups.join(Box::new(ChannelMedia(Arc::clone(&self.channel))), self.client, on_event)
         })
     }
 }

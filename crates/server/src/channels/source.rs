@@ -20,7 +20,7 @@ const SEGMENT_BITS: u32 = 28;
 const SEGMENTS: u32 = (1 << SEGMENT_BITS) - 1;
 
 /// Source of one playback.
-pub(crate) struct ChannelSource {
+pub(super) struct ChannelSource {
     channel: Arc<LiveChannel>,
     /// Numbers of the streams of all assets.
     streams: Vec<StreamPlan>,
@@ -47,12 +47,16 @@ struct Played {
 
 impl ChannelSource {
     /// A source whose packets have the numbers of these streams.
-    pub(crate) fn new(channel: Arc<LiveChannel>, streams: Vec<StreamPlan>) -> ChannelSource {
+    pub(super) fn new(channel: Arc<LiveChannel>, streams: Vec<StreamPlan>) -> ChannelSource {
         ChannelSource { channel, streams, state: Mutex::default() }
     }
 
+    pub(super) fn channel(&self) -> &Arc<LiveChannel> {
+        &self.channel
+    }
+
     /// Goes on at a place of the timeline. Returns the place in this source.
-    pub(crate) fn begin(&self, place: Place) -> Cursor {
+    pub(super) fn begin(&self, place: Place) -> Cursor {
         let Place { piece, cursor, .. } = place;
         let begin_us = piece.begin_us;
         let mut state = self.state.lock();

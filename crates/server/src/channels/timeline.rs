@@ -41,7 +41,7 @@ struct State {
 }
 
 /// Asset in its place.
-pub(crate) struct Piece {
+pub(super) struct Piece {
     /// The last reference to an image closes files, which no engine thread may wait for.
     pub(super) image: DropOnPool<Arc<Image>>,
     pub(super) begin_us: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Piece {
 }
 
 /// Place where a playback begins.
-pub(crate) struct Place {
+pub(super) struct Place {
     pub(super) piece: Arc<Piece>,
     /// Place in the piece.
     pub(super) cursor: Cursor,

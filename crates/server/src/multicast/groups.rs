@@ -58,7 +58,7 @@ impl MulticastGroups {
     /// Adds a client to the sender of these media, or makes a sender that rests until the first member plays.
     pub(crate) fn join(
         &self,
-        media: GroupMedia,
+        media: Box<dyn GroupMedia>,
         address: IpAddr,
         on_event: OnEvent,
     ) -> Result<Joined, OpenError> {
@@ -68,12 +68,12 @@ impl MulticastGroups {
         Ok(Joined { playback, group })
     }
 
-    fn sender(&self, media: GroupMedia, asked_by: IpAddr) -> Result<Arc<GroupSender>, OpenError> {
+    fn sender(&self, media: Box<dyn GroupMedia>, asked_by: IpAddr) -> Result<Arc<GroupSender>, OpenError> {
         let mut senders = self.senders.lock();
         // Members may stay long after their sender has ended; nothing is sent to its group any more.
         senders.retain(|running| running.sender.upgrade().is_some_and(|sender| !sender.is_over()));
         let running = senders.iter().filter_map(|running| running.sender.upgrade());
-        if let Some(sender) = running.into_iter().find(|sender| sender.sends(&media)) {
+        if let Some(sender) = running.into_iter().find(|sender| sender.sends(&*media)) {
             return Ok(sender);
         }
         let is_free = |number: &u32| !senders.iter().any(|running| running.group == *number);
@@ -106,6 +106,7 @@ mod tests {
     use wirepath_media::ts::synthetic::Sample;
     use wirepath_playback::Burst;
 
+    use super::super::media::AssetMedia;
     use super::*;
     use crate::core::{CoreOptions, MediaCore};
     use crate::images::{HotMemorySize, Image, ImagePolicy};
@@ -141,8 +142,9 @@ mod tests {
         let budget = DescriptorBudget::of_clients(DESCRIPTORS_PER_STREAM);
         let groups = MulticastGroups::new(range, core.playbacks, core.plays, budget);
         let client = IpAddr::from([127, 0, 0, 1]);
-        let join =
-            |image: &Arc<Image>| groups.join(GroupMedia::Asset(Arc::clone(image)), client, Box::new(|_| ()));
+        let join = |image: &Arc<Image>| {
+            groups.join(Box::new(AssetMedia(Arc::clone(image))), client, Box::new(|_| ()))
+        };
         let members = (join(&first).unwrap(), join(&first).unwrap());
         assert!(matches!(join(&second), Err(OpenError::Exhausted(_))));
         drop(members);

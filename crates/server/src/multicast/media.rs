@@ -2,66 +2,82 @@
 
 use std::sync::Arc;
 
-use crate::channels::LiveChannel;
+use wirepath_engine::BlockingPool;
+use wirepath_media::image::StreamPlan;
+use wirepath_playback::{Cursor, PlayError};
+
 use crate::images::Image;
+use crate::rtsp::player::BoxFuture;
+use crate::sending::{Item, OutputSource, Sequence};
 
 /// Media of a group.
-pub(crate) enum GroupMedia {
-    /// An asset, from its beginning to its end.
-    Asset(Arc<Image>),
-    /// A channel, from its current position.
-    Channel(Arc<LiveChannel>),
-}
-
-impl GroupMedia {
+pub(crate) trait GroupMedia: Send + Sync {
     /// Image with the tracks and the packet size of all that is sent.
-    pub(super) fn image(&self) -> &Arc<Image> {
-        match self {
-            GroupMedia::Asset(image) => image,
-            GroupMedia::Channel(channel) => channel.first(),
-        }
-    }
+    fn image(&self) -> &Arc<Image>;
 
     /// Name, under which plays are counted.
-    pub(super) fn name(&self) -> &str {
-        match self {
-            GroupMedia::Asset(image) => image.name(),
-            GroupMedia::Channel(channel) => channel.name(),
-        }
-    }
+    fn name(&self) -> &str;
+
+    /// Number that only these media have while they exist: media with the same number share a sender.
+    fn identity(&self) -> usize;
+
+    /// Returns whether the media have no beginning and end, and are sent from their current position.
+    fn is_live(&self) -> bool;
+
+    /// Makes the source, whose packets have the numbers of `streams`.
+    fn source(&self, streams: Vec<StreamPlan>, pool: &BlockingPool) -> Arc<dyn GroupSource>;
 
     /// Name of the single asset that is sent, if it is one.
-    pub(super) fn asset(&self) -> Option<&str> {
-        match self {
-            GroupMedia::Asset(image) => Some(image.name()),
-            GroupMedia::Channel(_) => None,
-        }
-    }
-
-    pub(super) fn is_live(&self) -> bool {
-        matches!(self, GroupMedia::Channel(_))
+    fn asset(&self) -> Option<&str> {
+        (!self.is_live()).then(|| self.image().name())
     }
 
     /// Duration in microseconds, if there is an end and it is known.
-    pub(super) fn duration_us(&self) -> Option<u64> {
-        match self {
-            GroupMedia::Asset(image) => image.duration_us(),
-            GroupMedia::Channel(_) => None,
-        }
+    fn duration_us(&self) -> Option<u64> {
+        self.image().duration_us().filter(|_| !self.is_live())
     }
 
     /// Number of tracks.
-    pub(super) fn tracks(&self) -> u8 {
+    fn tracks(&self) -> u8 {
         self.image().plan().streams.len() as u8 // 16 at most
     }
 }
 
-impl PartialEq for GroupMedia {
-    fn eq(&self, other: &GroupMedia) -> bool {
-        match (self, other) {
-            (GroupMedia::Asset(image), GroupMedia::Asset(other)) => Arc::ptr_eq(image, other),
-            (GroupMedia::Channel(channel), GroupMedia::Channel(other)) => Arc::ptr_eq(channel, other),
-            _ => false,
-        }
+/// Source of what a group is sent.
+pub(crate) trait GroupSource: OutputSource {
+    /// Waits for the place where sending starts. None if it starts at the beginning, or where it rested.
+    fn wait_for_start(self: Arc<Self>) -> Option<BoxFuture<'static, Result<Cursor, PlayError>>>;
+}
+
+/// An asset, from its beginning to its end.
+pub(crate) struct AssetMedia(pub(crate) Arc<Image>);
+
+impl GroupMedia for AssetMedia {
+    fn image(&self) -> &Arc<Image> {
+        &self.0
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    fn is_live(&self) -> bool {
+        false
+    }
+
+    fn source(&self, streams: Vec<StreamPlan>, pool: &BlockingPool) -> Arc<dyn GroupSource> {
+        let item = Item::new(Arc::clone(&self.0));
+        item.follow(None);
+        Arc::new(Sequence::new(item, streams, pool))
+    }
+}
+
+impl GroupSource for Sequence {
+    fn wait_for_start(self: Arc<Self>) -> Option<BoxFuture<'static, Result<Cursor, PlayError>>> {
+        None
     }
 }

@@ -10,10 +10,9 @@ use tokio::task::JoinHandle;
 use wirepath_net::DescriptorPermit;
 use wirepath_playback::{PlayError, PlaybackEvent, Playbacks, Position, Progress, StreamProgress};
 
-use super::media::GroupMedia;
-use crate::channels::{ChannelSource, LiveChannel};
+use super::media::{GroupMedia, GroupSource};
 use crate::rtsp::player::{GroupAddress, OnEvent, Reply, TrackSource};
-use crate::sending::{BYE_DELAY, Destination, End, Item, Output, OutputSource, Sequence};
+use crate::sending::{BYE_DELAY, Destination, End, Output, OutputSource};
 use crate::waiting_play::WaitingPlay;
 
 /// Longest time for which packets leave ahead of their departure; members cannot change it.
@@ -22,10 +21,9 @@ const MOST_BURST_US: u64 = 20_000;
 /// Sender to a group. It plays while any member plays: an asset from where it rested to its end, a channel from the
 /// channel's position.
 pub(super) struct GroupSender {
-    media: GroupMedia,
-    /// Source of a channel.
-    live: Option<Live>,
-    /// Start of a channel that waits for its place.
+    media: Box<dyn GroupMedia>,
+    source: Arc<dyn GroupSource>,
+    /// Start that waits for its place.
     waiting: WaitingPlay,
     this: Weak<GroupSender>,
     address: GroupAddress,
@@ -35,13 +33,6 @@ pub(super) struct GroupSender {
     reports: JoinHandle<()>,
     /// Permission for the descriptors of the output.
     descriptors: Option<DescriptorPermit>,
-}
-
-/// Channel that is sent, and its source for the group.
-#[derive(Clone)]
-struct Live {
-    channel: Arc<LiveChannel>,
-    source: Arc<ChannelSource>,
 }
 
 #[derive(Default)]
@@ -61,27 +52,17 @@ impl GroupSender {
     /// Opens a sender that rests. Must be called on a tokio runtime.
     pub(super) fn open(
         group: &Destination,
-        media: GroupMedia,
+        media: Box<dyn GroupMedia>,
         playbacks: &Playbacks,
         descriptors: DescriptorPermit,
     ) -> io::Result<Arc<GroupSender>> {
-        let mut live = None;
-        let plan = media.image().plan();
-        let source = |streams| -> Arc<dyn OutputSource> {
-            match &media {
-                GroupMedia::Asset(image) => {
-                    let item = Item::new(Arc::clone(image));
-                    item.follow(None);
-                    Arc::new(Sequence::new(item, streams, playbacks.engine().pool()))
-                }
-                GroupMedia::Channel(channel) => {
-                    let source = Arc::new(ChannelSource::new(Arc::clone(channel), streams));
-                    live = Some(Live { channel: Arc::clone(channel), source: Arc::clone(&source) });
-                    source
-                }
-            }
-        };
-        let output = Arc::new(Output::open(group, plan, playbacks, MOST_BURST_US, source)?);
+        let mut made = None;
+        let output = Output::open(group, media.image().plan(), playbacks, MOST_BURST_US, |streams| {
+            let source = media.source(streams, playbacks.engine().pool());
+            made = Some(Arc::clone(&source));
+            source as Arc<dyn OutputSource>
+        })?;
+        let (output, source) = (Arc::new(output), made.ok_or(io::ErrorKind::InvalidInput)?);
         let address = GroupAddress {
             address: group.address.ip(),
             port: group.address.port(),
@@ -91,7 +72,7 @@ impl GroupSender {
             let reports = tokio::spawn(report(Arc::clone(&output), Weak::clone(this)));
             GroupSender {
                 media,
-                live,
+                source,
                 waiting: WaitingPlay::default(),
                 this: Weak::clone(this),
                 address,
@@ -105,8 +86,8 @@ impl GroupSender {
     }
 
     /// Returns whether it sends these media and has not reached their end.
-    pub(super) fn sends(&self, media: &GroupMedia) -> bool {
-        self.media == *media && !self.is_over()
+    pub(super) fn sends(&self, media: &dyn GroupMedia) -> bool {
+        self.media.identity() == media.identity() && !self.is_over()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -117,8 +98,8 @@ impl GroupSender {
         self.address
     }
 
-    pub(super) fn media(&self) -> &GroupMedia {
-        &self.media
+    pub(super) fn media(&self) -> &dyn GroupMedia {
+        &*self.media
     }
 
     /// Adds a member, and returns its number.
@@ -155,10 +136,12 @@ impl GroupSender {
 
     /// Begins to send, at the request of a member. Must be called on a tokio runtime.
     fn begin(&self, number: u64, reply: Reply<Position>) {
-        let Some(Live { channel, source }) = self.live.clone() else { return self.output.play(None, reply) };
+        let Some(start) = Arc::clone(&self.source).wait_for_start() else {
+            return self.output.play(None, reply);
+        };
         let (output, sender) = (Arc::clone(&self.output), Weak::clone(&self.this));
-        self.waiting.start_at(channel.wait_for_place(), move |place| match place {
-            Ok(place) => output.play(Some(source.begin(place)), reply),
+        self.waiting.start_at(start, move |place| match place {
+            Ok(place) => output.play(Some(place), reply),
             Err(error) => {
                 if let Some(sender) = sender.upgrade().filter(|_| error != PlayError::Superseded) {
                     sender.fail_to_begin(number, &error);
