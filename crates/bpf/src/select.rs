@@ -65,7 +65,8 @@ impl Select {
     /// is attached: a driver that attaches or detaches one may restart its queues and lose datagrams.
     ///
     /// # Errors
-    /// [`BpfError::Kernel`] if the kernel refuses the handler; the handler before it then stays.
+    /// [`BpfError::Kernel`] if the kernel refuses the handler, and the handler before it then stays; or if a device
+    /// does not take it, and the selection is no longer [attached](Select::is_attached) then.
     pub fn replace(&mut self, object: &HandlerObject) -> Result<(), BpfError> {
         let mut next = Select::load(object, self.input)?;
         let before: &mut Xdp = program(&mut self.programs, SELECT)?;
@@ -77,6 +78,11 @@ impl Select {
         }
         *self = next;
         Ok(())
+    }
+
+    /// Returns whether the program is attached to its devices.
+    pub fn is_attached(&self) -> bool {
+        !self.links.is_empty()
     }
 
     /// Drops no records until it [resumes](Select::resume). It stays attached.

@@ -216,8 +216,8 @@ int64_t wp_stream_output_handler(wp_stream *stream, int64_t output, int trust_be
 /*
  * The next three functions act on a handler, also one of an output, by its number, between two records; where
  * there are no records, at once. They wait for that for at most `timeout_ms` milliseconds, for ever if that
- * is negative. After WP_TIMEOUT it is still done later. At most 16 of them wait for the end of a record;
- * further calls fail with WP_STATE.
+ * is negative. After WP_TIMEOUT it is still done later, and a handler that is removed then is released on the
+ * stream's thread. At most 16 of them wait for the end of a record; further calls fail with WP_STATE.
  */
 
 /* Removes a handler. After WP_OK its functions are not called any more, and its context is released. */

@@ -221,9 +221,7 @@ fn verdict((answer, reason): (c_int, Option<String>)) -> Result<Verdict, Handler
 fn length(answer: i64, room: usize, reason: Option<String>, expected: &str) -> Result<usize, HandlerError> {
     match usize::try_from(answer) {
         Ok(written) if written <= room => Ok(written),
-        Ok(written) => {
-            Err(HandlerError::Failed(format!("it says {written} bytes: there was room for {room}")))
-        }
+        Ok(written) => Err(HandlerError::Failed(format!("it returned {written} bytes; the limit is {room}"))),
         Err(_) => Err(failed(answer, reason, expected)),
     }
 }

@@ -183,7 +183,7 @@ pub(crate) fn no_port(number: i64) -> Failure {
 
 pub(crate) fn no_output(number: i64) -> Failure {
     Failure::invalid(format!(
-        "no output with port {number}: it is gone, or never was; wp_stream_output answers the port"
+        "no output with port {number}: it has been removed or never existed; wp_stream_output returns the port"
     ))
 }
 
@@ -198,6 +198,6 @@ pub(crate) fn handler_id(number: i64) -> Result<HandlerId, Failure> {
 
 pub(crate) fn no_handler(number: i64) -> Failure {
     Failure::invalid(format!(
-        "no handler {number}: it was removed, or never was; wp_stream_handler answers the number"
+        "no handler {number}: it has been removed or never existed; wp_stream_handler returns the number"
     ))
 }

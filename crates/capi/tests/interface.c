@@ -514,7 +514,7 @@ static void changed_handlers(void)
     CHECK(wp_stream_control(stream, number, "xy", 2, NULL, 0, -1) == WP_REFUSED);
     SAYS("a letter has one byte");
     CHECK(wp_stream_control(stream, number + 1, "c", 1, NULL, 0, -1) == WP_INVALID);
-    SAYS("it was removed, or never was");
+    SAYS("it has been removed or never existed");
     CHECK(wp_stream_control(stream, number, long_message, sizeof(long_message), NULL, 0, -1) == WP_INVALID);
     SAYS("at most 65536 are allowed");
     CHECK((other = wp_stream_handler(stream, &silent)) > number);
@@ -532,7 +532,7 @@ static void changed_handlers(void)
     send_text(running.sender, "e4\n");
     receive_text(running.receiver, "e4\n");
     CHECK(wp_stream_remove_handler(stream, number, -1) == WP_INVALID);
-    SAYS("it was removed, or never was");
+    SAYS("it has been removed or never existed");
 
     CHECK((number = wp_stream_handler(stream, &handler)) > other);
     CHECK(wp_stream_control(stream, number, NULL, 0, NULL, 0, -1) == WP_FAILED);

@@ -42,7 +42,7 @@ pub enum PlanError {
     )]
     Wide(u64),
     /// An overview that cannot be the source of the answer.
-    #[error("the overview is {0} times smaller than the picture, which this scale cannot be made from")]
+    #[error("the overview (1/{0} of the picture) has too few pixels for this scale; leave out overviews")]
     Coarse(u32),
 }
 

@@ -14,7 +14,9 @@ pub(crate) fn busy() -> PyErr {
 }
 
 pub(crate) fn no_port(kind: &str, port: Port) -> PyErr {
-    PyValueError::new_err(format!("no {kind} with port {port}: it is gone or being detached, or never was"))
+    PyValueError::new_err(format!(
+        "no {kind} with port {port}: it is being detached, has been removed, or never existed"
+    ))
 }
 
 pub(crate) fn option_error(error: OptionError) -> PyErr {
@@ -28,7 +30,7 @@ pub(crate) fn option_error(error: OptionError) -> PyErr {
 pub(crate) fn change_error(error: HandlerChangeError) -> PyErr {
     match error {
         HandlerChangeError::Missing(id) => {
-            PyValueError::new_err(format!("no handler {id}: it was removed, or never was"))
+            PyValueError::new_err(format!("no handler {id}: it has been removed or never existed"))
         }
         HandlerChangeError::Busy(_) => PyRuntimeError::new_err(error.to_string()),
         HandlerChangeError::TooLong(_) => PyValueError::new_err(error.to_string()),

@@ -334,6 +334,7 @@ impl Stream {
     fn running(&self) -> PyResult<Running> {
         match &*self.state.lock() {
             State::Runs(running) => Ok(running.clone()),
+            State::Busy => Err(busy()),
             _ => Err(PyRuntimeError::new_err("the stream has not been started: call start()")),
         }
     }
@@ -365,7 +366,7 @@ impl Stream {
     ) -> PyResult<T> {
         refuse_in_handler()?;
         let limit = limit_of(timeout)?;
-        let (sender, receiver) = channel();
+        let (sender, mut receiver) = channel();
         let change = move |stream: &mut wirepath_streams::Stream| {
             let refused = sender.clone();
             // Nobody may wait for it any more.
@@ -378,14 +379,28 @@ impl Stream {
             }
             Taken::Runs(running) => running.stream.with(change),
         }
-        py.detach(move || receiver.recv_timeout(limit)).unwrap_or_else(|error| match error {
-            RecvTimeoutError::Timeout => Err(PyTimeoutError::new_err(
-                "the change waits for the end of a record or for a handler; it is still made later",
-            )),
-            RecvTimeoutError::Disconnected => Err(StreamError::new_err(
-                "the stream has ended, or the handler was removed by another change",
-            )),
-        })
+        let end = Instant::now().checked_add(limit);
+        loop {
+            let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+            let waited = py.detach(|| {
+                let receiver = &mut receiver; // a receiver may be lent to one thread, not shared
+                receiver.recv_timeout(left.min(LOOK))
+            });
+            match waited {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) if left <= LOOK => {
+                    return Err(PyTimeoutError::new_err(
+                        "the change waits for the end of a record or for a handler; it is still made later",
+                    ));
+                }
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(StreamError::new_err(
+                        "the stream has ended, or the handler was removed by another change",
+                    ));
+                }
+            }
+        }
     }
 
     fn taken(&self) -> PyResult<Taken> {

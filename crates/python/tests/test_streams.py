@@ -270,7 +270,7 @@ def test_handlers_of_a_running_stream_get_messages_and_are_replaced_and_removed(
     running.sends(b"a4\n")
     running.receives(b"a4\n")
     for gone in (lambda: stream.remove_handler(number), lambda: stream.replace_handler(number, len)):
-        with pytest.raises(ValueError, match="it was removed, or never was"):
+        with pytest.raises(ValueError, match="it has been removed or never existed"):
             gone()
 
     number = stream.handler(second.passes, control=second.change)

@@ -31,7 +31,7 @@ pub(crate) use self::player::ChannelPlayer;
 /// Time until the next attempt to find a place while none is known.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Time limit of finding a place: less than that of answering a request.
+/// Time limit of finding a place and waiting for its packets: less than that of answering a request.
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// Least MTU of paths to clients over UDP that packets of channels fit: that of usual tunnels.
@@ -161,6 +161,7 @@ impl LiveChannel {
 
     /// Waits for the next place where a decoder can begin, until its packets are due.
     async fn wait_for_place(self: Arc<Self>) -> Result<Place, PlayError> {
+        let end = tokio::time::Instant::now() + LIMIT;
         let place = async {
             loop {
                 match self.timeline.next_place() {
@@ -170,12 +171,12 @@ impl LiveChannel {
             }
         };
         let nothing_is_on = || PlayError::Source("nothing is on the channel; try again later".into());
-        let place = tokio::time::timeout(LIMIT, place).await.map_err(|_| nothing_is_on())?;
-        let wait_us = place.at_us.saturating_sub(self.timeline.now_us());
-        if wait_us > LIMIT.as_micros() as u64 {
+        let place = tokio::time::timeout_at(end, place).await.map_err(|_| nothing_is_on())?;
+        let wait = Duration::from_micros(place.at_us.saturating_sub(self.timeline.now_us()));
+        if tokio::time::Instant::now() + wait > end {
             return Err(nothing_is_on());
         }
-        tokio::time::sleep(Duration::from_micros(wait_us)).await;
+        tokio::time::sleep(wait).await;
         Ok(place)
     }
 

@@ -25,7 +25,8 @@ pub enum Framing {
 
 /// Computes the length of a record from its first bytes (at least one); the flag is true if no more bytes
 /// will come. Returns at least 1, possibly more than the bytes given; None if more bytes are needed. It may be
-/// called again for the same record, with at least as many bytes, until the record is taken.
+/// called again for the same record, with more or fewer bytes, until the record is taken: the answer must not depend
+/// on earlier calls.
 ///
 /// # Errors
 /// The bytes are invalid. The error ends the stream.

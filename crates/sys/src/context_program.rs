@@ -13,6 +13,10 @@ const PROG_TYPE_SYSCALL: u32 = 31;
 /// The kernel takes no programs of this type without it.
 const SLEEPABLE: u32 = 1 << 4;
 
+/// Bytes of an instruction, and the first byte of a call.
+const INSTRUCTION: usize = 8;
+const CALL: u8 = 0x85;
+
 /// Program accepted by the verifier, whose first argument points to the caller's memory.
 #[derive(Debug)]
 pub struct ContextProgram(OwnedFd);
@@ -38,11 +42,14 @@ struct TestRun {
 }
 
 impl ContextProgram {
-    /// Loads a program.
+    /// Loads a program that calls no functions: those of this type may close descriptors of the process.
     ///
     /// # Errors
-    /// Error of the kernel, with the verifier's log: `EPERM` without `CAP_BPF`.
+    /// Error of the kernel, with the verifier's log: `EPERM` without `CAP_BPF`. `EINVAL` for calls.
     pub fn load(instructions: &[u8], license: &CStr) -> Result<ContextProgram, (io::Error, String)> {
+        if instructions.chunks(INSTRUCTION).any(|instruction| instruction[0] == CALL) {
+            return Err((io::ErrorKind::InvalidInput.into(), "the program calls functions".to_owned()));
+        }
         let kind = Kind { program_type: PROG_TYPE_SYSCALL, flags: SLEEPABLE, ..Kind::default() };
         bpf::load(kind, instructions, license).map(ContextProgram)
     }

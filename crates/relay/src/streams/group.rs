@@ -36,6 +36,9 @@ const OPENER_STACK_BYTES: usize = 256 * 1024;
 /// Interval at which [`StreamGroup::run`] checks whether to stop.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Interval of queries while a change waits for the end of a record.
+const ASK_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Interval at which [`StreamGroup::run`] checks whether the kernel can take over a stream.
 const HAND_OVER_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -121,8 +124,8 @@ struct Member {
     kernel: Option<KernelHandler>,
     /// Queries of settings after calls that may have changed the stream.
     queries: usize,
-    /// A change waits for the end of a record: the settings are to be queried again.
-    asks_again: bool,
+    /// A change waits for the end of a record: the settings are to be queried again at this time.
+    asks_again: Option<Instant>,
     handler_folder: Option<PathBuf>,
     /// Peers that have to open a FIFO (without a port) or to connect to a listener.
     awaited: Vec<(Option<Port>, String)>,
@@ -226,8 +229,9 @@ impl StreamGroup {
     /// Queries the settings of streams again in which a change waited for the end of a record.
     fn ask_again(&mut self) {
         for (index, member) in self.members.iter_mut().enumerate() {
-            if let (Stage::Running(running), true) = (&member.stage, member.asks_again) {
-                (member.asks_again, member.queries) = (false, member.queries + 1);
+            let is_due = member.asks_again.is_some_and(|at| at <= Instant::now());
+            if let (Stage::Running(running), true) = (&member.stage, is_due) {
+                (member.asks_again, member.queries) = (None, member.queries + 1);
                 query_settings(index, running, self.sender.clone());
             }
         }
@@ -342,7 +346,7 @@ impl StreamGroup {
             }
             (Content::Called(mut settings), Stage::Running(_)) => {
                 member.queries -= 1;
-                member.asks_again = !settings.is_settled;
+                member.asks_again = (!settings.is_settled).then(|| Instant::now() + ASK_AGAIN_INTERVAL);
                 // User space runs the handler until the last of several changes was made.
                 let has_changed = member.queries == 0 && settings.is_settled;
                 let kernel = member.kernel.as_mut().filter(|_| has_changed)?;
@@ -409,7 +413,7 @@ impl Member {
             stage: Stage::Opening(OpenHandle::default()),
             kernel: None,
             queries: 0,
-            asks_again: false,
+            asks_again: None,
             handler_folder: plan.config.handler_folder.clone(),
             awaited: Vec::new(),
             begun: Instant::now(),

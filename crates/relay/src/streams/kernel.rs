@@ -29,8 +29,10 @@ const TUN: &str = "tun";
 /// Reasons why user space runs the handler.
 const NO_HANDLER: &str = "the stream has no bpf handler";
 pub(super) const HAS_RATE: &str = "a rate limits the stream";
-const TAKES_TRAINS: &str = "its input joins datagrams since the start; with --handler-folder it joins none";
-const NO_XDP: &str = "XDP programs are attached at the start only: drivers may lose datagrams then";
+const TAKES_TRAINS: &str =
+    "its input has received joined datagrams since the start; use --handler-folder to receive single ones";
+const NO_XDP: &str =
+    "XDP programs are attached at the start only: drivers may lose datagrams when they are attached later";
 
 /// Place where the `bpf` handler of a stream runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -308,10 +310,13 @@ impl KernelHandler {
         if handler.place.resume_selection().map_err(|error| error.to_string())? {
             return Ok(());
         }
-        self.paused.as_mut().ok_or(NO_XDP)?.replace(&handler.object).map_err(|error| error.to_string())?;
-        if let Some(selection) = self.paused.take() {
-            handler.place.enter_kernel(InKernel::Select(selection));
+        let mut selection = self.paused.take().ok_or(NO_XDP)?;
+        if let Err(error) = selection.replace(&handler.object) {
+            // One that is no longer attached ends.
+            self.paused = Some(selection).filter(Select::is_attached);
+            return Err(error.to_string());
         }
+        handler.place.enter_kernel(InKernel::Select(selection));
         Ok(())
     }
 

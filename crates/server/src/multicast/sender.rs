@@ -40,12 +40,16 @@ struct State {
     /// Members that are in the group, by their numbers.
     members: HashMap<u64, MemberState>,
     last_number: u64,
+    /// Number of the last start; a pause of all members voids a start that waits.
+    last_start: u64,
     is_over: bool,
 }
 
 struct MemberState {
     on_event: OnEvent,
     is_playing: bool,
+    /// Start that its last PLAY requested; none if the sender was playing.
+    start: Option<u64>,
 }
 
 impl GroupSender {
@@ -107,7 +111,7 @@ impl GroupSender {
         let mut state = self.state.lock();
         state.last_number += 1;
         let number = state.last_number;
-        state.members.insert(number, MemberState { on_event, is_playing: false });
+        state.members.insert(number, MemberState { on_event, is_playing: false, start: None });
         number
     }
 
@@ -123,19 +127,20 @@ impl GroupSender {
             drop(state);
             return reply(Err(PlayError::Source("the sender has ended".into())));
         }
-        let was_playing = state.is_playing();
+        let start = (!state.is_playing()).then_some(state.last_start + 1);
+        state.last_start = start.unwrap_or(state.last_start);
         if let Some(member) = state.members.get_mut(&number) {
-            member.is_playing = true;
+            (member.is_playing, member.start) = (true, start);
         }
         // The lock orders this before or after a PAUSE of another member.
-        match was_playing {
-            true => reply(Ok(Position { at_us: self.output.progress().position_us, streams: Vec::new() })),
-            false => self.begin(number, reply),
+        match start {
+            None => reply(Ok(Position { at_us: self.output.progress().position_us, streams: Vec::new() })),
+            Some(start) => self.begin(start, reply),
         }
     }
 
-    /// Begins to send, at the request of a member. Must be called on a tokio runtime.
-    fn begin(&self, number: u64, reply: Reply<Position>) {
+    /// Begins to send. Must be called on a tokio runtime.
+    fn begin(&self, start_number: u64, reply: Reply<Position>) {
         let Some(start) = Arc::clone(&self.source).wait_for_start() else {
             return self.output.play(None, reply);
         };
@@ -144,19 +149,22 @@ impl GroupSender {
             Ok(place) => output.play(Some(place), reply),
             Err(error) => {
                 if let Some(sender) = sender.upgrade().filter(|_| error != PlayError::Superseded) {
-                    sender.fail_to_begin(number, &error);
+                    sender.fail_to_begin(start_number, &error);
                 }
                 reply(Err(error));
             }
         });
     }
 
-    /// There is nothing to send: all members rest. Those that played since the request of member `number` are told.
-    fn fail_to_begin(&self, number: u64, error: &PlayError) {
+    /// There is nothing to send: unless the start is void, all members rest, and those that joined it are told.
+    fn fail_to_begin(&self, start: u64, error: &PlayError) {
         let mut state = self.state.lock();
-        for (other, member) in state.members.iter_mut().filter(|(_, member)| member.is_playing) {
+        if state.last_start != start {
+            return;
+        }
+        for member in state.members.values_mut().filter(|member| member.is_playing) {
             member.is_playing = false;
-            if *other != number {
+            if member.start != Some(start) {
                 (member.on_event)(PlaybackEvent::Failed(error.clone()));
             }
         }
@@ -171,6 +179,7 @@ impl GroupSender {
         }
         match was_playing && !state.is_playing() {
             true => {
+                state.last_start += 1;
                 self.waiting.cancel();
                 self.output.pause(reply);
             }
