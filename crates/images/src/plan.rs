@@ -22,7 +22,7 @@ pub struct Plan {
     /// Part of the source.
     part: Rectangle,
     gray: bool,
-    /// What makes the part smaller; nothing if it has the size of the answer.
+    /// Scale of the part; none if the part has the size of the answer.
     scale: Option<Scale>,
     /// Width, height and samples of the answer.
     width: u32,

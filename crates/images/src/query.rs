@@ -215,7 +215,7 @@ impl Ratio {
         (scaled as u32).max(1)
     }
 
-    /// What remains of it for a picture that is smaller by `factor` already; nothing if it is too small.
+    /// Ratio for a source that is smaller by `factor`; none if the source is smaller than the result.
     fn after(self, factor: u32) -> Option<Ratio> {
         let Ratio { numerator, denominator } = self;
         let numerator = numerator.checked_mul(factor).filter(|numerator| *numerator <= denominator)?;
@@ -229,8 +229,8 @@ impl Ratio {
 }
 
 impl Scale {
-    /// What remains to be done with an overview of this factor; nothing if it cannot be the source: it has
-    /// fewer pixels than the answer, or the squares of [`Method::Integral`] are not squares of its pixels.
+    /// Scale for an overview of this factor as the source. None if the overview has fewer pixels than the
+    /// answer, or if the squares of [`Method::Integral`] are not squares of its pixels.
     pub(crate) fn after(self, factor: u32) -> Option<Scale> {
         let ratio = self.ratio.after(factor)?;
         let is_possible = self.method != Method::Integral || ratio.numerator == 1;

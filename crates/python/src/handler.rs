@@ -18,7 +18,7 @@ use crate::record::{bytes_of, view};
 /// The exception that ended a stream.
 pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 
-/// What is said about a handler beside its function.
+/// Arguments of `handler(...)` besides the function.
 pub(crate) struct Settings<'py> {
     pub(crate) name: Option<String>,
     /// Most bytes of a record that is given whole; pieces if there is no limit.

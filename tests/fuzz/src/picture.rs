@@ -43,7 +43,7 @@ pub fn fuzz(data: &[u8]) {
     }
 }
 
-/// What was read, unless it was refused with a reason.
+/// The result, or none if it was refused with a reason.
 fn unless_refused<T>(read: Result<T, PictureError>) -> Option<T> {
     read.inspect_err(|error| assert!(!error.to_string().is_empty())).ok()
 }

@@ -1,4 +1,4 @@
-//! What a group is sent.
+//! Media of a group: the traits of media and of their source, and an asset as media.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) trait GroupMedia: Send + Sync {
     }
 }
 
-/// Source of what a group is sent.
+/// Source of the packets for a group.
 pub(crate) trait GroupSource: OutputSource {
     /// Waits for the place where sending starts. None if it starts at the beginning, or where it rested.
     fn wait_for_start(self: Arc<Self>) -> Option<BoxFuture<'static, Result<Cursor, PlayError>>>;

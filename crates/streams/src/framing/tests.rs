@@ -163,7 +163,7 @@ fn the_length_of_a_record_is_computed_before_it_is_read() {
     let run = splitter.next(&mut rest, false).unwrap().unwrap();
     assert_eq!((run.bytes.len(), run.begins, run.ends), (LARGE - 100, false, true));
     assert!(splitter.blind().is_none(), "the next one is not known");
-    // What was looked at and did not move is read from its beginning.
+    // A record that was looked at and did not move is read from its beginning.
     assert_eq!(splitter.look_ahead(&prefix(LARGE + 5)), Ahead::Moves(LARGE + 5));
     let run = splitter.next(&mut BytesMut::from(&prefix(LARGE + 5)[..]), false).unwrap().unwrap();
     assert_eq!((run.bytes.len(), run.begins, run.ends), (4, true, false));
