@@ -36,8 +36,9 @@ impl<'a> UnsentParts<'a> {
         while self.parts.get(self.sent).is_some_and(|part| part.length() == 0) {
             (self.sent, self.in_memory) = (self.sent + 1, None);
         }
-        let is_followed = self.sent + 1 < self.parts.len();
-        let Some(part) = self.parts.get_mut(self.sent) else { return Ok(None) };
+        let Some((part, later)) = self.parts[self.sent..].split_first_mut() else { return Ok(None) };
+        // Empty parts do not follow: bytes held back for them would wait for TCP's timer of 200 ms.
+        let is_followed = later.iter().any(|part| part.length() > 0);
         if part.goes_in_windows() || self.in_memory.is_none_or(|found| found.elapsed() > TRUST) {
             if !part.is_in_memory() {
                 return Ok(None);
@@ -72,6 +73,7 @@ impl Drop for UnsentParts<'_> {
 #[cfg(test)]
 mod tests {
     use std::fs::{File, remove_file};
+    use std::net::{Ipv4Addr, UdpSocket};
     use std::sync::mpsc::{Receiver, channel};
     use std::sync::{Arc, Weak};
 
@@ -86,6 +88,24 @@ mod tests {
         fn drop(&mut self) {
             assert!(self.0.recv().is_err(), "it is only ever dropped");
         }
+    }
+
+    /// Promise: The last bytes of a response leave at once, also if an empty part is behind them.
+    #[test]
+    fn empty_parts_hold_nothing_back() {
+        let pool = BlockingPool::start("closing", 1, Priority::Normal).expect("a thread");
+        // What is held back on a datagram socket stays there, while TCP sends it after 200 ms.
+        let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        let (client, server) = (bind(), bind());
+        server.connect(client.local_addr().expect("an address")).expect("connected");
+        client.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        let parts = ["", "head", "", "body", "", ""].map(|part| ObjectPart::Bytes(part.into()));
+        let mut parts = UnsentParts::new(parts.into(), &pool);
+        let mut sent = || parts.send(&server, 100).expect("room").map(|outcome| outcome.bytes);
+        assert_eq!([sent(), sent(), sent()], [Some(4), Some(4), None]);
+        let mut received = [0; 100];
+        let length = client.recv(&mut received).expect("the body is not held back");
+        assert_eq!(&received[..length], b"headbody", "the head waits for the body");
     }
 
     /// Promise: If a file is deleted while a response is sent, another thread than the connection thread

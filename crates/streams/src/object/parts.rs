@@ -198,7 +198,8 @@ impl ObjectParts {
         while self.waiting.front().is_some_and(Source::is_read) {
             self.done.extend(self.waiting.pop_front());
         }
-        let is_followed = self.waiting.get(1).is_some_and(|next| !next.may_wait());
+        let next = self.waiting.iter().skip(1).find(|next| !next.is_read());
+        let is_followed = next.is_some_and(|next| !next.may_wait());
         self.waiting.front_mut().map(|front| (front, is_followed))
     }
 
