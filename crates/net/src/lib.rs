@@ -1,5 +1,47 @@
 //! Network services shared by server and relay: listeners, limits on clients, authentication, HTTP
 //! connections, metrics and status.
+//!
+//! A [`Site`](http::Site) answers requests, and a [program](program) serves it until a signal:
+//!
+//! ```no_run
+//! use std::net::SocketAddr;
+//!
+//! use clap::Parser;
+//! use http::StatusCode;
+//! use wirepath_http::{AssetPath, BodyPart, Request, Response};
+//! use wirepath_net::http::{Answer, Endpoint, Site};
+//! use wirepath_net::program::{self, Service, ServiceOptions, announce};
+//!
+//! #[derive(Parser)]
+//! struct Arguments {
+//!     #[command(flatten)]
+//!     service: ServiceOptions, // --http ADDRESS:PORT and others
+//! }
+//!
+//! struct Hello(Endpoint);
+//!
+//! impl Site for Hello {
+//!     async fn answer(&self, path: AssetPath, _request: Request, _local: SocketAddr) -> Answer {
+//!         match self.0.find(&path).await {
+//!             Some(metrics_or_status) => metrics_or_status,
+//!             None => {
+//!                 let body = vec![BodyPart::Bytes(b"hello\n".to_vec())];
+//!                 Response::with_body(StatusCode::OK, "text/plain", body).into()
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! fn main() {
+//!     let arguments = Arguments::parse();
+//!     program::run("hello", |draining| async move {
+//!         let Service { engine, listener, socket, endpoint, .. } = arguments.service.start()?;
+//!         announce(&format!("http=http://{}/", socket.local_addr()?))?;
+//!         listener.serve(socket, Hello(endpoint), engine, draining).await;
+//!         std::io::Result::Ok(())
+//!     })
+//! }
+//! ```
 
 pub mod auth;
 pub mod confinement;

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 /// the example does check something.
 fn the_example_of_the_readme_runs_in_a_new_project() -> Result<()> {
     let is_long = std::env::var_os("WIREPATH_LONG").is_some();
-    require!(is_long, "it builds seven crates once more; run: make test-long");
+    require!(is_long, "it builds the library once more; run: make test-long");
     let readme = include_str!("../README.md");
     let (_, rest) = readme.split_once("```rust\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();

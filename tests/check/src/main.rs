@@ -231,8 +231,8 @@ fn packages(length: Length) -> Step {
     cargo("packages", &arguments.collect::<Vec<_>>(), Count::ExitCode, minutes)
 }
 
-/// `wirepath-streams` and what it uses.
-const PUBLISHED: [&str; 7] = [
+/// `wirepath-streams` and `wirepath-net`, and what they use.
+const PUBLISHED: [&str; 9] = [
     "wirepath-sys",
     "wirepath-counters",
     "wirepath-http",
@@ -240,6 +240,8 @@ const PUBLISHED: [&str; 7] = [
     "wirepath-datapath",
     "wirepath-engine",
     "wirepath-streams",
+    "wirepath-auth",
+    "wirepath-net",
 ];
 
 /// Returns whether guests run on this machine's processors, by its clock. Emulated ones count instructions:
