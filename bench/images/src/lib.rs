@@ -1,5 +1,5 @@
-//! Processor time of servers of applications for each request, in interleaved rounds: what the benches of the picture
-//! and the record server share.
+//! Processor time of servers of applications for each request, and the time until the answer, in interleaved rounds: what
+//! the benches of the picture and the record server share.
 
 mod client;
 
@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 pub use client::Client;
@@ -34,8 +35,17 @@ pub struct Rounds {
     pub connections: usize,
 }
 
-/// Processor time of a request in microseconds, for each server, round by round.
-pub type Times = BTreeMap<&'static str, Vec<f64>>;
+/// Times of requests in a round, for each server, round by round.
+pub type Times = BTreeMap<&'static str, Vec<Round>>;
+
+/// Mean times of a request in a round, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// Processor time of the server.
+    pub cpu_us: f64,
+    /// Time from the request to the end of the answer, with requests over the other connections beside it.
+    pub answer_us: f64,
+}
 
 /// Runs all servers in turns, after their answers were compared: `is_same` compares two.
 ///
@@ -56,10 +66,10 @@ pub fn run(
     let mut times = Times::new();
     for round in 0..=options.rounds {
         for (server, body) in servers.iter().zip(&bodies) {
-            let time = server.measure(case.path, body.len(), options.connections, each)?;
+            let times_of_round = server.measure(case.path, body.len(), options.connections, each)?;
             // The first round warms up.
             if round > 0 {
-                times.entry(server.name).or_default().push(time);
+                times.entry(server.name).or_default().push(times_of_round);
             }
         }
     }
@@ -88,13 +98,13 @@ impl Server {
         Ok(Server { name, address: address.parse()?, child })
     }
 
-    /// Processor time of a request in microseconds: `each` requests over each of so many connections.
-    fn measure(&self, path: &str, length: usize, connections: usize, each: u64) -> Result<f64> {
+    /// Times of a request: `each` requests over each of so many connections.
+    fn measure(&self, path: &str, length: usize, connections: usize, each: u64) -> Result<Round> {
         let clients = (0..connections).map(|_| Client::connect(self.address)).collect::<Result<Vec<_>>>()?;
         // Threads that serve them are there before, and behind.
         let mut clients: Vec<_> = clients;
         clients.iter_mut().try_for_each(|client| client.skip(path, length))?;
-        let before = self.processor_ns()?;
+        let (before, begun) = (self.processor_ns()?, Instant::now());
         std::thread::scope(|scope| {
             let asked = clients
                 .iter_mut()
@@ -102,8 +112,11 @@ impl Server {
             let asked: Vec<_> = asked.collect();
             asked.into_iter().try_for_each(|asked| asked.join().expect("a client does not panic"))
         })?;
-        let spent = self.processor_ns()? - before;
-        Ok(spent as f64 / 1000.0 / (each * connections as u64) as f64)
+        let (spent, took) = (self.processor_ns()? - before, begun.elapsed());
+        Ok(Round {
+            cpu_us: spent as f64 / 1000.0 / (each * connections as u64) as f64,
+            answer_us: took.as_secs_f64() * 1e6 / each as f64,
+        })
     }
 
     /// Processor time of its threads (proc_schedstat).
@@ -141,19 +154,32 @@ pub fn report(results: &[(&Case, Times)], servers: &[Server], is_json: bool) {
     let first = servers[0].name;
     let others: Vec<_> = servers[1..].iter().map(|server| server.name).collect();
     let names = others.iter().flat_map(|name| [format!("{name} µs"), "ratio".to_owned()]);
-    table.set_header(["case".to_owned(), format!("{first} µs")].into_iter().chain(names));
+    let answers = ["answer after µs".to_owned(), "ratios".to_owned()];
+    table.set_header(["case".to_owned(), format!("{first} µs")].into_iter().chain(names).chain(answers));
+    let cpu = |round: &Round| round.cpu_us;
+    let answer = |round: &Round| round.answer_us;
     let mut all = Vec::new();
     for (case, times) in results {
-        let ours = &times[first];
-        let (middle, spread) = median(ours);
-        let mut row = vec![case.name.to_owned(), format!("{middle:.0} ±{spread:.0} %")];
+        let of = |name: &str, time: fn(&Round) -> f64| times[name].iter().map(time).collect::<Vec<_>>();
+        let ratio = |name: &str, time: fn(&Round) -> f64| {
+            let ours = of(first, time).into_iter().zip(of(name, time));
+            median(&ours.map(|(ours, other)| ours / other).collect::<Vec<_>>()).0
+        };
+        let shown = |(middle, spread): (f64, f64)| format!("{middle:.0} ±{spread:.0} %");
+        let mut row = vec![case.name.to_owned(), shown(median(&of(first, cpu)))];
         for name in &others {
-            let (middle, spread) = median(&times[*name]);
-            let ratios: Vec<f64> = ours.iter().zip(&times[*name]).map(|(ours, other)| ours / other).collect();
-            row.extend([format!("{middle:.0} ±{spread:.0} %"), format!("{:.2}", median(&ratios).0)]);
+            row.extend([shown(median(&of(name, cpu))), format!("{:.2}", ratio(name, cpu))]);
         }
+        let ratios: Vec<_> = others.iter().map(|name| format!("{:.2}", ratio(name, answer))).collect();
+        row.extend([shown(median(&of(first, answer))), ratios.join(", ")]);
         table.add_row(row);
-        all.push(json!({"case": case.name, "path": case.path, "cpu_us_per_request": times}));
+        let each = |time: fn(&Round) -> f64| {
+            times.keys().map(|name| (*name, of(name, time))).collect::<BTreeMap<_, _>>()
+        };
+        all.push(json!({
+            "case": case.name, "path": case.path,
+            "cpu_us_per_request": each(cpu), "answer_us_per_request": each(answer),
+        }));
     }
     if is_json { println!("{:#}", json!(all)) } else { println!("{table}") }
 }

@@ -94,11 +94,11 @@ impl StreamBuilder {
     /// `key` reads the key of a portion; portions without a key are dropped and counted. Records leave in the
     /// order in which they become complete.
     ///
-    /// The bounds are those of [`StreamBuilder::join`], and so are the rules for records that are given up
-    /// and for inputs that are attached and detached. When the window is full, byte streams that have brought
-    /// their portion of the oldest waiting record are not read; when another input brings a new key, the
-    /// oldest record is given up and counted. The same holds for datagrams, except that they cannot be made
-    /// to wait.
+    /// The window is that of [`StreamBuilder::join`], and so are the rules for records that are given up and
+    /// for inputs that are attached and detached. When the window is full, byte streams that have brought
+    /// their portion of the oldest waiting record are not read; when another input brings a new key, or its
+    /// portion exceeds `waiting_bytes`, the oldest records are given up and counted. The same holds for
+    /// datagrams, except that they cannot be made to wait.
     pub fn join_by_key(
         mut self,
         window: usize,
