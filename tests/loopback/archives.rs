@@ -12,6 +12,7 @@ use wirepath_tests::interleaved::Interleaved;
 use wirepath_tests::movie::Movie;
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::rtp::Received;
+use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, http, trials};
 
@@ -23,6 +24,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         absolute_times_are_sought,
         a_pause_at_a_joint_loses_nothing,
         a_movie_goes_on_over_a_joint,
+        recordings_without_a_duration_have_a_length,
+        an_archive_of_unknown_length_has_an_open_end,
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
         what_an_archive_cannot_do_is_refused,
@@ -194,6 +197,65 @@ fn a_movie_goes_on_over_a_joint() -> Result<()> {
         let seconds = f64::from(ends.1.timestamp.wrapping_sub(ends.0.timestamp)) / clock;
         ensure!((3.8..4.2).contains(&seconds), "timestamps go by {seconds} s");
     }
+    Ok(())
+}
+
+/// The description of the archive.
+fn description(server: &Server) -> Result<String> {
+    let accept = [("Accept", "application/sdp")];
+    let answer = Client::connect(server.rtsp)?.succeed("DESCRIBE", &server.rtsp_url("cam"), &accept)?;
+    String::from_utf8(answer.body).context("SDP")
+}
+
+/// Number of a recording in a listing.
+fn number(page: &Json, index: usize, name: &str) -> Result<f64> {
+    page["recordings"][index][name].as_f64().with_context(|| format!("no {name} of {index}: {page}"))
+}
+
+/// Promise: An archive of fragmented MP4 or of Matroska files without a duration has a range and lists durations.
+fn recordings_without_a_duration_have_a_length() -> Result<()> {
+    for (extension, clip) in [("mp4", clips::fragmented(3)?), ("mkv", clips::live_matroska(3)?)] {
+        let names = ["10-00-00", "10-00-09"].map(|time| format!("2026-11-23T{time}.{extension}"));
+        let folder = folder(&names.each_ref().map(|name| (name.as_str(), clip.clone())))?;
+        let server = serve(&folder, &[])?;
+        let description = description(&server)?;
+        ensure!(description.contains("a=range:npt=0.000-12."), "{description}");
+        ensure!(description.contains("a=range:clock=20261123T100000Z-20261123T100012"), "{description}");
+        let page = json(&server, "/cam/?recordings")?;
+        for index in 0..2 {
+            ensure!((2.9..3.2).contains(&number(&page, index, "duration_s")?), "{page}");
+        }
+        ensure!((5.8..6.1).contains(&number(&page, 0, "gap_s")?), "{page}");
+    }
+    Ok(())
+}
+
+/// Promise: An archive whose end is not known has a range with an open end, until its last recording was prepared.
+fn an_archive_of_unknown_length_has_an_open_end() -> Result<()> {
+    let clip = clips::fragmented(3)?;
+    let folder = folder(&[("2026-11-23T10-00-00.mp4", clip.clone())])?;
+    // Fragments without times.
+    let mut bytes = fs::read(&clip)?;
+    for at in 0..bytes.len() - 4 {
+        if bytes[at..].starts_with(b"tfdt") {
+            bytes[at..at + 4].copy_from_slice(b"free");
+        }
+        if bytes[at..].starts_with(b"mfra") {
+            bytes[at..at + 4].copy_from_slice(b"free");
+        }
+    }
+    let recording = folder.path().join("cam/2026-11-23T10-00-00.mp4");
+    fs::write(&recording, bytes)?;
+    fs::File::open(&recording)?.set_modified(fs::metadata(&clip)?.modified()?)?;
+    let server = serve(&folder, &[])?;
+    let description = description(&server)?;
+    ensure!(description.contains("a=range:npt=0.000-\r\n"), "{description}");
+    ensure!(description.contains("a=range:clock=20261123T100000Z-\r\n"), "{description}");
+    // The description began to prepare the recording.
+    Deadline::seconds(30.0).wait_for("a duration", || {
+        let page = json(&server, "/cam/?recordings")?;
+        Ok(number(&page, 0, "duration_s").ok().filter(|seconds| (2.9..3.2).contains(seconds)))
+    })?;
     Ok(())
 }
 

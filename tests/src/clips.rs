@@ -56,6 +56,17 @@ pub fn matroska(seconds: u32) -> Result<PathBuf> {
     make(&format!("matroska-{seconds}s"), "mkv", &lines(seconds, 1, &["-f", "matroska"]))
 }
 
+/// An MP4 file of fragments of a second each, as recorders write them: its `moov` box has no duration.
+pub fn fragmented(seconds: u32) -> Result<PathBuf> {
+    let output = ["-movflags", "frag_keyframe+empty_moov", "-f", "mp4"];
+    make(&format!("fragmented-{seconds}s"), "mp4", &lines(seconds, 1, &output))
+}
+
+/// A Matroska file without a duration, as live recordings.
+pub fn live_matroska(seconds: u32) -> Result<PathBuf> {
+    make(&format!("live-{seconds}s"), "mkv", &lines(seconds, 1, &["-live", "1", "-f", "matroska"]))
+}
+
 /// A movie of a picture track and a sound track by these encoders, in the container of this extension. H.264 and
 /// H.265 have B-frames; MP4 has its index at the end.
 pub fn film(seconds: u32, video: &str, audio: &str, extension: &str) -> Result<PathBuf> {

@@ -44,8 +44,8 @@ pub(crate) struct ArchiveFolder {
     library: Arc<Library>,
     store: Arc<Store>,
     known: Mutex<Option<Known>>,
-    /// Durations of examined recordings, by name; none for recordings that cannot be played.
-    durations: Mutex<HashMap<Box<[u8]>, Duration>>,
+    /// Lengths of examined recordings, by name, with the versions of the files.
+    lengths: Mutex<HashMap<Box<[u8]>, (Identity, Length)>>,
     /// Recordings that cannot be played with the others, and the reasons.
     left_out: Mutex<HashMap<Box<[u8]>, String>>,
     /// Permits of pages that are being made.
@@ -53,8 +53,16 @@ pub(crate) struct ArchiveFolder {
     log: LogLimit,
 }
 
-/// Duration of a version of a recording, in microseconds; none if it cannot be played.
-type Duration = (Identity, Option<u64>);
+/// Length of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// Duration in microseconds.
+    Known(u64),
+    /// The file does not tell its duration, or cannot be examined at present.
+    Unknown,
+    /// The recording cannot be played.
+    NotPlayable,
+}
 
 /// Recordings of a version of the folder.
 #[derive(Clone)]
@@ -81,7 +89,7 @@ impl ArchiveFolder {
             library,
             store,
             known: Mutex::default(),
-            durations: Mutex::default(),
+            lengths: Mutex::default(),
             left_out: Mutex::default(),
             listings: Semaphore::new(LISTINGS),
             log: LogLimit::new(LINES_PER_SECOND),
@@ -136,35 +144,33 @@ impl ArchiveFolder {
         }
     }
 
-    /// Duration of a recording in microseconds; none if it cannot be played. Waits for storage.
-    pub(crate) fn duration_us(
-        &self,
-        recording: &Recording,
-        recordings: &Recordings,
-    ) -> Result<Option<u64>, FindError> {
+    /// Length of a recording. Waits for storage.
+    pub(super) fn length(&self, recording: &Recording, recordings: &Recordings) -> Result<Length, FindError> {
         let asset = self.open(recording, recordings)?;
         let identity = asset.version.identity;
-        if let Some((_, duration_us)) =
-            self.durations.lock().get(&recording.name).filter(|(known, _)| *known == identity)
-        {
-            return Ok(*duration_us);
-        }
-        let duration_us = match self.store.duration_us(&asset.file) {
-            Ok(duration_us) => duration_us,
+        let known = self.lengths.lock().get(&recording.name).filter(|(known, _)| *known == identity).copied();
+        let duration_us = match known {
+            // Its image may be finished by now, which has the duration.
+            Some((_, Length::Unknown)) => self.store.finished_duration_us(&asset.file),
+            Some((_, length)) => return Ok(length),
+            None => self.store.duration_us(&asset.file),
+        };
+        let length = match duration_us {
+            Ok(duration_us) => duration_us.map_or(Length::Unknown, Length::Known),
             Err(StoreError::NotPlayable(why)) => {
                 self.leave_out(recording, &why);
-                None
+                Length::NotPlayable
             }
             Err(error) => {
                 if let Some(suppressed) = self.log.pass(Instant::now()) {
                     let recording = self.name_of(recording);
                     tracing::warn!(%recording, %error, suppressed, "a recording cannot be examined");
                 }
-                return Ok(None);
+                return Ok(Length::Unknown);
             }
         };
-        self.durations.lock().insert(recording.name.clone(), (identity, duration_us));
-        Ok(duration_us)
+        self.lengths.lock().insert(recording.name.clone(), (identity, length));
+        Ok(length)
     }
 
     /// Permits one page of recordings to be made; none if too many are being made.
@@ -204,12 +210,12 @@ impl ArchiveFolder {
 
     /// Drops notes about recordings that no longer exist.
     fn forget_gone(&self, recordings: &Recordings) {
-        let (mut durations, mut left_out) = (self.durations.lock(), self.left_out.lock());
-        if durations.is_empty() && left_out.is_empty() {
+        let (mut lengths, mut left_out) = (self.lengths.lock(), self.left_out.lock());
+        if lengths.is_empty() && left_out.is_empty() {
             return;
         }
         let names: HashSet<&[u8]> = recordings.all().iter().map(|recording| &*recording.name).collect();
-        durations.retain(|name, _| names.contains(&**name));
+        lengths.retain(|name, _| names.contains(&**name));
         left_out.retain(|name, _| names.contains(&**name));
     }
 }

@@ -9,12 +9,13 @@ use wirepath_media::sdp::Description;
 use wirepath_playback::{PlaybackOptions, TrainSource};
 
 use super::Gaps;
-use super::folder::ArchiveFolder;
+use super::folder::{ArchiveFolder, Length};
 use super::opener::{Formats, Opened, Opener, Search};
 use super::playback::ArchivePlayback;
 use super::source::{ArchiveSource, feed};
 use crate::asset_player::{AssetPlayer, blocking, find_error, limits_error, socket_error, stream_sink};
 use crate::describe::describe;
+use crate::library::FindError;
 use crate::rtsp::player::{
     BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback, trailer,
 };
@@ -29,8 +30,8 @@ pub(crate) struct ArchivePresentation {
     opener: Opener,
     gaps: Gaps,
     first: Opened,
-    /// End of the last recording, in microseconds since 1970.
-    end_us: i64,
+    /// End of the last recording in microseconds since 1970, if known.
+    end_us: Option<i64>,
 }
 
 impl ArchivePresentation {
@@ -47,7 +48,7 @@ impl ArchivePresentation {
             let why = "the archive has no recording that can be played: see /api/status, or its names and --archive";
             return Err(OpenError::NotPlayable(why.to_owned()));
         };
-        let end_us = end_us(&opener.folder).map_err(find_error)?.max(first.start_us);
+        let end_us = end_us(&opener.folder).map_err(find_error)?.filter(|end_us| *end_us > first.start_us);
         Ok(ArchivePresentation { player, opener, gaps, first, end_us })
     }
 
@@ -67,24 +68,28 @@ impl ArchivePresentation {
     }
 }
 
-/// End of the last recording that can be examined, in microseconds since 1970.
-fn end_us(folder: &ArchiveFolder) -> Result<i64, crate::library::FindError> {
+/// End of the last recording that can be played, in microseconds since 1970; none if it does not tell its duration.
+fn end_us(folder: &ArchiveFolder) -> Result<Option<i64>, FindError> {
     let recordings = folder.recordings()?;
     for recording in recordings.all().iter().rev().take(EXAMINED) {
-        if let Ok(Some(duration_us)) = folder.duration_us(recording, &recordings) {
-            return Ok(recording.start_us.saturating_add_unsigned(duration_us));
+        match folder.length(recording, &recordings) {
+            Ok(Length::Known(duration_us)) => {
+                return Ok(Some(recording.start_us.saturating_add_unsigned(duration_us)));
+            }
+            Ok(Length::Unknown) => return Ok(None),
+            Ok(Length::NotPlayable) | Err(_) => {}
         }
     }
-    Ok(i64::MIN)
+    Ok(None)
 }
 
 impl Presentation for ArchivePresentation {
     fn describe(&self) -> Description {
         let (start_us, end_us) = (self.first.start_us, self.end_us);
         Description {
-            version: end_us.unsigned_abs(),
-            duration_us: Some(end_us.saturating_sub(start_us).unsigned_abs()),
-            clock: Some(ClockRange { start: ClockTime(start_us), end: Some(ClockTime(end_us)) }),
+            version: end_us.unwrap_or(start_us).unsigned_abs(),
+            duration_us: end_us.map(|end_us| end_us.saturating_sub(start_us).unsigned_abs()),
+            clock: Some(ClockRange { start: ClockTime(start_us), end: end_us.map(ClockTime) }),
             ..describe(&self.first.image, self.opener.folder.path())
         }
     }
