@@ -26,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_movie_goes_on_over_a_joint,
         recordings_without_a_duration_have_a_length,
         an_archive_of_unknown_length_has_an_open_end,
+        recordings_that_begin_late_follow_at_once,
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
         what_an_archive_cannot_do_is_refused,
@@ -256,6 +257,33 @@ fn an_archive_of_unknown_length_has_an_open_end() -> Result<()> {
         let page = json(&server, "/cam/?recordings")?;
         Ok(number(&page, 0, "duration_s").ok().filter(|seconds| (2.9..3.2).contains(seconds)))
     })?;
+    Ok(())
+}
+
+/// Promise: Recordings whose first sample is late in the file follow each other at once, and are sought by the clock.
+fn recordings_that_begin_late_follow_at_once() -> Result<()> {
+    for extension in ["mp4", "mkv"] {
+        let clip = clips::late(2, extension)?;
+        let names = ["10-00-00", "10-00-02"].map(|time| format!("2026-11-23T{time}.{extension}"));
+        let folder = folder(&names.each_ref().map(|name| (name.as_str(), clip.clone())))?;
+        let server = serve(&folder, &[])?;
+        let mut movie = Movie::set_up(server.rtsp, "cam")?;
+        movie.play(None)?;
+        let tracks = movie.to_the_end(Deadline::seconds(20.0))?;
+        for (received, clock) in tracks.iter().zip(&movie.clocks) {
+            ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+            let ends = received.packets.first().zip(received.packets.last()).context("no packets")?;
+            let seconds = f64::from(ends.1.timestamp.wrapping_sub(ends.0.timestamp)) / clock;
+            ensure!((3.8..4.2).contains(&seconds), "timestamps go by {seconds} s");
+        }
+        let headers = [("Session", movie.session.as_str()), ("Range", "clock=20261123T100003Z-")];
+        let answer = movie.client.succeed("PLAY", &movie.url, &headers)?;
+        let range = answer.header("range").context("no Range")?;
+        ensure!(range.starts_with("clock=20261123T10000"), "{range}");
+        ensure!(!range.starts_with("clock=20261123T100000"), "{range}");
+        let page = json(&server, "/cam/?recordings")?;
+        ensure!((1.9..2.2).contains(&number(&page, 0, "duration_s")?), "{page}");
+    }
     Ok(())
 }
 

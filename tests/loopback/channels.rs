@@ -1,7 +1,7 @@
 //! Channels: playlists that play as one endless stream over RTSP, in which all viewers are at the same place.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_channel_is_one_stream_over_joints_and_loops,
         a_channel_plays_over_tcp,
         a_movie_channel_goes_on_over_its_joint,
+        a_late_movie_goes_on_over_its_joint,
         viewers_are_at_the_same_place => || unless_overloaded(viewers_are_at_the_same_place),
         play_after_a_pause_continues_at_the_current_position,
         a_list_is_read_again_at_the_next_joint,
@@ -116,8 +117,16 @@ fn a_channel_plays_over_tcp() -> Result<()> {
 
 /// Promise: Tracks of movies in a channel stay in sync between items.
 fn a_movie_channel_goes_on_over_its_joint() -> Result<()> {
-    let movie = clips::film(3, "libx264", "aac", "mp4")?;
-    let folder = clips::folder(&[("film.mp4", &movie)])?;
+    goes_on_over_its_joint(&clips::film(3, "libx264", "aac", "mp4")?)
+}
+
+/// Promise: A movie whose first sample is late in the file repeats in a channel without a pause.
+fn a_late_movie_goes_on_over_its_joint() -> Result<()> {
+    goes_on_over_its_joint(&clips::late(3, "mp4")?)
+}
+
+fn goes_on_over_its_joint(movie: &Path) -> Result<()> {
+    let folder = clips::folder(&[("film.mp4", movie)])?;
     let channel = format!("film={}", folder.path().join("film.mp4").display());
     let server = Server::of(folder.path()).with(["--channel", &channel]).start()?;
     let mut playback = Movie::set_up(server.rtsp, "film")?;

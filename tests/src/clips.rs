@@ -67,6 +67,13 @@ pub fn live_matroska(seconds: u32) -> Result<PathBuf> {
     make(&format!("live-{seconds}s"), "mkv", &lines(seconds, 1, &["-live", "1", "-f", "matroska"]))
 }
 
+/// A movie whose first sample is a minute after time 0, as the second file of a recorder that does not reset times.
+pub fn late(seconds: u32, extension: &str) -> Result<PathBuf> {
+    let container = if extension == "mkv" { "matroska" } else { extension };
+    let output = ["-output_ts_offset", "60", "-f", container];
+    make(&format!("late-{seconds}s"), extension, &lines(seconds, 1, &output))
+}
+
 /// A movie of a picture track and a sound track by these encoders, in the container of this extension. H.264 and
 /// H.265 have B-frames; MP4 has its index at the end.
 pub fn film(seconds: u32, video: &str, audio: &str, extension: &str) -> Result<PathBuf> {
