@@ -29,6 +29,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         recordings_that_begin_late_follow_at_once,
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
+        many_bad_recordings_do_not_hide_the_good_ones,
+        an_archive_whose_only_recording_is_being_written_says_so,
         what_an_archive_cannot_do_is_refused,
         replay_of_onvif_is_refused_by_its_name,
         recordings_are_listed_in_pages,
@@ -313,6 +315,38 @@ fn a_recording_of_other_tracks_is_left_out() -> Result<()> {
     let left_out = server.status()?["archives"][0]["left_out"].to_string();
     ensure!(left_out.contains("10-00-02.mp4") && left_out.contains("differ"), "{left_out}");
     Ok(())
+}
+
+/// Promise: An archive plays from its first recording that can be played, however many before it cannot.
+fn many_bad_recordings_do_not_hide_the_good_ones() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = folder(&[("2026-11-23T12-00-00.ts", clip.clone())])?;
+    for minute in 0..100 {
+        let name = format!("2026-11-23T{}-{:02}-00.ts", 10 + minute / 60, minute % 60);
+        fs::write(folder.path().join("cam").join(name), "no transport stream")?;
+    }
+    let server = serve(&folder, &[])?;
+    let description = description(&server)?;
+    ensure!(description.contains("a=range:clock=20261123T120000Z-20261123T120002"), "{description}");
+    let mut playback = Playback::set_up(server.rtsp, "cam")?;
+    playback.play(None)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &fs::read(&clip)?)
+}
+
+/// Promise: An archive whose only recording is still being written gets 503 with the reason, and plays later.
+fn an_archive_whose_only_recording_is_being_written_says_so() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = folder(&[("2026-11-23T10-00-00.ts", clip.clone())])?;
+    let recording = fs::File::open(folder.path().join("cam/2026-11-23T10-00-00.ts"))?;
+    recording.set_modified(std::time::SystemTime::now())?;
+    let server = serve(&folder, &[])?;
+    let accept = [("Accept", "application/sdp")];
+    let answer = Client::connect(server.rtsp)?.request("DESCRIBE", &server.rtsp_url("cam"), &accept)?;
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    ensure!(answer.status == 503 && body.contains("still being written"), "{answer:?}: {body}");
+    recording.set_modified(fs::metadata(&clip)?.modified()?)?;
+    description(&server).map(drop)
 }
 
 fn what_an_archive_cannot_do_is_refused() -> Result<()> {

@@ -127,8 +127,12 @@ impl ArchiveFolder {
         Ok(recordings)
     }
 
-    /// Opens a recording. The newest one counts as missing while it is being written. Waits for storage.
-    pub(crate) fn open(&self, recording: &Recording, recordings: &Recordings) -> Result<Asset, FindError> {
+    /// Opens a recording; none while it is being written, which is true of the newest one only. Waits for storage.
+    pub(crate) fn open(
+        &self,
+        recording: &Recording,
+        recordings: &Recordings,
+    ) -> Result<Option<Asset>, FindError> {
         let path = match self.path.is_empty() {
             true => recording.name.to_vec(),
             false => [self.path.as_bytes(), &recording.name].join(&b'/'),
@@ -138,15 +142,12 @@ impl ArchiveFolder {
         let is_newest = recordings.all().last() == Some(recording);
         let modified_s = asset.version.identity.mtime_ns / 1_000_000_000;
         let age_s = i64::try_from(now_s()).unwrap_or(i64::MAX).saturating_sub(modified_s);
-        match is_newest && age_s < COMPLETE_AFTER_S {
-            true => Err(FindError::NotFound),
-            false => Ok(asset),
-        }
+        Ok((!is_newest || age_s >= COMPLETE_AFTER_S).then_some(asset))
     }
 
     /// Length of a recording. Waits for storage.
     pub(super) fn length(&self, recording: &Recording, recordings: &Recordings) -> Result<Length, FindError> {
-        let asset = self.open(recording, recordings)?;
+        let asset = self.open(recording, recordings)?.ok_or(FindError::NotFound)?;
         let identity = asset.version.identity;
         let known = self.lengths.lock().get(&recording.name).filter(|(known, _)| *known == identity).copied();
         let duration_us = match known {
@@ -162,15 +163,36 @@ impl ArchiveFolder {
                 Length::NotPlayable
             }
             Err(error) => {
-                if let Some(suppressed) = self.log.pass(Instant::now()) {
-                    let recording = self.name_of(recording);
-                    tracing::warn!(%recording, %error, suppressed, "a recording cannot be examined");
-                }
+                self.note_failure(recording, &error);
                 return Ok(Length::Unknown);
             }
         };
         self.lengths.lock().insert(recording.name.clone(), (identity, length));
         Ok(length)
+    }
+
+    /// Notes that this version of a recording cannot be played, so that it is not examined again.
+    pub(super) fn give_up(&self, recording: &Recording, identity: Identity, why: &str) {
+        self.leave_out(recording, why);
+        self.lengths.lock().insert(recording.name.clone(), (identity, Length::NotPlayable));
+    }
+
+    /// Returns whether this version of a recording is known not to be playable.
+    pub(super) fn is_given_up(&self, recording: &Recording, identity: Identity) -> bool {
+        self.lengths.lock().get(&recording.name) == Some(&(identity, Length::NotPlayable))
+    }
+
+    /// Logs that a recording cannot be opened or examined at present.
+    pub(super) fn note_failure(&self, recording: &Recording, error: &dyn std::fmt::Display) {
+        if let Some(suppressed) = self.log.pass(Instant::now()) {
+            let recording = self.name_of(recording);
+            tracing::warn!(%recording, %error, suppressed, "a recording of an archive cannot be read now");
+        }
+    }
+
+    /// Notes that a recording is played.
+    pub(super) fn take_in(&self, recording: &Recording) {
+        self.left_out.lock().remove(&recording.name);
     }
 
     /// Permits one page of recordings to be made; none if too many are being made.

@@ -1,6 +1,7 @@
 //! A session's playback of an archive: it converts ranges to the archive's time, and plays its source.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use wirepath_media::image::StreamPlan;
 use wirepath_playback::{
@@ -16,6 +17,10 @@ use crate::rtsp::player::{
     MediaSink, OpenError, PlayRange, PlaybackFailure, Reply, SessionPlayback, TrackSource,
 };
 use crate::waiting_play::WaitingPlay;
+
+/// Interval and number of further attempts to open a recording that cannot be opened at present.
+pub(super) const RETRY: Duration = Duration::from_millis(500);
+pub(super) const RETRIES: u32 = 20;
 
 /// Playback of one session.
 pub(super) struct ArchivePlayback {
@@ -52,10 +57,21 @@ async fn seek(
     until_us: Option<i64>,
 ) -> Result<(Opened, playback::Cursor), PlayError> {
     let mut search = find(opener, from_us, like, |opener, from_us, like| opener.at(from_us, like)).await?;
+    let mut failures = 0;
     loop {
         let opened = match search {
             Search::Found(opened) => opened,
             Search::End => return Err(PlayError::BeyondEnd),
+            Search::Later(_, error) if failures == RETRIES => {
+                return Err(PlayError::Source(format!("a recording cannot be opened: {error}").into()));
+            }
+            Search::Later(start_us, _) => {
+                failures += 1;
+                tokio::time::sleep(RETRY).await;
+                let time_us = from_us.max(start_us);
+                search = find(opener, time_us, like, |opener, time, like| opener.at(time, like)).await?;
+                continue;
+            }
             Search::NotYet(up_to_us) => {
                 search = find(opener, up_to_us, like, |opener, time, like| opener.after(time, like)).await?;
                 continue;

@@ -10,10 +10,12 @@ use wirepath_playback::{PlaybackOptions, TrainSource};
 
 use super::Gaps;
 use super::folder::{ArchiveFolder, Length};
-use super::opener::{Formats, Opened, Opener, Search};
+use super::opener::{First, Formats, OpenFailure, Opened, Opener};
 use super::playback::ArchivePlayback;
 use super::source::{ArchiveSource, feed};
-use crate::asset_player::{AssetPlayer, blocking, find_error, limits_error, socket_error, stream_sink};
+use crate::asset_player::{
+    AssetPlayer, blocking, find_error, limits_error, open_error, socket_error, stream_sink,
+};
 use crate::describe::describe;
 use crate::library::FindError;
 use crate::rtsp::player::{
@@ -44,10 +46,7 @@ impl ArchivePresentation {
     ) -> Result<ArchivePresentation, OpenError> {
         let limits = player.store.usual_limits();
         let opener = Opener { folder, client, limits };
-        let Search::Found(first) = opener.first().map_err(find_error)? else {
-            let why = "the archive has no recording that can be played: see /api/status, or its names and --archive";
-            return Err(OpenError::NotPlayable(why.to_owned()));
-        };
+        let first = first(&opener)?;
         let end_us = end_us(&opener.folder).map_err(find_error)?.filter(|end_us| *end_us > first.start_us);
         Ok(ArchivePresentation { player, opener, gaps, first, end_us })
     }
@@ -60,11 +59,27 @@ impl ArchivePresentation {
         if limits.recipe_like(recipe) == recipe {
             return Ok((opener, self.first.clone()));
         }
-        blocking(move || match opener.first().map_err(find_error)? {
-            Search::Found(first) => Ok((opener, first)),
-            Search::End | Search::NotYet(_) => Err(OpenError::NotFound),
-        })
-        .await
+        blocking(move || first(&opener).map(|first| (opener, first))).await
+    }
+}
+
+/// The first recording that can be played. Waits for storage.
+fn first(opener: &Opener) -> Result<Opened, OpenError> {
+    let not_yet = |why: &str| Err(OpenError::NotYet(why.to_owned()));
+    match opener.first().map_err(find_error)? {
+        First::Found(first) => Ok(first),
+        First::None => {
+            let why = "the archive has no recording that can be played: see /api/status, or its names and --archive";
+            Err(OpenError::NotPlayable(why.to_owned()))
+        }
+        First::Growing => {
+            not_yet("the first recording of the archive is still being written; try again later")
+        }
+        First::NotYet => not_yet(
+            "many recordings of the archive cannot be played (see /api/status); try again for the rest",
+        ),
+        First::Later(OpenFailure::Find(error)) => Err(find_error(error)),
+        First::Later(OpenFailure::Store(error)) => Err(open_error(error)),
     }
 }
 
