@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         recordings_that_begin_late_follow_at_once,
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
+        the_newest_recording_tells_the_tracks,
         many_bad_recordings_do_not_hide_the_good_ones,
         an_archive_whose_only_recording_is_being_written_says_so,
         what_an_archive_cannot_do_is_refused,
@@ -314,6 +315,30 @@ fn a_recording_of_other_tracks_is_left_out() -> Result<()> {
     ensure_bytes(&received, &fs::read(&stream)?.repeat(2))?;
     let left_out = server.status()?["archives"][0]["left_out"].to_string();
     ensure!(left_out.contains("10-00-02.mp4") && left_out.contains("differ"), "{left_out}");
+    Ok(())
+}
+
+/// Promise: After a change of a camera's settings, its archive plays the recordings with the new ones.
+fn the_newest_recording_tells_the_tracks() -> Result<()> {
+    let (stream, movie) = (clips::constant(2)?, clips::mp4(2)?);
+    let folder = folder(&[
+        ("2026-11-23T10-00-00.ts", stream.clone()),
+        ("2026-11-23T10-00-02.ts", stream),
+        ("2026-11-23T10-00-04.mp4", movie.clone()),
+        ("2026-11-23T10-00-06.mp4", movie),
+    ])?;
+    let server = serve(&folder, &[])?;
+    let description = description(&server)?;
+    ensure!(description.contains("a=range:clock=20261123T100004Z-20261123T100008"), "{description}");
+    let mut movie = Movie::set_up(server.rtsp, "cam")?;
+    movie.play(None)?;
+    let tracks = movie.to_the_end(Deadline::seconds(30.0))?;
+    for received in &tracks {
+        let (half, rest) = received.payload.split_at(received.payload.len() / 2);
+        ensure!(!half.is_empty() && half == rest, "the second recording differs from the first");
+    }
+    let left_out = server.status()?["archives"][0]["left_out"].to_string();
+    ensure!(left_out.contains("10-00-00.ts") && left_out.contains("newest"), "{left_out}");
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use wirepath_net::LogLimit;
 
 use super::ArchiveOptions;
 use super::name_pattern::NamePattern;
+use super::opener::Formats;
 use super::recordings::{Recording, Recordings};
 use crate::images::{Store, StoreError};
 use crate::library::{Asset, FindError, Library, Version};
@@ -46,6 +47,8 @@ pub(crate) struct ArchiveFolder {
     known: Mutex<Option<Known>>,
     /// Lengths of examined recordings, by name, with the versions of the files.
     lengths: Mutex<HashMap<Box<[u8]>, (Identity, Length)>>,
+    /// Formats of examined recordings, by name, with the versions of the files.
+    formats: Mutex<HashMap<Box<[u8]>, (Identity, Arc<Formats>)>>,
     /// Recordings that cannot be played with the others, and the reasons.
     left_out: Mutex<HashMap<Box<[u8]>, String>>,
     /// Permits of pages that are being made.
@@ -90,6 +93,7 @@ impl ArchiveFolder {
             store,
             known: Mutex::default(),
             lengths: Mutex::default(),
+            formats: Mutex::default(),
             left_out: Mutex::default(),
             listings: Semaphore::new(LISTINGS),
             log: LogLimit::new(LINES_PER_SECOND),
@@ -195,6 +199,41 @@ impl ArchiveFolder {
         self.left_out.lock().remove(&recording.name);
     }
 
+    /// Formats of the tracks of a recording; none if it cannot be played, at present or at all. Waits for storage.
+    pub(super) fn formats(
+        &self,
+        recording: &Recording,
+        recordings: &Recordings,
+    ) -> Result<Option<Arc<Formats>>, FindError> {
+        let Some(asset) = self.open(recording, recordings)? else { return Ok(None) };
+        let identity = asset.version.identity;
+        if self.is_given_up(recording, identity) {
+            return Ok(None);
+        }
+        let known = self.formats.lock().get(&recording.name).filter(|(known, _)| *known == identity).cloned();
+        if let Some((_, formats)) = known {
+            return Ok(Some(formats));
+        }
+        let formats = match self.store.description(&asset.file) {
+            Ok(description) => Formats::of(&description),
+            Err(StoreError::NotPlayable(why)) => {
+                self.give_up(recording, identity, &why);
+                return Ok(None);
+            }
+            Err(error) => {
+                self.note_failure(recording, &error);
+                return Ok(None);
+            }
+        };
+        let mut all = self.formats.lock();
+        // Recordings of one camera share their formats.
+        let equal =
+            all.values().next().filter(|(_, other)| **other == formats).map(|(_, other)| Arc::clone(other));
+        let formats = equal.unwrap_or_else(|| Arc::new(formats));
+        all.insert(recording.name.clone(), (identity, Arc::clone(&formats)));
+        Ok(Some(formats))
+    }
+
     /// Permits one page of recordings to be made; none if too many are being made.
     pub(crate) fn permit_listing(&self) -> Option<SemaphorePermit<'_>> {
         self.listings.try_acquire().ok()
@@ -233,10 +272,12 @@ impl ArchiveFolder {
     /// Drops notes about recordings that no longer exist.
     fn forget_gone(&self, recordings: &Recordings) {
         let (mut lengths, mut left_out) = (self.lengths.lock(), self.left_out.lock());
-        if lengths.is_empty() && left_out.is_empty() {
+        let mut formats = self.formats.lock();
+        if lengths.is_empty() && left_out.is_empty() && formats.is_empty() {
             return;
         }
         let names: HashSet<&[u8]> = recordings.all().iter().map(|recording| &*recording.name).collect();
+        formats.retain(|name, _| names.contains(&**name));
         lengths.retain(|name, _| names.contains(&**name));
         left_out.retain(|name, _| names.contains(&**name));
     }

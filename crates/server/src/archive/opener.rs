@@ -1,4 +1,4 @@
-//! Opens recordings of an archive that have the formats of the first recording of the session.
+//! Opens recordings of an archive that have the formats of the newest one, which those of a session keep.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,6 +23,12 @@ const TRIES_BEFORE: usize = 8;
 /// remembered, so that the next request goes further.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
 
+/// Most recordings that are examined from the end of an archive.
+pub(super) const EXAMINED: usize = 16;
+
+/// Reason why a recording is left out.
+const OTHER_FORMATS: &str = "its tracks or their parameters differ from those of the newest recording";
+
 /// Opens recordings for a client.
 #[derive(Clone)]
 pub(super) struct Opener {
@@ -39,7 +45,8 @@ pub(super) struct Opened {
     pub(super) start_us: i64,
 }
 
-/// Formats of the tracks of a recording, with their parameters. Clients know those of the first recording.
+/// Formats of the tracks of a recording, with their parameters. Clients know those of the first recording that they
+/// play.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Formats(Vec<(String, Option<String>)>);
 
@@ -94,13 +101,19 @@ enum Attempt {
 }
 
 impl Opener {
-    /// The first recording that can be played. Recordings that cannot be read at present are passed over if a later
-    /// one can be. Waits for storage.
+    /// The first recording that can be played and has the formats of the newest one. Recordings that cannot be read at
+    /// present are passed over if a later one can be. Waits for storage.
     pub(super) fn first(&self) -> Result<First, FindError> {
         let recordings = self.folder.recordings()?;
         let (begun, mut is_growing, mut failure) = (Instant::now(), false, None);
+        let like = self.newest_formats(&recordings);
         for recording in recordings.all() {
-            match self.open(recording, &recordings, None) {
+            let attempt = match &like {
+                // Examined before it is opened, which would prepare it.
+                Some(like) if self.differs(recording, &recordings, like) => Attempt::LeftOut,
+                like => self.open(recording, &recordings, like.as_deref()),
+            };
+            match attempt {
                 Attempt::Opened(opened) => return Ok(First::Found(opened)),
                 Attempt::LeftOut => {}
                 Attempt::Growing => is_growing = true,
@@ -119,6 +132,22 @@ impl Opener {
             None if is_growing => First::Growing,
             None => First::None,
         })
+    }
+
+    /// Formats of the newest recording that can be played, if one of the last can be.
+    fn newest_formats(&self, recordings: &Recordings) -> Option<Arc<Formats>> {
+        let newest = recordings.all().iter().rev().take(EXAMINED);
+        newest.filter_map(|recording| self.folder.formats(recording, recordings).ok().flatten()).next()
+    }
+
+    /// Returns whether a recording is known to have other formats, and leaves it out then.
+    fn differs(&self, recording: &Recording, recordings: &Recordings, like: &Formats) -> bool {
+        let formats = self.folder.formats(recording, recordings).ok().flatten();
+        let differs = formats.is_some_and(|formats| *formats != *like);
+        if differs {
+            self.folder.leave_out(recording, OTHER_FORMATS);
+        }
+        differs
     }
 
     /// The first recording after a time that can be played like the others. Waits for storage.
@@ -194,9 +223,8 @@ impl Opener {
             }
             Err(error) => return Attempt::Later(OpenFailure::Store(error)),
         };
-        if like.is_some_and(|like| *like != Formats::of(&image)) {
-            self.folder
-                .leave_out(recording, "its tracks or their parameters differ from those of the first one");
+        if like.is_some_and(|like| *like != Formats::of(&image.summary().description)) {
+            self.folder.leave_out(recording, OTHER_FORMATS);
             return Attempt::LeftOut;
         }
         self.folder.take_in(recording);
@@ -205,8 +233,8 @@ impl Opener {
 }
 
 impl Formats {
-    pub(super) fn of(image: &Image) -> Formats {
-        Formats(match &image.summary().description {
+    pub(super) fn of(description: &Description) -> Formats {
+        Formats(match description {
             Description::TransportStream(_) => vec![("MP2T".to_owned(), None)],
             Description::Movie(movie) => {
                 movie.tracks.iter().map(|track| (track.map.clone(), track.parameters.clone())).collect()
@@ -252,7 +280,7 @@ mod tests {
             assert!(Instant::now() < deadline, "an image has no room in the cache");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let like = Formats::of(&opened.image);
+        let like = Formats::of(&opened.image.summary().description);
         assert!(matches!(opener.first(), Ok(First::Later(OpenFailure::Store(StoreError::Folder(_))))));
         assert!(matches!(opener.after(0, &like), Ok(Search::Later(..))));
         assert_eq!(folder.json()["left_out"].as_array().map(Vec::len), Some(0));

@@ -10,7 +10,7 @@ use wirepath_playback::{PlaybackOptions, TrainSource};
 
 use super::Gaps;
 use super::folder::{ArchiveFolder, Length};
-use super::opener::{First, Formats, OpenFailure, Opened, Opener};
+use super::opener::{EXAMINED, First, Formats, OpenFailure, Opened, Opener};
 use super::playback::ArchivePlayback;
 use super::source::{ArchiveSource, feed};
 use crate::asset_player::{
@@ -22,9 +22,6 @@ use crate::rtsp::player::{
     BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback, trailer,
 };
 use crate::waiting_play::WaitingPlay;
-
-/// Most recordings that are examined to find the end of an archive.
-const EXAMINED: usize = 16;
 
 /// An archive that a client opened.
 pub(crate) struct ArchivePresentation {
@@ -131,7 +128,7 @@ impl Presentation for ArchivePresentation {
             };
             let AssetPlayer { playbacks, max_lag_us, bursts, plays, .. } = &self.player;
             let (image, origin_us, like) =
-                (Arc::clone(&first.image), first.start_us, Formats::of(&first.image));
+                (Arc::clone(&first.image), first.start_us, Formats::of(&first.image.summary().description));
             let streams: Vec<StreamPlan> = image.plan().streams.to_vec();
             let source = ArchiveSource::new(first, streams, self.gaps, playbacks.engine().pool());
             let options = PlaybackOptions {

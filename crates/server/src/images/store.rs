@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_datapath::{path_mtu, read_only_as_told};
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
-use wirepath_media::image::{Header, Identity, Layout, PathLimits, Plan, Table, USUAL_BURST_US};
+use wirepath_media::image::{Description, Header, Identity, Layout, PathLimits, Plan, Table, USUAL_BURST_US};
 use wirepath_net::{ClientLimits, Permit};
 
 use super::error::{LimitsError, StoreError, identity, io_error};
@@ -224,6 +224,12 @@ impl Store {
         }
         let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
         packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.duration_us)
+    }
+
+    /// Description of an asset that is not packed, as far as its beginning or its index shows it. Waits for storage.
+    pub(crate) fn description(&self, asset: &File) -> Result<Description, StoreError> {
+        let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
+        packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.description)
     }
 
     /// Duration of an asset in microseconds, if its image is finished. Waits for storage.
