@@ -13,8 +13,8 @@ use wirepath_media::image::Identity;
 use wirepath_net::LogLimit;
 
 use super::ArchiveOptions;
+use super::formats::Formats;
 use super::name_pattern::NamePattern;
-use super::opener::Formats;
 use super::recordings::{Recording, Recordings};
 use crate::images::{Store, StoreError};
 use crate::library::{Asset, FindError, Library, Version};
@@ -45,16 +45,18 @@ pub(crate) struct ArchiveFolder {
     library: Arc<Library>,
     store: Arc<Store>,
     known: Mutex<Option<Known>>,
-    /// Lengths of examined recordings, by name, with the versions of the files.
-    lengths: Mutex<HashMap<Box<[u8]>, (Identity, Length)>>,
-    /// Formats of examined recordings, by name, with the versions of the files.
-    formats: Mutex<HashMap<Box<[u8]>, (Identity, Arc<Formats>)>>,
+    /// Lengths and formats of examined recordings.
+    lengths: Examined<Length>,
+    formats: Examined<Arc<Formats>>,
     /// Recordings that cannot be played with the others, and the reasons.
     left_out: Mutex<HashMap<Box<[u8]>, String>>,
     /// Permits of pages that are being made.
     listings: Semaphore,
     log: LogLimit,
 }
+
+/// Values of examined recordings, by name, each of a version of the file.
+type Examined<T> = Mutex<HashMap<Box<[u8]>, (Identity, T)>>;
 
 /// Length of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wirepath_media::image::{Description, PathLimits};
+use wirepath_media::image::PathLimits;
 
 use super::folder::ArchiveFolder;
+use super::formats::Formats;
 use super::recordings::{Recording, Recordings};
 use crate::images::{Image, StoreError};
 use crate::library::FindError;
@@ -22,6 +23,10 @@ const TRIES_BEFORE: usize = 8;
 /// Longest search for the first recording that can be played, in one request. Recordings that cannot be played are
 /// remembered, so that the next request goes further.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
+
+/// Interval and number of further attempts to open a recording that cannot be opened at present.
+pub(super) const RETRY: Duration = Duration::from_millis(500);
+pub(super) const RETRIES: u32 = 20;
 
 /// Most recordings that are examined from the end of an archive.
 pub(super) const EXAMINED: usize = 16;
@@ -44,11 +49,6 @@ pub(super) struct Opened {
     /// Time of its beginning, in microseconds since 1970.
     pub(super) start_us: i64,
 }
-
-/// Formats of the tracks of a recording, with their parameters. Clients know those of the first recording that they
-/// play.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Formats(Vec<(String, Option<String>)>);
 
 /// Search for a recording to play.
 pub(super) enum Search {
@@ -229,17 +229,6 @@ impl Opener {
         }
         self.folder.take_in(recording);
         Attempt::Opened(Opened { image, start_us: recording.start_us })
-    }
-}
-
-impl Formats {
-    pub(super) fn of(description: &Description) -> Formats {
-        Formats(match description {
-            Description::TransportStream(_) => vec![("MP2T".to_owned(), None)],
-            Description::Movie(movie) => {
-                movie.tracks.iter().map(|track| (track.map.clone(), track.parameters.clone())).collect()
-            }
-        })
     }
 }
 

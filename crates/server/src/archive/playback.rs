@@ -1,14 +1,14 @@
 //! A session's playback of an archive: it converts ranges to the archive's time, and plays its source.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use wirepath_media::image::StreamPlan;
 use wirepath_playback::{
     self as playback, PlayError, PlayRequest, Playbacks, Position, Progress, StreamProgress,
 };
 
-use super::opener::{Formats, Opened, Opener, Search};
+use super::formats::Formats;
+use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
 use super::source::ArchiveSource;
 use crate::asset_player::{locate, socket_error, stream_sink};
 use crate::images::Image;
@@ -17,10 +17,6 @@ use crate::rtsp::player::{
     MediaSink, OpenError, PlayRange, PlaybackFailure, Reply, SessionPlayback, TrackSource,
 };
 use crate::waiting_play::WaitingPlay;
-
-/// Interval and number of further attempts to open a recording that cannot be opened at present.
-pub(super) const RETRY: Duration = Duration::from_millis(500);
-pub(super) const RETRIES: u32 = 20;
 
 /// Playback of one session.
 pub(super) struct ArchivePlayback {

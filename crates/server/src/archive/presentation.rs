@@ -10,7 +10,8 @@ use wirepath_playback::{PlaybackOptions, TrainSource};
 
 use super::Gaps;
 use super::folder::{ArchiveFolder, Length};
-use super::opener::{EXAMINED, First, Formats, OpenFailure, Opened, Opener};
+use super::formats::Formats;
+use super::opener::{EXAMINED, First, OpenFailure, Opened, Opener};
 use super::playback::ArchivePlayback;
 use super::source::{ArchiveSource, feed};
 use crate::asset_player::{
