@@ -12,6 +12,7 @@ use wirepath_tests::interleaved::Interleaved;
 use wirepath_tests::movie::Movie;
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::rtp::Received;
+use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, http, trials};
 
@@ -23,8 +24,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         absolute_times_are_sought,
         a_pause_at_a_joint_loses_nothing,
         a_movie_goes_on_over_a_joint,
+        recordings_without_a_duration_have_a_length,
+        an_archive_of_unknown_length_has_an_open_end,
+        recordings_that_begin_late_follow_at_once,
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
+        the_newest_recording_tells_the_tracks,
+        many_bad_recordings_do_not_hide_the_good_ones,
+        an_archive_whose_only_recording_is_being_written_says_so,
         what_an_archive_cannot_do_is_refused,
         replay_of_onvif_is_refused_by_its_name,
         recordings_are_listed_in_pages,
@@ -197,6 +204,92 @@ fn a_movie_goes_on_over_a_joint() -> Result<()> {
     Ok(())
 }
 
+/// The description of the archive.
+fn description(server: &Server) -> Result<String> {
+    let accept = [("Accept", "application/sdp")];
+    let answer = Client::connect(server.rtsp)?.succeed("DESCRIBE", &server.rtsp_url("cam"), &accept)?;
+    String::from_utf8(answer.body).context("SDP")
+}
+
+/// Number of a recording in a listing.
+fn number(page: &Json, index: usize, name: &str) -> Result<f64> {
+    page["recordings"][index][name].as_f64().with_context(|| format!("no {name} of {index}: {page}"))
+}
+
+/// Promise: An archive of fragmented MP4 or of Matroska files without a duration has a range and lists durations.
+fn recordings_without_a_duration_have_a_length() -> Result<()> {
+    for (extension, clip) in [("mp4", clips::fragmented(3)?), ("mkv", clips::live_matroska(3)?)] {
+        let names = ["10-00-00", "10-00-09"].map(|time| format!("2026-11-23T{time}.{extension}"));
+        let folder = folder(&names.each_ref().map(|name| (name.as_str(), clip.clone())))?;
+        let server = serve(&folder, &[])?;
+        let description = description(&server)?;
+        ensure!(description.contains("a=range:npt=0.000-12."), "{description}");
+        ensure!(description.contains("a=range:clock=20261123T100000Z-20261123T100012"), "{description}");
+        let page = json(&server, "/cam/?recordings")?;
+        for index in 0..2 {
+            ensure!((2.9..3.2).contains(&number(&page, index, "duration_s")?), "{page}");
+        }
+        ensure!((5.8..6.1).contains(&number(&page, 0, "gap_s")?), "{page}");
+    }
+    Ok(())
+}
+
+/// Promise: An archive whose end is not known has a range with an open end, until its last recording was prepared.
+fn an_archive_of_unknown_length_has_an_open_end() -> Result<()> {
+    let clip = clips::fragmented(3)?;
+    let folder = folder(&[("2026-11-23T10-00-00.mp4", clip.clone())])?;
+    // Fragments without times.
+    let mut bytes = fs::read(&clip)?;
+    for at in 0..bytes.len() - 4 {
+        if bytes[at..].starts_with(b"tfdt") {
+            bytes[at..at + 4].copy_from_slice(b"free");
+        }
+        if bytes[at..].starts_with(b"mfra") {
+            bytes[at..at + 4].copy_from_slice(b"free");
+        }
+    }
+    let recording = folder.path().join("cam/2026-11-23T10-00-00.mp4");
+    fs::write(&recording, bytes)?;
+    fs::File::open(&recording)?.set_modified(fs::metadata(&clip)?.modified()?)?;
+    let server = serve(&folder, &[])?;
+    let description = description(&server)?;
+    ensure!(description.contains("a=range:npt=0.000-\r\n"), "{description}");
+    ensure!(description.contains("a=range:clock=20261123T100000Z-\r\n"), "{description}");
+    // The description began to prepare the recording.
+    Deadline::seconds(30.0).wait_for("a duration", || {
+        let page = json(&server, "/cam/?recordings")?;
+        Ok(number(&page, 0, "duration_s").ok().filter(|seconds| (2.9..3.2).contains(seconds)))
+    })?;
+    Ok(())
+}
+
+/// Promise: Recordings whose first sample is late in the file follow each other at once, and are sought by the clock.
+fn recordings_that_begin_late_follow_at_once() -> Result<()> {
+    for extension in ["mp4", "mkv"] {
+        let clip = clips::late(2, extension)?;
+        let names = ["10-00-00", "10-00-02"].map(|time| format!("2026-11-23T{time}.{extension}"));
+        let folder = folder(&names.each_ref().map(|name| (name.as_str(), clip.clone())))?;
+        let server = serve(&folder, &[])?;
+        let mut movie = Movie::set_up(server.rtsp, "cam")?;
+        movie.play(None)?;
+        let tracks = movie.to_the_end(Deadline::seconds(20.0))?;
+        for (received, clock) in tracks.iter().zip(&movie.clocks) {
+            ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+            let ends = received.packets.first().zip(received.packets.last()).context("no packets")?;
+            let seconds = f64::from(ends.1.timestamp.wrapping_sub(ends.0.timestamp)) / clock;
+            ensure!((3.8..4.2).contains(&seconds), "timestamps go by {seconds} s");
+        }
+        let headers = [("Session", movie.session.as_str()), ("Range", "clock=20261123T100003Z-")];
+        let answer = movie.client.succeed("PLAY", &movie.url, &headers)?;
+        let range = answer.header("range").context("no Range")?;
+        ensure!(range.starts_with("clock=20261123T10000"), "{range}");
+        ensure!(!range.starts_with("clock=20261123T100000"), "{range}");
+        let page = json(&server, "/cam/?recordings")?;
+        ensure!((1.9..2.2).contains(&number(&page, 0, "duration_s")?), "{page}");
+    }
+    Ok(())
+}
+
 /// Promise: A recording that is removed while its archive plays is skipped.
 fn a_recording_that_vanishes_is_skipped() -> Result<()> {
     let bed = TestBed::new(&[])?;
@@ -223,6 +316,62 @@ fn a_recording_of_other_tracks_is_left_out() -> Result<()> {
     let left_out = server.status()?["archives"][0]["left_out"].to_string();
     ensure!(left_out.contains("10-00-02.mp4") && left_out.contains("differ"), "{left_out}");
     Ok(())
+}
+
+/// Promise: After a change of a camera's settings, its archive plays the recordings with the new ones.
+fn the_newest_recording_tells_the_tracks() -> Result<()> {
+    let (stream, movie) = (clips::constant(2)?, clips::mp4(2)?);
+    let folder = folder(&[
+        ("2026-11-23T10-00-00.ts", stream.clone()),
+        ("2026-11-23T10-00-02.ts", stream),
+        ("2026-11-23T10-00-04.mp4", movie.clone()),
+        ("2026-11-23T10-00-06.mp4", movie),
+    ])?;
+    let server = serve(&folder, &[])?;
+    let description = description(&server)?;
+    ensure!(description.contains("a=range:clock=20261123T100004Z-20261123T100008"), "{description}");
+    let mut movie = Movie::set_up(server.rtsp, "cam")?;
+    movie.play(None)?;
+    let tracks = movie.to_the_end(Deadline::seconds(30.0))?;
+    for received in &tracks {
+        let (half, rest) = received.payload.split_at(received.payload.len() / 2);
+        ensure!(!half.is_empty() && half == rest, "the second recording differs from the first");
+    }
+    let left_out = server.status()?["archives"][0]["left_out"].to_string();
+    ensure!(left_out.contains("10-00-00.ts") && left_out.contains("newest"), "{left_out}");
+    Ok(())
+}
+
+/// Promise: An archive plays from its first recording that can be played, however many before it cannot.
+fn many_bad_recordings_do_not_hide_the_good_ones() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = folder(&[("2026-11-23T12-00-00.ts", clip.clone())])?;
+    for minute in 0..100 {
+        let name = format!("2026-11-23T{}-{:02}-00.ts", 10 + minute / 60, minute % 60);
+        fs::write(folder.path().join("cam").join(name), "no transport stream")?;
+    }
+    let server = serve(&folder, &[])?;
+    let description = description(&server)?;
+    ensure!(description.contains("a=range:clock=20261123T120000Z-20261123T120002"), "{description}");
+    let mut playback = Playback::set_up(server.rtsp, "cam")?;
+    playback.play(None)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &fs::read(&clip)?)
+}
+
+/// Promise: An archive whose only recording is still being written gets 503 with the reason, and plays later.
+fn an_archive_whose_only_recording_is_being_written_says_so() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = folder(&[("2026-11-23T10-00-00.ts", clip.clone())])?;
+    let recording = fs::File::open(folder.path().join("cam/2026-11-23T10-00-00.ts"))?;
+    recording.set_modified(std::time::SystemTime::now())?;
+    let server = serve(&folder, &[])?;
+    let accept = [("Accept", "application/sdp")];
+    let answer = Client::connect(server.rtsp)?.request("DESCRIBE", &server.rtsp_url("cam"), &accept)?;
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    ensure!(answer.status == 503 && body.contains("still being written"), "{answer:?}: {body}");
+    recording.set_modified(fs::metadata(&clip)?.modified()?)?;
+    description(&server).map(drop)
 }
 
 fn what_an_archive_cannot_do_is_refused() -> Result<()> {

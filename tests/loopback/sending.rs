@@ -30,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_playlist_is_read_again_at_the_next_joint,
         a_file_that_is_overwritten_ends_no_channel,
         channels_of_a_file_are_sent_at_once,
+        missing_files_of_a_list_are_left_out,
         what_cannot_be_sent_is_refused,
     ]
 }
@@ -422,8 +423,24 @@ fn channels_of_a_file_are_sent_at_once() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A sender refuses movies in plain UDP, missing files and invalid lists, with the reason and the
-/// line.
+/// Promise: A sender sends what exists of a list, and warns about the rest.
+fn missing_files_of_a_list_are_left_out() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("one.ts", &clip)])?;
+    let list = folder.path().join("news.m3u");
+    std::fs::write(&list, "missing.ts\none.ts\nlost.ts\n")?;
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let to = format!("udp://{}", socket.local_addr()?);
+    let mut sender = Sender::start([text(&list)?, "--to", &to])?;
+    let came = datagrams_of(&mut sender, &socket)?.concat();
+    ensure!(came == std::fs::read(&clip)?, "{} bytes came", came.len());
+    let log = sender.process.log();
+    ensure!(log.contains("news.m3u:1: cannot send") && log.contains("news.m3u:3: cannot send"), "{log}");
+    Ok(())
+}
+
+/// Promise: A sender refuses movies in plain UDP, lists without an existing file and invalid lists, with the reason and
+/// the line.
 fn what_cannot_be_sent_is_refused() -> Result<()> {
     let (movie, folder) = (clips::film(3, "libx264", "aac", "mp4")?, tempfile::tempdir()?);
     let error = refusal([text(&movie)?, "--to", "udp://127.0.0.1:5004"])?;
@@ -432,7 +449,8 @@ fn what_cannot_be_sent_is_refused() -> Result<()> {
     ensure!(error.contains("cannot send missing.ts: No such file"), "{error}");
     let list = folder.path().join("news.m3u");
     std::fs::write(&list, "#EXTM3U\nmissing.ts\n")?;
-    let error = refusal([text(&list)?, "--to", "udp://127.0.0.1:5004"])?;
+    let error = refusal([text(&list)?, "missing.ts", "--to", "udp://127.0.0.1:5004"])?;
+    ensure!(error.contains("none of 2 assets can be sent; the first:"), "{error}");
     ensure!(error.contains("news.m3u:2: cannot send") && error.contains("missing.ts"), "{error}");
     let error = refusal([text(&movie)?, "--to", "rtp://127.0.0.1:5005"])?;
     ensure!(error.contains("port 5005 is odd"), "{error}");

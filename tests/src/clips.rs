@@ -56,6 +56,24 @@ pub fn matroska(seconds: u32) -> Result<PathBuf> {
     make(&format!("matroska-{seconds}s"), "mkv", &lines(seconds, 1, &["-f", "matroska"]))
 }
 
+/// An MP4 file of fragments of a second each, as recorders write them: its `moov` box has no duration.
+pub fn fragmented(seconds: u32) -> Result<PathBuf> {
+    let output = ["-movflags", "frag_keyframe+empty_moov", "-f", "mp4"];
+    make(&format!("fragmented-{seconds}s"), "mp4", &lines(seconds, 1, &output))
+}
+
+/// A Matroska file without a duration, as live recordings.
+pub fn live_matroska(seconds: u32) -> Result<PathBuf> {
+    make(&format!("live-{seconds}s"), "mkv", &lines(seconds, 1, &["-live", "1", "-f", "matroska"]))
+}
+
+/// A movie whose first sample is a minute after time 0, as the second file of a recorder that does not reset times.
+pub fn late(seconds: u32, extension: &str) -> Result<PathBuf> {
+    let container = if extension == "mkv" { "matroska" } else { extension };
+    let output = ["-output_ts_offset", "60", "-f", container];
+    make(&format!("late-{seconds}s"), extension, &lines(seconds, 1, &output))
+}
+
 /// A movie of a picture track and a sound track by these encoders, in the container of this extension. H.264 and
 /// H.265 have B-frames; MP4 has its index at the end.
 pub fn film(seconds: u32, video: &str, audio: &str, extension: &str) -> Result<PathBuf> {

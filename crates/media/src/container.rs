@@ -42,6 +42,21 @@ pub enum Samples {
     TransportStream(Box<demux::Samples>),
 }
 
+/// Reader of the duration of a movie, from its first sample to the end of its last one: requests bytes of the file and
+/// takes them. It reads the end of the file if the description of the movie has no duration.
+#[derive(Debug)]
+pub enum DurationReader {
+    /// Reader for an MP4 or QuickTime file.
+    Mp4(Box<mp4::DurationReader>),
+    /// Reader for a Matroska or WebM file.
+    Matroska(Box<matroska::DurationReader>),
+    /// No reader: a transport stream has no duration.
+    TransportStream,
+}
+
+/// Longest duration that is believed, in microseconds: ten years. Packers refuse later samples.
+pub(crate) const MAX_TIME_US: u64 = 315_360_000_000_000;
+
 /// Error of a track, which is left out. Other tracks are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrackFault {
@@ -156,6 +171,15 @@ impl Movie {
         }
     }
 
+    /// Returns a reader of the duration.
+    pub fn duration(&self) -> DurationReader {
+        match self {
+            Self::Mp4(movie) => DurationReader::Mp4(Box::new(movie.duration())),
+            Self::Matroska(segment) => DurationReader::Matroska(Box::new(segment.duration())),
+            Self::TransportStream(_) => DurationReader::TransportStream,
+        }
+    }
+
     /// Returns the samples from the beginning.
     pub fn samples(&self) -> Samples {
         match self {
@@ -182,6 +206,40 @@ impl Movie {
             // Programme maps are spread over the file.
             Self::TransportStream(_) => Extent { offset: 0, length: 0 },
         }
+    }
+}
+
+impl DurationReader {
+    /// Bytes to read next; `None` at the end.
+    pub fn wanted(&self) -> Option<Extent> {
+        match self {
+            Self::Mp4(reader) => reader.wanted(),
+            Self::Matroska(reader) => reader.wanted(),
+            Self::TransportStream => None,
+        }
+    }
+
+    /// Takes the requested bytes.
+    ///
+    /// # Panics
+    /// If `bytes` has fewer.
+    pub fn take(&mut self, bytes: impl Into<Bytes>) {
+        match self {
+            Self::Mp4(reader) => reader.take(bytes),
+            Self::Matroska(reader) => reader.take(bytes),
+            Self::TransportStream => {}
+        }
+    }
+
+    /// Returns the duration in microseconds; `None` if the file does not tell it, or a time of more than ten years.
+    /// Call it when no more bytes are wanted.
+    pub fn finish(self) -> Option<u64> {
+        let duration_us = match self {
+            Self::Mp4(reader) => reader.finish(),
+            Self::Matroska(reader) => reader.finish(),
+            Self::TransportStream => None,
+        };
+        duration_us.filter(|duration_us| *duration_us <= MAX_TIME_US)
     }
 }
 

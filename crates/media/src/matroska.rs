@@ -40,6 +40,7 @@ mod clusters;
 mod codec;
 mod cue;
 mod depth;
+mod duration;
 mod ebml;
 mod entry;
 mod id;
@@ -52,6 +53,7 @@ pub mod synthetic;
 mod timeline;
 mod track;
 
+pub use duration::DurationReader;
 pub use id::Id;
 pub use reader::SegmentReader;
 pub use samples::Samples;
@@ -100,5 +102,7 @@ pub fn is_matroska(head: &[u8]) -> bool {
     head.starts_with(&[0x1a, 0x45, 0xdf, 0xa3])
 }
 
+#[cfg(test)]
+mod duration_tests;
 #[cfg(test)]
 mod tests;

@@ -33,6 +33,7 @@
 
 mod boxes;
 mod descriptor;
+mod duration;
 mod entry;
 mod fragment;
 mod movie;
@@ -45,6 +46,7 @@ mod track;
 pub use crate::track::{
     AudioConfig, Avc, Codec, Extent, FourCc, Hevc, Next, Pcm, PcmKind, Sample, Sound, Track, TrackKind,
 };
+pub use duration::DurationReader;
 pub use movie::{Movie, MovieReader};
 pub use samples::Samples;
 
@@ -117,5 +119,7 @@ pub fn is_mp4(head: &[u8]) -> bool {
     head.get(4..8).is_some_and(|kind| FIRST.iter().any(|first| kind == *first))
 }
 
+#[cfg(test)]
+mod duration_tests;
 #[cfg(test)]
 mod tests;

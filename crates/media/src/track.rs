@@ -17,6 +17,35 @@ pub use wirepath_http::Extent;
 /// Longest sample that is read. Lossless pictures of the largest format are shorter.
 pub(crate) const MAX_SAMPLE_BYTES: u64 = 64 << 20;
 
+/// Bytes at the end of a file that are searched for its last samples, in turn.
+pub(crate) const TAILS: [u64; 3] = [1 << 17, 1 << 20, 8 << 20];
+
+/// Most places at the end of a file that are tried, so that the cost of a hostile file is bounded.
+const MAX_LAST_PLACES: usize = 16;
+
+/// Time of the first sample in microseconds from which a stated duration is not used without the end of the file.
+pub(crate) const STATED_FROM_US: u64 = 1_000_000;
+
+/// Extent at the end of a file or segment, from `begin` to `end`, by its index in [`TAILS`]; `None` if it is not
+/// longer than the one before.
+pub(crate) fn tail(index: usize, begin: u64, end: u64) -> Option<Extent> {
+    let all = end.saturating_sub(begin);
+    let length = (*TAILS.get(index)?).min(all);
+    let is_longer = index.checked_sub(1).is_none_or(|before| TAILS[before] < all);
+    (length > 0 && is_longer).then_some(Extent { offset: end - length, length })
+}
+
+/// Places of a code in bytes, the last one first.
+pub(crate) fn last_places<'a>(bytes: &'a [u8], code: &'a [u8; 4]) -> impl Iterator<Item = usize> + 'a {
+    let mut before = bytes.len();
+    let next = move || {
+        let place = bytes[..before].windows(4).rposition(|window| window == code)?;
+        before = place + 3;
+        Some(place)
+    };
+    std::iter::from_fn(next).take(MAX_LAST_PLACES)
+}
+
 /// Four-character code of a box, codec or brand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FourCc(pub [u8; 4]);
@@ -125,7 +154,8 @@ impl Track {
         (self.duration > 0).then_some(us.min(i128::from(u64::MAX)) as u64)
     }
 
-    fn us(&self, time: i128) -> i64 {
+    /// Converts a time of the track to microseconds.
+    pub(crate) fn us(&self, time: i128) -> i64 {
         let us = (time * 1_000_000).div_euclid(self.timescale.into());
         us.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }

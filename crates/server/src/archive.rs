@@ -5,6 +5,7 @@
 
 mod chain;
 mod folder;
+mod formats;
 mod listing;
 mod name_pattern;
 mod opener;

@@ -411,7 +411,7 @@ pub(crate) fn limits_error(error: LimitsError) -> OpenError {
     }
 }
 
-fn open_error(error: StoreError) -> OpenError {
+pub(crate) fn open_error(error: StoreError) -> OpenError {
     if let StoreError::Io(_, source) | StoreError::Folder(FolderError::Io(_, source)) = &error
         && is_out_of_descriptors(source)
     {

@@ -11,7 +11,7 @@ mod source;
 mod timeline;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
@@ -24,7 +24,7 @@ use wirepath_playback::PlayError;
 use self::timeline::{Place, Timeline};
 use crate::images::{Image, Store};
 use crate::library::Library;
-use crate::sending::{Channel, ChannelOptions, Playlist, SendFailure};
+use crate::sending::{Channel, ChannelOptions, Playlist, PlaylistError, RETRY as LIST_RETRY, SendFailure};
 
 pub(crate) use self::player::ChannelPlayer;
 
@@ -48,9 +48,14 @@ pub struct LiveChannelOptions {
 }
 
 impl LiveChannelOptions {
+    /// Reads the list. Waits for storage.
+    fn playlist(&self) -> Result<Playlist, PlaylistError> {
+        Playlist::load(std::slice::from_ref(&self.playlist), true)
+    }
+
     /// Its list, and the assets in it as far as the list can be read. Waits for storage.
     pub fn files(&self) -> Vec<PathBuf> {
-        let playlist = Playlist::load(std::slice::from_ref(&self.playlist), true).unwrap_or_default();
+        let playlist = self.playlist().unwrap_or_default();
         let assets = playlist.entries.into_iter().map(|entry| entry.path);
         std::iter::once(self.playlist.clone()).chain(assets).collect()
     }
@@ -64,7 +69,7 @@ pub enum ChannelError {
         "--channel {0}: a folder, file, archive or channel of this name is served already; choose another name"
     )]
     Taken(String),
-    /// Its list or first asset cannot be played.
+    /// Its list cannot be read.
     #[error("--channel {0}: {1}")]
     List(String, Box<SendFailure>),
 }
@@ -72,9 +77,15 @@ pub enum ChannelError {
 /// Channels of a server.
 #[derive(Default)]
 pub(crate) struct Channels {
-    channels: Vec<Arc<LiveChannel>>,
-    /// Aborted when dropped.
-    clocks: JoinSet<()>,
+    channels: Vec<Arc<Slot>>,
+    /// Tasks of the channels. Aborted when dropped.
+    tasks: JoinSet<()>,
+}
+
+/// Channel of the options, which runs once an asset of its list can be played.
+pub(crate) struct Slot {
+    options: LiveChannelOptions,
+    channel: OnceLock<Arc<LiveChannel>>,
 }
 
 /// Channel that runs.
@@ -86,7 +97,8 @@ pub(crate) struct LiveChannel {
 }
 
 impl Channels {
-    /// Opens channels, which begin now. Must be called on a tokio runtime; waits for storage.
+    /// Opens channels, which begin now, or as soon as an asset of their lists can be played. Must be called on a tokio
+    /// runtime; waits for storage.
     pub(crate) fn open(
         options: Vec<LiveChannelOptions>,
         library: &Library,
@@ -101,18 +113,26 @@ impl Channels {
             if is_served || is_archive(name) || all.find(name).is_some() {
                 return Err(ChannelError::Taken(options.name));
             }
-            let name = options.name.clone();
-            let channel = LiveChannel::open(options, store, pool);
-            let channel = channel.map_err(|error| ChannelError::List(name, Box::new(error)))?;
-            all.clocks.spawn(timeline::run(Arc::clone(&channel)));
-            all.channels.push(channel);
+            let playlist = options.playlist().map_err(|error| {
+                ChannelError::List(options.name.clone(), Box::new(SendFailure::Playlist(error)))
+            })?;
+            let slot = Arc::new(Slot { options, channel: OnceLock::new() });
+            let mut told = String::new();
+            let opened = slot.open(playlist, store, pool);
+            let opened = opened.inspect_err(|error| slot.tell(error, &mut told)).ok();
+            if let Some(channel) = &opened {
+                slot.channel.get_or_init(|| Arc::clone(channel));
+            }
+            all.tasks.spawn(Arc::clone(&slot).run(opened, told, Arc::clone(store), pool.clone()));
+            all.channels.push(slot);
         }
         Ok(all)
     }
 
     /// The channel of this path in URLs, decoded, in whatever letter case.
-    pub(crate) fn find(&self, path: &[u8]) -> Option<&Arc<LiveChannel>> {
-        self.channels.iter().find(|channel| channel.name().as_bytes().eq_ignore_ascii_case(path))
+    pub(crate) fn find(&self, path: &[u8]) -> Option<&Slot> {
+        let mut slots = self.channels.iter().map(|slot| &**slot);
+        slots.find(|slot| slot.options.name.as_bytes().eq_ignore_ascii_case(path))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -121,23 +141,89 @@ impl Channels {
 
     /// Has all lists read again, each before its next asset is opened.
     pub(crate) fn reload(&self) {
-        self.channels.iter().for_each(|channel| channel.list.reload());
+        self.channels.iter().filter_map(|slot| slot.channel.get()).for_each(|channel| channel.list.reload());
     }
 
     /// The channels for `/api/status`.
     pub(crate) fn json(&self) -> Json {
-        self.channels.iter().map(|channel| channel.json()).collect()
+        self.channels.iter().map(|slot| slot.json()).collect()
+    }
+}
+
+impl Slot {
+    /// The channel, if it runs.
+    pub(crate) fn channel(&self) -> Option<Arc<LiveChannel>> {
+        self.channel.get().cloned()
+    }
+
+    /// Opens the channel. Waits for storage.
+    fn open(
+        &self,
+        playlist: Playlist,
+        store: &Arc<Store>,
+        pool: &BlockingPool,
+    ) -> Result<Arc<LiveChannel>, SendFailure> {
+        LiveChannel::open(self.options.clone(), playlist, store, pool)
+    }
+
+    /// Logs why the channel has nothing to play, unless that was told.
+    fn tell(&self, error: &SendFailure, told: &mut String) {
+        let error = error.to_string();
+        if error != *told {
+            let channel = &self.options.name;
+            tracing::warn!(channel, error, "a channel has nothing to play: it waits for an asset");
+            *told = error;
+        }
+    }
+
+    /// Runs the channel; tries again to open it until that succeeds. `told`: the error that was logged. Never ends.
+    async fn run(
+        self: Arc<Self>,
+        mut opened: Option<Arc<LiveChannel>>,
+        mut told: String,
+        store: Arc<Store>,
+        pool: BlockingPool,
+    ) {
+        let channel = loop {
+            if let Some(channel) = opened {
+                break channel;
+            }
+            tokio::time::sleep(LIST_RETRY).await;
+            let (slot, store, pool) = (Arc::clone(&self), Arc::clone(&store), pool.clone());
+            let attempt =
+                tokio::task::spawn_blocking(move || slot.open(slot.options.playlist()?, &store, &pool));
+            match attempt.await {
+                Ok(result) => opened = result.inspect_err(|error| self.tell(error, &mut told)).ok(),
+                Err(_) => return, // the runtime ends
+            }
+        };
+        if !told.is_empty() {
+            tracing::info!(channel = self.options.name, "a channel begins");
+        }
+        self.channel.get_or_init(|| Arc::clone(&channel));
+        timeline::run(channel).await;
+    }
+
+    /// The channel for `/api/status`.
+    fn json(&self) -> Json {
+        let channel = self.channel.get();
+        json!({
+            "name": self.options.name,
+            "asset": channel.and_then(|channel| channel.timeline.asset()),
+            "entries": channel.map(|channel| channel.list.length()),
+            "position_s": channel.map(|channel| channel.timeline.now_us() as f64 / 1e6),
+        })
     }
 }
 
 impl LiveChannel {
     fn open(
         options: LiveChannelOptions,
+        playlist: Playlist,
         store: &Arc<Store>,
         pool: &BlockingPool,
     ) -> Result<Arc<LiveChannel>, SendFailure> {
         let assets = vec![options.playlist];
-        let playlist = Playlist::load(&assets, true)?;
         let options = ChannelOptions {
             name: options.name,
             assets,
@@ -178,14 +264,5 @@ impl LiveChannel {
         }
         tokio::time::sleep(wait).await;
         Ok(place)
-    }
-
-    fn json(&self) -> Json {
-        json!({
-            "name": self.name(),
-            "asset": self.timeline.asset(),
-            "entries": self.list.length(),
-            "position_s": self.timeline.now_us() as f64 / 1e6,
-        })
     }
 }

@@ -83,6 +83,9 @@ pub enum SendFailure {
     /// A list or an asset cannot be sent.
     #[error(transparent)]
     Playlist(#[from] PlaylistError),
+    /// No asset of several can be sent; the error is that of the first.
+    #[error("none of {0} assets can be sent; the first: {1}")]
+    NonePlayable(usize, PlaylistError),
     /// There is no asset.
     #[error("nothing to send: name at least one asset")]
     Nothing,

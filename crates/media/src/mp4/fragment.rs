@@ -151,6 +151,15 @@ impl Run {
         self.entries.len()
     }
 
+    /// Duration of all samples of the run.
+    pub(super) fn duration(&self) -> u64 {
+        if self.flags & flag::DURATION == 0 {
+            return u64::from(self.left) * u64::from(self.defaults.duration);
+        }
+        let entries = self.entries.chunks_exact(entry_length(self.flags));
+        entries.filter_map(|entry| Fields(entry).u32()).map(u64::from).sum()
+    }
+
     /// Bytes of all samples of the run.
     fn length(&self) -> u64 {
         if self.flags & flag::SIZE == 0 {

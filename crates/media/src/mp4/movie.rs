@@ -30,6 +30,8 @@ pub struct Movie {
     pub faults: Vec<TrackFault>,
     /// Length of the file.
     pub size: u64,
+    /// Duration of the movie with its fragments in microseconds, from `mehd` or `mvhd`; `None` if unknown.
+    pub(super) stated_us: Option<u64>,
     /// Sample tables of the tracks.
     pub(super) places: Vec<Places>,
     /// Boxes after the `moov` box.
@@ -131,7 +133,7 @@ impl MovieReader {
     fn movie(&mut self, bytes: Bytes, extent: Extent) -> Result<Movie, Error> {
         self.walk.used();
         let moov = MemoryBox::read(bytes, extent.offset)?;
-        let timescale = moov.need(b"mvhd", "no mvhd box")?.fields(movie_timescale)?;
+        let (timescale, duration) = moov.need(b"mvhd", "no mvhd box")?.fields(movie_header)?;
         let (mut tracks, mut places, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         let mut fragmented = false;
         for found in moov.children() {
@@ -158,14 +160,37 @@ impl MovieReader {
             set_defaults(&mvex, &tracks, &mut places)?;
         }
         let (brand, rest) = (self.brand, self.walk.clone());
-        Ok(Movie { brand, extent, fragmented, tracks, faults, size: self.size, places, rest })
+        // With samples in the moov box, its duration may be that of these samples alone.
+        let covers_all = !fragmented || places.iter().all(|places| places.table.samples == 0);
+        let ticks = fragments_duration(&moov).or(duration.filter(|_| covers_all));
+        let stated_us = ticks.and_then(|ticks| {
+            let us = (u128::from(ticks) * 1_000_000).checked_div(timescale.into())?;
+            u64::try_from(us).ok().filter(|us| *us > 0)
+        });
+        let size = self.size;
+        Ok(Movie { brand, extent, fragmented, tracks, faults, size, stated_us, places, rest })
     }
 }
 
-fn movie_timescale(fields: &mut Fields<'_>) -> Option<u32> {
+/// Timescale and duration, if known.
+fn movie_header(fields: &mut Fields<'_>) -> Option<(u32, Option<u64>)> {
     let (version, _) = fields.version()?;
     fields.bytes(if version == 1 { 16 } else { 8 })?;
-    fields.u32()
+    Some((fields.u32()?, fields.long(version).and_then(|duration| known(duration, version))))
+}
+
+/// Duration with all fragments (`mehd`, section 8.8.2), if the file contains it.
+fn fragments_duration(moov: &MemoryBox) -> Option<u64> {
+    let mehd = moov.child(b"mvex").ok()??.child(b"mehd").ok()??;
+    let mut fields = Fields(&mehd.body);
+    let (version, _) = fields.version()?;
+    fields.long(version).and_then(|duration| known(duration, version))
+}
+
+/// Duration, unless it says that it is unknown.
+fn known(duration: u64, version: u8) -> Option<u64> {
+    let unknown = if version == 1 { u64::MAX } else { u32::MAX.into() };
+    (duration > 0 && duration != unknown).then_some(duration)
 }
 
 /// Sets the tracks' defaults for fragments from `trex` boxes (section 8.8.3).

@@ -14,7 +14,7 @@ use super::{Codec, Error, Extent, Next, Sample, Track, TrackFault};
 use crate::track::MAX_SAMPLE_BYTES;
 
 /// Longest `moof` box that is read: a fragment of some hundred thousand samples.
-const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
+pub(super) const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
 
 /// Most samples of a file: a month of video and audio. Without a limit, there could be as many as the file
 /// has bytes, and a sparse file can be long: tables and runs describe samples of one size without bytes for

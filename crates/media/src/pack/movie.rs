@@ -1,6 +1,7 @@
 //! Packing of movies: the samples of all tracks become one sequence of trains, ordered by departure.
 //!
-//! Departures follow decode times, timestamps are presentation times. The packets of a picture are spread
+//! Departures follow decode times, timestamps are presentation times, both from the first sample on: the time before it
+//! in the file is left out. The packets of a picture are spread
 //! over its duration, so that key frames cause no peaks of the bit rate, and padding gives them one length, so
 //! that one call can send several pictures. Packets of audio depart in groups, each before the pictures of its
 //! time.
@@ -91,6 +92,7 @@ impl MoviePacker {
             .collect();
         Ok(State::Samples(Box::new(Packing {
             windows: Windows::default(),
+            is_at_begin: true,
             latest_us: 0,
             samples,
             tracks,

@@ -13,6 +13,7 @@ use wirepath_media::image::Identity;
 use wirepath_net::LogLimit;
 
 use super::ArchiveOptions;
+use super::formats::Formats;
 use super::name_pattern::NamePattern;
 use super::recordings::{Recording, Recordings};
 use crate::images::{Store, StoreError};
@@ -44,8 +45,9 @@ pub(crate) struct ArchiveFolder {
     library: Arc<Library>,
     store: Arc<Store>,
     known: Mutex<Option<Known>>,
-    /// Durations of examined recordings, by name; none for recordings that cannot be played.
-    durations: Mutex<HashMap<Box<[u8]>, Duration>>,
+    /// Lengths and formats of examined recordings.
+    lengths: Examined<Length>,
+    formats: Examined<Arc<Formats>>,
     /// Recordings that cannot be played with the others, and the reasons.
     left_out: Mutex<HashMap<Box<[u8]>, String>>,
     /// Permits of pages that are being made.
@@ -53,8 +55,19 @@ pub(crate) struct ArchiveFolder {
     log: LogLimit,
 }
 
-/// Duration of a version of a recording, in microseconds; none if it cannot be played.
-type Duration = (Identity, Option<u64>);
+/// Values of examined recordings, by name, each of a version of the file.
+type Examined<T> = Mutex<HashMap<Box<[u8]>, (Identity, T)>>;
+
+/// Length of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// Duration in microseconds.
+    Known(u64),
+    /// The file does not tell its duration, or cannot be examined at present.
+    Unknown,
+    /// The recording cannot be played.
+    NotPlayable,
+}
 
 /// Recordings of a version of the folder.
 #[derive(Clone)]
@@ -81,7 +94,8 @@ impl ArchiveFolder {
             library,
             store,
             known: Mutex::default(),
-            durations: Mutex::default(),
+            lengths: Mutex::default(),
+            formats: Mutex::default(),
             left_out: Mutex::default(),
             listings: Semaphore::new(LISTINGS),
             log: LogLimit::new(LINES_PER_SECOND),
@@ -119,8 +133,12 @@ impl ArchiveFolder {
         Ok(recordings)
     }
 
-    /// Opens a recording. The newest one counts as missing while it is being written. Waits for storage.
-    pub(crate) fn open(&self, recording: &Recording, recordings: &Recordings) -> Result<Asset, FindError> {
+    /// Opens a recording; none while it is being written, which is true of the newest one only. Waits for storage.
+    pub(crate) fn open(
+        &self,
+        recording: &Recording,
+        recordings: &Recordings,
+    ) -> Result<Option<Asset>, FindError> {
         let path = match self.path.is_empty() {
             true => recording.name.to_vec(),
             false => [self.path.as_bytes(), &recording.name].join(&b'/'),
@@ -130,41 +148,92 @@ impl ArchiveFolder {
         let is_newest = recordings.all().last() == Some(recording);
         let modified_s = asset.version.identity.mtime_ns / 1_000_000_000;
         let age_s = i64::try_from(now_s()).unwrap_or(i64::MAX).saturating_sub(modified_s);
-        match is_newest && age_s < COMPLETE_AFTER_S {
-            true => Err(FindError::NotFound),
-            false => Ok(asset),
+        Ok((!is_newest || age_s >= COMPLETE_AFTER_S).then_some(asset))
+    }
+
+    /// Length of a recording. Waits for storage.
+    pub(super) fn length(&self, recording: &Recording, recordings: &Recordings) -> Result<Length, FindError> {
+        let asset = self.open(recording, recordings)?.ok_or(FindError::NotFound)?;
+        let identity = asset.version.identity;
+        let known = self.lengths.lock().get(&recording.name).filter(|(known, _)| *known == identity).copied();
+        let duration_us = match known {
+            // Its image may be finished by now, which has the duration.
+            Some((_, Length::Unknown)) => self.store.finished_duration_us(&asset.file),
+            Some((_, length)) => return Ok(length),
+            None => self.store.duration_us(&asset.file),
+        };
+        let length = match duration_us {
+            Ok(duration_us) => duration_us.map_or(Length::Unknown, Length::Known),
+            Err(StoreError::NotPlayable(why)) => {
+                self.leave_out(recording, &why);
+                Length::NotPlayable
+            }
+            Err(error) => {
+                self.note_failure(recording, &error);
+                return Ok(Length::Unknown);
+            }
+        };
+        self.lengths.lock().insert(recording.name.clone(), (identity, length));
+        Ok(length)
+    }
+
+    /// Notes that this version of a recording cannot be played, so that it is not examined again.
+    pub(super) fn give_up(&self, recording: &Recording, identity: Identity, why: &str) {
+        self.leave_out(recording, why);
+        self.lengths.lock().insert(recording.name.clone(), (identity, Length::NotPlayable));
+    }
+
+    /// Returns whether this version of a recording is known not to be playable.
+    pub(super) fn is_given_up(&self, recording: &Recording, identity: Identity) -> bool {
+        self.lengths.lock().get(&recording.name) == Some(&(identity, Length::NotPlayable))
+    }
+
+    /// Logs that a recording cannot be opened or examined at present.
+    pub(super) fn note_failure(&self, recording: &Recording, error: &dyn std::fmt::Display) {
+        if let Some(suppressed) = self.log.pass(Instant::now()) {
+            let recording = self.name_of(recording);
+            tracing::warn!(%recording, %error, suppressed, "a recording of an archive cannot be read now");
         }
     }
 
-    /// Duration of a recording in microseconds; none if it cannot be played. Waits for storage.
-    pub(crate) fn duration_us(
+    /// Notes that a recording is played.
+    pub(super) fn take_in(&self, recording: &Recording) {
+        self.left_out.lock().remove(&recording.name);
+    }
+
+    /// Formats of the tracks of a recording; none if it cannot be played, at present or at all. Waits for storage.
+    pub(super) fn formats(
         &self,
         recording: &Recording,
         recordings: &Recordings,
-    ) -> Result<Option<u64>, FindError> {
-        let asset = self.open(recording, recordings)?;
+    ) -> Result<Option<Arc<Formats>>, FindError> {
+        let Some(asset) = self.open(recording, recordings)? else { return Ok(None) };
         let identity = asset.version.identity;
-        if let Some((_, duration_us)) =
-            self.durations.lock().get(&recording.name).filter(|(known, _)| *known == identity)
-        {
-            return Ok(*duration_us);
+        if self.is_given_up(recording, identity) {
+            return Ok(None);
         }
-        let duration_us = match self.store.duration_us(&asset.file) {
-            Ok(duration_us) => duration_us,
+        let known = self.formats.lock().get(&recording.name).filter(|(known, _)| *known == identity).cloned();
+        if let Some((_, formats)) = known {
+            return Ok(Some(formats));
+        }
+        let formats = match self.store.description(&asset.file) {
+            Ok(description) => Formats::of(&description),
             Err(StoreError::NotPlayable(why)) => {
-                self.leave_out(recording, &why);
-                None
+                self.give_up(recording, identity, &why);
+                return Ok(None);
             }
             Err(error) => {
-                if let Some(suppressed) = self.log.pass(Instant::now()) {
-                    let recording = self.name_of(recording);
-                    tracing::warn!(%recording, %error, suppressed, "a recording cannot be examined");
-                }
+                self.note_failure(recording, &error);
                 return Ok(None);
             }
         };
-        self.durations.lock().insert(recording.name.clone(), (identity, duration_us));
-        Ok(duration_us)
+        let mut all = self.formats.lock();
+        // Recordings of one camera share their formats.
+        let equal =
+            all.values().next().filter(|(_, other)| **other == formats).map(|(_, other)| Arc::clone(other));
+        let formats = equal.unwrap_or_else(|| Arc::new(formats));
+        all.insert(recording.name.clone(), (identity, Arc::clone(&formats)));
+        Ok(Some(formats))
     }
 
     /// Permits one page of recordings to be made; none if too many are being made.
@@ -204,12 +273,14 @@ impl ArchiveFolder {
 
     /// Drops notes about recordings that no longer exist.
     fn forget_gone(&self, recordings: &Recordings) {
-        let (mut durations, mut left_out) = (self.durations.lock(), self.left_out.lock());
-        if durations.is_empty() && left_out.is_empty() {
+        let (mut lengths, mut left_out) = (self.lengths.lock(), self.left_out.lock());
+        let mut formats = self.formats.lock();
+        if lengths.is_empty() && left_out.is_empty() && formats.is_empty() {
             return;
         }
         let names: HashSet<&[u8]> = recordings.all().iter().map(|recording| &*recording.name).collect();
-        durations.retain(|name, _| names.contains(&**name));
+        formats.retain(|name, _| names.contains(&**name));
+        lengths.retain(|name, _| names.contains(&**name));
         left_out.retain(|name, _| names.contains(&**name));
     }
 }

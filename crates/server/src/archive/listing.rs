@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use wirepath_http::{BodyPart, Response, encode_segment};
 use wirepath_media::rtsp::ClockTime;
 
-use super::folder::ArchiveFolder;
+use super::folder::{ArchiveFolder, Length};
 use super::recordings::{Recording, Recordings};
 
 /// Default and largest number of recordings on a page. It is limited because their durations are read from
@@ -75,12 +75,15 @@ pub(crate) fn respond(folder: &ArchiveFolder, query: &str) -> Option<Response> {
     Some(response.header(header::CACHE_CONTROL, "no-cache"))
 }
 
-/// A page of recordings. Recordings that are gone or cannot be played have no duration.
+/// A page of recordings. Recordings that are gone or cannot be played, or do not tell their duration, have none.
 fn page(folder: &ArchiveFolder, recordings: &Recordings, query: Query) -> Json {
     let found = recordings.between(query.from_us, query.to_us);
     let listed = found.get(..query.limit).unwrap_or(found);
     let entry = |recording: &Recording| {
-        let duration_us = folder.duration_us(recording, recordings).ok().flatten();
+        let duration_us = match folder.length(recording, recordings) {
+            Ok(Length::Known(duration_us)) => Some(duration_us),
+            Ok(Length::Unknown | Length::NotPlayable) | Err(_) => None,
+        };
         let end_us = duration_us.map(|duration_us| recording.start_us.saturating_add_unsigned(duration_us));
         let next = recordings.after(recording.start_us);
         let gap_us = end_us.zip(next).map(|(end_us, next)| next.start_us.saturating_sub(end_us).max(0));

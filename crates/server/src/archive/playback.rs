@@ -7,7 +7,8 @@ use wirepath_playback::{
     self as playback, PlayError, PlayRequest, Playbacks, Position, Progress, StreamProgress,
 };
 
-use super::opener::{Formats, Opened, Opener, Search};
+use super::formats::Formats;
+use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
 use super::source::ArchiveSource;
 use crate::asset_player::{locate, socket_error, stream_sink};
 use crate::images::Image;
@@ -52,10 +53,21 @@ async fn seek(
     until_us: Option<i64>,
 ) -> Result<(Opened, playback::Cursor), PlayError> {
     let mut search = find(opener, from_us, like, |opener, from_us, like| opener.at(from_us, like)).await?;
+    let mut failures = 0;
     loop {
         let opened = match search {
             Search::Found(opened) => opened,
             Search::End => return Err(PlayError::BeyondEnd),
+            Search::Later(_, error) if failures == RETRIES => {
+                return Err(PlayError::Source(format!("a recording cannot be opened: {error}").into()));
+            }
+            Search::Later(start_us, _) => {
+                failures += 1;
+                tokio::time::sleep(RETRY).await;
+                let time_us = from_us.max(start_us);
+                search = find(opener, time_us, like, |opener, time, like| opener.at(time, like)).await?;
+                continue;
+            }
             Search::NotYet(up_to_us) => {
                 search = find(opener, up_to_us, like, |opener, time, like| opener.after(time, like)).await?;
                 continue;

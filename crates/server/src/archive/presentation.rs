@@ -9,19 +9,20 @@ use wirepath_media::sdp::Description;
 use wirepath_playback::{PlaybackOptions, TrainSource};
 
 use super::Gaps;
-use super::folder::ArchiveFolder;
-use super::opener::{Formats, Opened, Opener, Search};
+use super::folder::{ArchiveFolder, Length};
+use super::formats::Formats;
+use super::opener::{EXAMINED, First, OpenFailure, Opened, Opener};
 use super::playback::ArchivePlayback;
 use super::source::{ArchiveSource, feed};
-use crate::asset_player::{AssetPlayer, blocking, find_error, limits_error, socket_error, stream_sink};
+use crate::asset_player::{
+    AssetPlayer, blocking, find_error, limits_error, open_error, socket_error, stream_sink,
+};
 use crate::describe::describe;
+use crate::library::FindError;
 use crate::rtsp::player::{
     BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback, trailer,
 };
 use crate::waiting_play::WaitingPlay;
-
-/// Most recordings that are examined to find the end of an archive.
-const EXAMINED: usize = 16;
 
 /// An archive that a client opened.
 pub(crate) struct ArchivePresentation {
@@ -29,8 +30,8 @@ pub(crate) struct ArchivePresentation {
     opener: Opener,
     gaps: Gaps,
     first: Opened,
-    /// End of the last recording, in microseconds since 1970.
-    end_us: i64,
+    /// End of the last recording in microseconds since 1970, if known.
+    end_us: Option<i64>,
 }
 
 impl ArchivePresentation {
@@ -43,11 +44,8 @@ impl ArchivePresentation {
     ) -> Result<ArchivePresentation, OpenError> {
         let limits = player.store.usual_limits();
         let opener = Opener { folder, client, limits };
-        let Search::Found(first) = opener.first().map_err(find_error)? else {
-            let why = "the archive has no recording that can be played: see /api/status, or its names and --archive";
-            return Err(OpenError::NotPlayable(why.to_owned()));
-        };
-        let end_us = end_us(&opener.folder).map_err(find_error)?.max(first.start_us);
+        let first = first(&opener)?;
+        let end_us = end_us(&opener.folder).map_err(find_error)?.filter(|end_us| *end_us > first.start_us);
         Ok(ArchivePresentation { player, opener, gaps, first, end_us })
     }
 
@@ -59,32 +57,52 @@ impl ArchivePresentation {
         if limits.recipe_like(recipe) == recipe {
             return Ok((opener, self.first.clone()));
         }
-        blocking(move || match opener.first().map_err(find_error)? {
-            Search::Found(first) => Ok((opener, first)),
-            Search::End | Search::NotYet(_) => Err(OpenError::NotFound),
-        })
-        .await
+        blocking(move || first(&opener).map(|first| (opener, first))).await
     }
 }
 
-/// End of the last recording that can be examined, in microseconds since 1970.
-fn end_us(folder: &ArchiveFolder) -> Result<i64, crate::library::FindError> {
+/// The first recording that can be played. Waits for storage.
+fn first(opener: &Opener) -> Result<Opened, OpenError> {
+    let not_yet = |why: &str| Err(OpenError::NotYet(why.to_owned()));
+    match opener.first().map_err(find_error)? {
+        First::Found(first) => Ok(first),
+        First::None => {
+            let why = "the archive has no recording that can be played: see /api/status, or its names and --archive";
+            Err(OpenError::NotPlayable(why.to_owned()))
+        }
+        First::Growing => {
+            not_yet("the first recording of the archive is still being written; try again later")
+        }
+        First::NotYet => not_yet(
+            "many recordings of the archive cannot be played (see /api/status); try again for the rest",
+        ),
+        First::Later(OpenFailure::Find(error)) => Err(find_error(error)),
+        First::Later(OpenFailure::Store(error)) => Err(open_error(error)),
+    }
+}
+
+/// End of the last recording that can be played, in microseconds since 1970; none if it does not tell its duration.
+fn end_us(folder: &ArchiveFolder) -> Result<Option<i64>, FindError> {
     let recordings = folder.recordings()?;
     for recording in recordings.all().iter().rev().take(EXAMINED) {
-        if let Ok(Some(duration_us)) = folder.duration_us(recording, &recordings) {
-            return Ok(recording.start_us.saturating_add_unsigned(duration_us));
+        match folder.length(recording, &recordings) {
+            Ok(Length::Known(duration_us)) => {
+                return Ok(Some(recording.start_us.saturating_add_unsigned(duration_us)));
+            }
+            Ok(Length::Unknown) => return Ok(None),
+            Ok(Length::NotPlayable) | Err(_) => {}
         }
     }
-    Ok(i64::MIN)
+    Ok(None)
 }
 
 impl Presentation for ArchivePresentation {
     fn describe(&self) -> Description {
         let (start_us, end_us) = (self.first.start_us, self.end_us);
         Description {
-            version: end_us.unsigned_abs(),
-            duration_us: Some(end_us.saturating_sub(start_us).unsigned_abs()),
-            clock: Some(ClockRange { start: ClockTime(start_us), end: Some(ClockTime(end_us)) }),
+            version: end_us.unwrap_or(start_us).unsigned_abs(),
+            duration_us: end_us.map(|end_us| end_us.saturating_sub(start_us).unsigned_abs()),
+            clock: Some(ClockRange { start: ClockTime(start_us), end: end_us.map(ClockTime) }),
             ..describe(&self.first.image, self.opener.folder.path())
         }
     }
@@ -111,7 +129,7 @@ impl Presentation for ArchivePresentation {
             };
             let AssetPlayer { playbacks, max_lag_us, bursts, plays, .. } = &self.player;
             let (image, origin_us, like) =
-                (Arc::clone(&first.image), first.start_us, Formats::of(&first.image));
+                (Arc::clone(&first.image), first.start_us, Formats::of(&first.image.summary().description));
             let streams: Vec<StreamPlan> = image.plan().streams.to_vec();
             let source = ArchiveSource::new(first, streams, self.gaps, playbacks.engine().pool());
             let options = PlaybackOptions {

@@ -13,7 +13,8 @@ use wirepath_playback::{At, Cursor, Load, TrainSource};
 
 use super::Gaps;
 use super::chain::{Chain, Following};
-use super::opener::{Formats, Opened, Opener, Search};
+use super::formats::Formats;
+use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
 
 /// Bits of a segment number that hold the number within its chain. The bits above hold the chain's number,
 /// modulo a power of two; a playback knows only the last chains.
@@ -122,13 +123,22 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
             let wanted = source.upgrade().and_then(|source| source.wanted());
             wanted.is_some_and(|(wanted, _)| wanted == epoch)
         };
+        let mut failures = 0;
         let following = loop {
             let (opener, like) = (opener.clone(), like.clone());
             let search = tokio::task::spawn_blocking(move || opener.after(after_us, &like)).await;
             match search {
                 Ok(Ok(Search::Found(opened))) => break Following::Known(opened),
                 Ok(Ok(Search::NotYet(up_to_us))) if is_wanted() => after_us = up_to_us,
-                Ok(Ok(Search::End | Search::NotYet(_))) => break Following::End,
+                Ok(Ok(Search::Later(start_us, error))) if failures == RETRIES => {
+                    tracing::warn!(%error, "a recording of an archive is passed over: it cannot be opened");
+                    (after_us, failures) = (start_us, 0);
+                }
+                Ok(Ok(Search::Later(..))) if is_wanted() => {
+                    failures += 1;
+                    tokio::time::sleep(RETRY).await;
+                }
+                Ok(Ok(Search::End | Search::NotYet(_) | Search::Later(..))) => break Following::End,
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "an archive cannot be read: a session ends with its recording");
                     break Following::End;

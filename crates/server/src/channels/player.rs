@@ -28,11 +28,13 @@ impl Player for ChannelPlayer {
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         match self.channels.find(path) {
-            Some(channel) => {
-                let (player, channel) = (self.archives.assets.clone(), Arc::clone(channel));
-                let channel: Arc<dyn Presentation> =
-                    Arc::new(ChannelPresentation { player, channel, client });
-                Box::pin(async move { Ok(channel) })
+            Some(slot) => {
+                let player = self.archives.assets.clone();
+                let channel = slot.channel().map(|channel| {
+                    Arc::new(ChannelPresentation { player, channel, client }) as Arc<dyn Presentation>
+                });
+                let why = "no asset of this channel can be played at present; try again later";
+                Box::pin(async move { channel.ok_or_else(|| OpenError::NotYet(why.to_owned())) })
             }
             None => self.archives.open(path, played_as, client),
         }

@@ -150,7 +150,7 @@ impl Piece {
 /// Runs the timeline of a channel: opens each asset when the one before it begins. Never ends.
 pub(super) async fn run(channel: Arc<LiveChannel>) {
     let LiveChannel { list, first, timeline } = &*channel;
-    let Some((mut place, not_before_s)) = list.first_place() else { return };
+    let (mut place, not_before_s) = list.first_place();
     let like = Arc::new(formats(first));
     wait_until(not_before_s).await;
     let (mut image, mut begin_us) = (Arc::clone(first), timeline.now_us());

@@ -95,9 +95,25 @@ pub(super) fn examine(
     let duration_us = match recipe.is_demuxed() {
         // Its tracks do not say it, but its clock does, if there is one.
         true => estimate(asset, size, memory).ok().and_then(|estimate| estimate.duration_us),
-        false => playable.movie.duration_us(),
+        false => movie_duration_us(asset, &playable, memory)?,
     };
     Ok((Summary { duration_us, payload_bytes: size, description: playable.describe() }, streams))
+}
+
+/// Duration of a movie in microseconds, if its description or its end tells it. Waits until memory is free.
+fn movie_duration_us(
+    asset: &File,
+    playable: &PlayableMovie,
+    memory: &MemoryBudget,
+) -> Result<Option<u64>, StoreError> {
+    let mut reader = playable.movie.duration();
+    while let Some(wanted) = reader.wanted() {
+        let _memory = (wanted.length > PAGE).then(|| memory.reserve(wanted.length));
+        let mut bytes = vec![0; usize::try_from(wanted.length).map_err(not_playable)?];
+        asset.read_exact_at(&mut bytes, wanted.offset).map_err(reading)?;
+        reader.take(bytes);
+    }
+    Ok(reader.finish())
 }
 
 /// A reader of the tracks of an asset.

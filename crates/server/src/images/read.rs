@@ -49,13 +49,18 @@ pub(super) fn is_lost(error: &io::Error) -> bool {
         || Errno::from_io_error(error).is_some_and(|errno| lost.contains(&errno))
 }
 
-/// Reads and checks the header and the table of an image.
-pub fn read_image(file: &File) -> Result<(Header, Table), ReadImageError> {
-    let format = |offset| move |error| ReadImageError::Format(offset, error);
+/// Reads and checks the header of an image.
+pub(super) fn read_header(file: &File) -> Result<Header, ReadImageError> {
     let length = file.metadata()?.len();
     let mut page = vec![0; length.min(image::PAGE) as usize];
     file.read_exact_at(&mut page, 0)?;
-    let header = Header::decode(&page, length).map_err(format(0))?;
+    Header::decode(&page, length).map_err(|error| ReadImageError::Format(0, error))
+}
+
+/// Reads and checks the header and the table of an image.
+pub fn read_image(file: &File) -> Result<(Header, Table), ReadImageError> {
+    let format = |offset| move |error| ReadImageError::Format(offset, error);
+    let header = read_header(file)?;
     // The header was verified: the table ends with the file, so its size is limited by the file's.
     let mut bytes = vec![0; header.table.length as usize];
     file.read_exact_at(&mut bytes, header.table.offset)?;

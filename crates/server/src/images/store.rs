@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_datapath::{path_mtu, read_only_as_told};
 use wirepath_engine::{BlockingPool, DropOnPool, Priority};
-use wirepath_media::image::{Header, Identity, Layout, PathLimits, Plan, Table, USUAL_BURST_US};
+use wirepath_media::image::{Description, Header, Identity, Layout, PathLimits, Plan, Table, USUAL_BURST_US};
 use wirepath_net::{ClientLimits, Permit};
 
 use super::error::{LimitsError, StoreError, identity, io_error};
@@ -26,7 +26,8 @@ use super::open::OpenImages;
 use super::packing;
 use super::page_memory::{PageCounts, PageMemory, Readers};
 use super::popularity::Popularity;
-use super::read::read_image;
+use super::progress::Progress;
+use super::read::{read_header, read_image};
 use super::segment::Files;
 use super::summary::Summary;
 use super::work_queue::{UrgentThread, WorkQueue};
@@ -215,11 +216,39 @@ impl Store {
         Ok(image)
     }
 
-    /// Duration of an asset in microseconds, as far as its beginning and end or its index show it. Waits for
-    /// storage.
+    /// Duration of an asset in microseconds: that of its finished image, or as far as its beginning and end or its
+    /// index show it. Waits for storage.
     pub(crate) fn duration_us(&self, asset: &File) -> Result<Option<u64>, StoreError> {
+        if let Some(duration_us) = self.finished_duration_us(asset)? {
+            return Ok(Some(duration_us));
+        }
         let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
         packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.duration_us)
+    }
+
+    /// Description of an asset that is not packed, as far as its beginning or its index shows it. Waits for storage.
+    pub(crate) fn description(&self, asset: &File) -> Result<Description, StoreError> {
+        let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
+        packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.description)
+    }
+
+    /// Duration of an asset in microseconds, if its image is finished. Waits for storage.
+    pub(crate) fn finished_duration_us(&self, asset: &File) -> Result<Option<u64>, StoreError> {
+        let identity = identity(asset)?;
+        let key = Key::of(identity, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
+        if let Some(open) = self.open.lock().find(key, identity, Instant::now()) {
+            let image = open?;
+            let is_complete = *image.progress().borrow() == Progress::Complete;
+            return Ok(image.duration_us().filter(|_| is_complete));
+        }
+        // Without a lock and a mark of use: only the header is read, and a file that is removed now keeps it.
+        let headers = [Layout::Image, Layout::Index].into_iter().filter_map(|layout| {
+            let file = File::open(self.folder.path_of(&key.name_of(layout))).ok()?;
+            read_header(&file).ok()
+        });
+        let mut current =
+            headers.filter(|header| header.plan.identity == identity && header.plan.recipe == key.recipe);
+        Ok(current.next().map(|header| header.duration_us))
     }
 
     /// The key of an asset within `limits`. The asset is read only if no image of it is open.

@@ -302,6 +302,7 @@ impl RequestHandler {
             OpenError::NotFound => refuse(StatusCode::NotFound, error.to_string()),
             OpenError::Forbidden(why) => refuse(StatusCode::Forbidden, why),
             OpenError::NotPlayable(why) => refuse(StatusCode::UnsupportedMediaType, why),
+            OpenError::NotYet(why) => refuse(StatusCode::ServiceUnavailable, why),
             OpenError::Exhausted(why) => self.fail(StatusCode::NotEnoughBandwidth, &why),
             OpenError::Busy(why) => self.fail(StatusCode::ServiceUnavailable, &why),
             OpenError::AtLimit(why) => refuse(StatusCode::NotEnoughBandwidth, why),

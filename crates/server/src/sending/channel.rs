@@ -31,7 +31,12 @@ pub(crate) struct Channel {
     is_changed: AtomicBool,
     /// Notified by such a request.
     changed: Notify,
+    /// Place of the first item.
+    first: ListPlace,
 }
+
+/// Most missing assets that are logged at the start.
+const MOST_MISSING: usize = 10;
 
 /// Interval at which the wall clock is read while a time is waited for: it may be set meanwhile.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,7 +55,8 @@ pub(crate) struct ListPlace {
 }
 
 impl Channel {
-    /// A channel whose list was read, and its first item. Waits for storage.
+    /// A channel whose list was read, and its first item: that of the first asset that can be sent. Others are left
+    /// out with a warning, now and in each round. Waits for storage.
     pub(crate) fn open(
         options: ChannelOptions,
         playlist: Playlist,
@@ -58,21 +64,20 @@ impl Channel {
         limits: PathLimits,
         name_of: NameOf,
     ) -> Result<(Arc<Channel>, Arc<Image>), SendFailure> {
-        playlist.check()?;
-        let Some(entry) = playlist.entries.first() else { return Err(SendFailure::Nothing) };
-        let image = open(&store, entry, limits, name_of)?;
+        let (first, image) = first(&playlist, &store, limits, name_of)?;
+        for error in playlist.missing_from(first.index).take(MOST_MISSING) {
+            tracing::warn!(channel = options.name, %error, "an item of a channel is missing");
+        }
         let playlist = Mutex::new(playlist);
         let is_changed = AtomicBool::new(false);
         let changed = Notify::new();
-        let channel = Channel { options, store, limits, name_of, playlist, is_changed, changed };
+        let channel = Channel { options, store, limits, name_of, playlist, is_changed, changed, first };
         Ok((Arc::new(channel), image))
     }
 
     /// The place of the first asset, and its earliest time in seconds since 1970.
-    pub(crate) fn first_place(&self) -> Option<(ListPlace, Option<u64>)> {
-        let entry = self.playlist.lock().entries.first().cloned()?;
-        let not_before_s = entry.not_before_s;
-        Some((ListPlace { index: 0, entry }, not_before_s))
+    pub(crate) fn first_place(&self) -> (ListPlace, Option<u64>) {
+        (self.first.clone(), self.first.entry.not_before_s)
     }
 
     /// Name of the channel.
@@ -88,7 +93,7 @@ impl Channel {
 
     /// Opens each item when the one before it begins, until the list is over.
     pub(crate) async fn feed(self: Arc<Self>, first: Arc<Item>) {
-        let Some((mut place, _)) = self.first_place() else { return };
+        let (mut place, _) = self.first_place();
         let like: Arc<Formats> = formats(&first.image).into();
         let mut item = first;
         let mut before: Option<Arc<Item>> = None;
@@ -202,6 +207,34 @@ pub(crate) async fn wait_until(unix_s: Option<u64>) {
 fn time_until(unix_s: u64) -> Option<Duration> {
     let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(unix_s))?;
     at.duration_since(SystemTime::now()).ok().filter(|rest| !rest.is_zero())
+}
+
+/// The place and the image of the first entry that can be sent. Waits for storage.
+fn first(
+    playlist: &Playlist,
+    store: &Store,
+    limits: PathLimits,
+    name_of: NameOf,
+) -> Result<(ListPlace, Arc<Image>), SendFailure> {
+    let mut failure = None;
+    for (index, entry) in playlist.entries.iter().enumerate() {
+        match open(store, entry, limits, name_of) {
+            Ok(image) => {
+                if let Some(error) = failure {
+                    tracing::warn!(%error, left_out = index, "the first items of a channel are left out");
+                }
+                return Ok((ListPlace { index, entry: entry.clone() }, image));
+            }
+            Err(error) => {
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    let several = |error| match playlist.entries.len() {
+        1 => SendFailure::Playlist(error),
+        count => SendFailure::NonePlayable(count, error),
+    };
+    Err(failure.map_or(SendFailure::Nothing, several))
 }
 
 /// The image of an entry. Waits for storage.

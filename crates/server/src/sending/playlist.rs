@@ -73,17 +73,16 @@ impl Playlist {
         Ok(playlist)
     }
 
-    /// Refuses a list with an asset that is no regular file.
-    pub(crate) fn check(&self) -> Result<(), PlaylistError> {
-        for entry in &self.entries {
+    /// Errors of the assets from a place on that are no regular files.
+    pub(crate) fn missing_from(&self, index: usize) -> impl Iterator<Item = PlaylistError> {
+        self.entries.iter().skip(index).filter_map(|entry| {
             let reason = match entry.path.metadata() {
-                Ok(metadata) if metadata.is_file() => continue,
+                Ok(metadata) if metadata.is_file() => return None,
                 Ok(_) => "not a regular file".to_owned(),
                 Err(error) => error.to_string(),
             };
-            return Err(entry.error(&reason));
-        }
-        Ok(())
+            Some(entry.error(&reason))
+        })
     }
 
     /// Index of the entry that follows the one at `index`, which was `entry` when it began: its place may have

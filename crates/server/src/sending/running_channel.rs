@@ -68,10 +68,10 @@ impl RunningChannel {
         let name = options.name.clone();
         let playlist = Playlist::load(&options.assets, options.repeats)?;
         let limits = common_limits(&options, &core.store)?;
-        let not_before_s = playlist.entries.first().and_then(|entry| entry.not_before_s);
         let ChannelOptions { destinations, descriptions, is_announced, .. } = options.clone();
         let name_of = |path: &Path| path.to_string_lossy().into_owned();
         let (channel, image) = Channel::open(options, playlist, Arc::clone(&core.store), limits, name_of)?;
+        let (_, not_before_s) = channel.first_place();
         let first = Item::new(image);
         let is_movie = !first.image.plan().recipe.is_transport_stream();
         let mut outputs = Vec::new();

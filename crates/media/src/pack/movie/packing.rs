@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::schedule::Schedule;
 use super::sound::{MAX_DELAY_US, Windows};
 use super::track::PackedTrack;
-use crate::container::{self, Samples, TrackFault};
+use crate::container::{self, MAX_TIME_US, Samples, TrackFault};
 use crate::image::{MovieDescription, NewSegment, PayloadRun};
 use crate::pack::Error;
 use crate::payload::{Payloads, Piece, Unit, Units, padding_of};
@@ -24,14 +24,13 @@ const MAX_EMPTY_UNITS: usize = 64;
 /// Most bytes that are read of each unit of a stored sample.
 const MAX_HEAD: usize = 8;
 
-/// Latest time of a sample in microseconds: ten years.
-const MAX_TIME_US: u64 = 315_360_000_000_000;
-
 /// Tracks of a movie whose samples are packed.
 #[derive(Debug)]
 pub(super) struct Packing {
     /// Windows of groups of sound.
     pub(super) windows: Windows,
+    /// True before the first sample.
+    pub(super) is_at_begin: bool,
     /// Latest departure of a sample.
     pub(super) latest_us: u64,
     pub(super) samples: Samples,
@@ -180,6 +179,10 @@ impl Packing {
     }
 
     fn admit(&mut self, sample: Sample) -> Result<(), Error> {
+        if std::mem::take(&mut self.is_at_begin) {
+            let begin_us = self.tracks[sample.track].departure_us(&sample);
+            self.tracks.iter_mut().for_each(|track| track.begin_at(begin_us));
+        }
         let track = &mut self.tracks[sample.track];
         if track.latest_us(&sample) > MAX_TIME_US {
             return Err(Error::Times { track: track.id() });

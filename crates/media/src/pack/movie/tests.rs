@@ -416,3 +416,30 @@ fn plan_of_text() -> Plan {
     let (movie, _) = samples(&one_track(track(Format::Opus, shapes(3, 40, 960), Vec::new())).bytes());
     plan(b"no movie at all", &movie)
 }
+
+/// Promise: A movie whose first sample is late in the file departs from time 0 on, with its tracks in sync.
+#[test]
+fn the_time_before_the_first_sample_is_left_out() {
+    let tracks = |minute: u32| {
+        let delay = |ms| vec![(ms, -1), (400, 0)];
+        vec![
+            track(Format::H264, shapes(10, 400, 1920), delay(60_000 * minute)),
+            track(Format::Aac, shapes(18, 30, 1024), delay(60_000 * minute + 80)),
+        ]
+    };
+    let images = [0, 1, 1000].map(|minute| {
+        let mut file =
+            File { tracks: tracks(minute), layout: Layout::Front, samples_in_chunk: 2, long: false }.bytes();
+        let (movie, _) = fill(&mut file, &[500]);
+        packed(&file, &movie)
+    });
+    let streams = images[0].header.plan.streams;
+    for image in &images {
+        assert_eq!(image.trains[0][0].departure_us, 0);
+        assert_eq!(image.header.duration_us, images[0].header.duration_us);
+        for (stream, first) in streams.iter().zip([0, 80]) {
+            let (header, _) = packets(image, stream)[0];
+            assert_eq!(header.timestamp.wrapping_sub(stream.timestamp), first * (stream.clock_hz / 1000));
+        }
+    }
+}

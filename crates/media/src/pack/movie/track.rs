@@ -85,6 +85,13 @@ impl PackedTrack {
         }
     }
 
+    /// Makes a time of the movie its beginning.
+    pub(super) fn begin_at(&mut self, begin_us: u64) {
+        let ticks = i128::from(begin_us) * i128::from(self.track.timescale) / 1_000_000;
+        let shift = i128::from(self.track.shift) - ticks;
+        self.track.shift = shift.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+    }
+
     /// Iterator over the units of a sample, for formats that have units.
     pub(super) fn units(&self, sample: &Sample) -> Units {
         Units::new(&self.track.codec, sample.extent)
