@@ -33,6 +33,7 @@
 
 mod boxes;
 mod descriptor;
+mod edits;
 mod entry;
 mod fragment;
 mod movie;
@@ -117,5 +118,7 @@ pub fn is_mp4(head: &[u8]) -> bool {
     head.get(4..8).is_some_and(|kind| FIRST.iter().any(|first| kind == *first))
 }
 
+#[cfg(test)]
+mod edit_tests;
 #[cfg(test)]
 mod tests;

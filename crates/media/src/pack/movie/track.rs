@@ -172,7 +172,8 @@ impl PackedTrack {
         let ticks = self.ticks(decoded + i128::from(sample.composition_offset));
         self.lead = (ticks - self.ticks(decoded)) as i64;
         let duration_us = self.duration_us(sample);
-        self.end_us = self.end_us.max(self.latest_us(sample).saturating_add(duration_us));
+        let end_us = self.latest_us(sample).saturating_add(duration_us);
+        self.end_us = self.end_us.max(end_us.min(self.track.end_us().unwrap_or(u64::MAX)));
         payloads.clear();
         payloads.permit_padding(if self.is_sound() { 0 } else { self.padding_credit });
         self.packetizer.push(sample.extent, units, ticks as u64, payloads)?;
