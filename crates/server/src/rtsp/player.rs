@@ -237,6 +237,9 @@ pub(crate) enum OpenError {
     /// The server is at a limit; trying later may help. The text is for the log.
     #[error("{0}")]
     Busy(String),
+    /// The image does not fit the cache; the text is for clients.
+    #[error("{0}")]
+    NoSpace(String),
     /// A limit of this client is reached; the text is for clients.
     #[error("{0}")]
     AtLimit(String),
