@@ -422,7 +422,7 @@ fn nothing() -> Vec<u8> {
     file
 }
 
-/// Promise: A truncated or growing fragmented MP4 file is read up to its last whole fragment.
+/// Promise: A fragmented MP4 file that ends anywhere is read up to its last whole fragment.
 #[test]
 fn a_fragmented_file_may_end_anywhere() {
     let whole = File { layout: Layout::Fragments, samples_in_chunk: 1, ..two_tracks() }.bytes();
