@@ -67,7 +67,8 @@ impl Serving {
     }
 }
 
-/// Promise: ffmpeg plays a movie that was cut without encoding: hidden pictures first, then exactly the shown ones.
+/// Promise: ffmpeg plays a movie that was cut without encoding: hidden pictures first, then exactly the shown
+/// ones.
 fn ffmpeg_plays_a_cut_movie(transport: &str) -> Result<()> {
     let serving = Serving::start()?;
     let came = frames::decode(&["-rtsp_transport", transport], &serving.server.rtsp_url(NAME), 40.0)?;
@@ -79,7 +80,8 @@ fn ffmpeg_plays_a_cut_movie(transport: &str) -> Result<()> {
     frames::ensure_all(&came[0][hidden..], &shown[0], 0)
 }
 
-/// Promise: Hidden pictures of a cut movie are sent over an eighth of their time, and then sound and pictures in step.
+/// Promise: Hidden pictures of a cut movie are sent over an eighth of their time, and then sound and pictures
+/// in step.
 fn hidden_pictures_are_spread() -> Result<()> {
     let serving = Serving::start()?;
     let mut movie = Movie::set_up(serving.server.rtsp, NAME)?;

@@ -74,8 +74,8 @@ pub fn film(seconds: u32, video: &str, audio: &str, extension: &str) -> Result<P
     make(&format!("film-{video}-{audio}-{seconds}s"), extension, &lines(seconds, 1, &output))
 }
 
-/// A movie cut from a longer one without encoding, as MP4: its first seconds are hidden by its edit list, since its only
-/// random access point is before them.
+/// A movie cut from a longer one without encoding, as MP4: its first seconds are hidden by its edit list,
+/// since its only random access point is before them.
 pub fn cut(seconds: u32, hidden_seconds: f64) -> Result<PathBuf> {
     let output = ["-g", "10000", "-keyint_min", "10000", "-sc_threshold", "0", "-bf", "2", "-f", "mp4"];
     let whole = make(&format!("whole-{seconds}s"), "mp4", &lines(seconds, 1, &output))?;

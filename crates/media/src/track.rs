@@ -56,10 +56,11 @@ pub struct Track {
     pub sound: Option<Sound>,
     /// Offset added to sample times, from the edit list or the codec delay, in units of `timescale`.
     pub shift: i64,
-    /// End of the shown media by the edit list, as a presentation time without `shift`, in units of `timescale`;
-    /// `None` for the end of the track.
+    /// End of the shown media by the edit list, as a presentation time without `shift`, in units of
+    /// `timescale`; `None` for the end of the track.
     pub end: Option<u64>,
-    /// Number of edits that are not applied: all after the first edit that shows media, unless they continue it.
+    /// Number of edits that are not applied: all after the first edit that shows media, unless they continue
+    /// it.
     pub edits_left_out: u32,
     /// Number of applied edits whose rate is not: their media is shown at the normal rate.
     pub edit_rates_left_out: u32,

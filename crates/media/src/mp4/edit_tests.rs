@@ -38,7 +38,8 @@ fn edited(movie_timescale: u32, edits: &[(u64, i64, u32)]) -> Result<(Movie, Vec
     read(&replace(&file, b"mvhd", &header))
 }
 
-/// Promise: Samples after the end of the first edit of an MP4 track are left out, and its duration is that of the edit.
+/// Promise: Samples after the end of the first edit of an MP4 track are left out, and its duration is that of
+/// the edit.
 #[test]
 fn a_track_ends_with_its_edit() {
     let pictures = |edits| {
@@ -65,7 +66,8 @@ fn a_track_ends_with_its_edit() {
     assert_eq!(pictures(vec![(5000, 80)]), (20, 40, Some(720_000)));
 }
 
-/// Promise: Pictures of MP4 that are shown before the end of an edit come with those that are decoded before them.
+/// Promise: Pictures of MP4 that are shown before the end of an edit come with those that are decoded before
+/// them.
 #[test]
 fn pictures_before_the_end_have_their_references() {
     let order = [0, 4, 2, 1, 3, 8, 6, 5, 7, 12, 10, 9, 11];
@@ -82,7 +84,8 @@ fn pictures_before_the_end_have_their_references() {
     assert_eq!(shown(13), order.map(i64::from));
 }
 
-/// Promise: Edits of MP4 that continue the media of the first one are applied; others, and rates, are counted.
+/// Promise: Edits of MP4 that continue the media of the first one are applied; others, and rates, are
+/// counted.
 #[test]
 fn edits_that_continue_are_applied() {
     const NORMAL: u32 = 1 << 16;

@@ -7,8 +7,8 @@ use crate::track::Fields;
 /// Normal rate of an edit.
 const NORMAL_RATE: u32 = 1 << 16;
 
-/// Part of a track's media that is shown: delays, then the first edit that shows media, with the edits that continue it
-/// without a gap.
+/// Part of a track's media that is shown: delays, then the first edit that shows media, with the edits that
+/// continue it without a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edits {
     /// Offset added to sample times, in units of the track's timescale.
@@ -39,8 +39,8 @@ impl Edit {
         Some(Self { duration, start: u64::try_from(start).ok(), rate: fields.u32()? })
     }
 
-    /// End of its media in units of the track's timescale; `None` for the end of the track, and for an edit that shows a
-    /// single picture or runs backward.
+    /// End of its media in units of the track's timescale; `None` for the end of the track, and for an edit
+    /// that shows a single picture or runs backward.
     fn end(&self, start: u64, scale: &Scale) -> Option<u64> {
         let is_forward = (1..=i32::MAX as u32).contains(&self.rate);
         (self.duration > 0 && is_forward).then(|| start.saturating_add(scale.media(self.duration, self.rate)))
@@ -69,7 +69,8 @@ impl Scale {
         i64::try_from(ticks).unwrap_or(i64::MAX)
     }
 
-    /// Returns whether two times of the track are equal, except for the rounding of edits to the movie's timescale.
+    /// Returns whether two times of the track are equal, except for the rounding of edits to the movie's
+    /// timescale.
     fn is_equal(&self, time: u64, other: u64) -> bool {
         time.abs_diff(other) <= u64::from(self.track.div_ceil(self.movie.max(1)))
     }

@@ -21,8 +21,8 @@ const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
 /// each.
 pub(super) const MAX_SAMPLES: u64 = 1 << 28;
 
-/// Most pictures that are decoded before another picture and shown after it: the largest buffer of decoded pictures of
-/// H.264 (clause A.3.1) and H.265.
+/// Most pictures that are decoded before another picture and shown after it: the largest buffer of decoded
+/// pictures of H.264 (clause A.3.1) and H.265.
 const MAX_REORDERED: usize = 16;
 
 /// Most runs that are kept while a track has no sample yet. Files with a fragment for each track have few

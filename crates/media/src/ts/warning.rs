@@ -69,8 +69,8 @@ pub enum WarningKind {
         /// Reason.
         reason: String,
     },
-    /// Edits of a movie's edit list that are not applied: all after the first edit that shows media, unless they
-    /// continue it.
+    /// Edits of a movie's edit list that are not applied: all after the first edit that shows media, unless
+    /// they continue it.
     #[error("track {track}: {edits} edits after the first are not applied: their media is left out")]
     EditsLeftOut {
         /// Identifier of the track.

@@ -16,8 +16,8 @@ const PICTURE_US: u64 = 40_000;
 /// Longest burst that a receiver is expected to take at once.
 const WINDOW_US: u64 = 40_000;
 
-/// File that begins `hidden_ms` after its only random access point before the cut: pictures of 40 ms and of these
-/// lengths in turn, with AAC.
+/// File that begins `hidden_ms` after its only random access point before the cut: pictures of 40 ms and of
+/// these lengths in turn, with AAC.
 fn cut(hidden_ms: u32, shown_ms: u32, lengths: &[u32]) -> File {
     let length_ms = hidden_ms + shown_ms;
     let picture = |number: u32| SampleShape {
