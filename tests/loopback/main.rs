@@ -13,6 +13,7 @@ mod channels;
 mod choice;
 mod command;
 mod confinement;
+mod cuts;
 mod demux;
 mod ending;
 mod faults;
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         choice::trials(),
         command::trials(),
         confinement::trials(),
+        cuts::trials(),
         ending::trials(),
         faults::trials(),
         formats::trials(),

@@ -92,6 +92,16 @@ pub fn film(seconds: u32, video: &str, audio: &str, extension: &str) -> Result<P
     make(&format!("film-{video}-{audio}-{seconds}s"), extension, &lines(seconds, 1, &output))
 }
 
+/// A movie cut from a longer one without encoding, as MP4: its first seconds are hidden by its edit list,
+/// since its only random access point is before them.
+pub fn cut(seconds: u32, hidden_seconds: f64) -> Result<PathBuf> {
+    let output = ["-g", "10000", "-keyint_min", "10000", "-sc_threshold", "0", "-bf", "2", "-f", "mp4"];
+    let whole = make(&format!("whole-{seconds}s"), "mp4", &lines(seconds, 1, &output))?;
+    let name = whole.to_str().context("a clip's name")?;
+    let arguments = ["-ss", &hidden_seconds.to_string(), "-i", name, "-c", "copy", "-f", "mp4"];
+    make(&format!("cut-{seconds}s"), "mp4", &arguments.map(str::to_owned))
+}
+
 /// A folder with copies of clips under the given names, as something to serve.
 ///
 /// Links would not do: each link that another test makes or removes changes the clip's time of change, which is

@@ -34,6 +34,7 @@
 mod boxes;
 mod descriptor;
 mod duration;
+mod edits;
 mod entry;
 mod fragment;
 mod movie;
@@ -121,5 +122,7 @@ pub fn is_mp4(head: &[u8]) -> bool {
 
 #[cfg(test)]
 mod duration_tests;
+#[cfg(test)]
+mod edit_tests;
 #[cfg(test)]
 mod tests;

@@ -85,8 +85,14 @@ pub struct Track {
     pub sound: Option<Sound>,
     /// Offset added to sample times, from the edit list or the codec delay, in units of `timescale`.
     pub shift: i64,
-    /// Number of edits that are not applied: all after the first edit that shows media.
+    /// End of the shown media by the edit list, as a presentation time without `shift`, in units of
+    /// `timescale`; `None` for the end of the track.
+    pub end: Option<u64>,
+    /// Number of edits that are not applied: all after the first edit that shows media, unless they continue
+    /// it.
     pub edits_left_out: u32,
+    /// Number of applied edits whose rate is not: their media is shown at the normal rate.
+    pub edit_rates_left_out: u32,
     /// Number of sample descriptions. Only samples of the first have this `codec`.
     pub descriptions: u32,
     /// True if the samples are in another file.
@@ -147,11 +153,24 @@ impl Track {
             + i128::from(self.shift))
     }
 
-    /// End of the track in microseconds, from the duration in the file; `None` if unknown.
+    /// Returns whether the edit list shows a sample, or it is before the shown media.
+    pub(crate) fn is_before_end(&self, sample: &Sample) -> bool {
+        let presented = i128::from(sample.decode_time) + i128::from(sample.composition_offset);
+        self.end.is_none_or(|end| presented < end.into())
+    }
+
+    /// End of the shown media by the edit list, in microseconds since the beginning of the movie.
+    pub(crate) fn end_us(&self) -> Option<u64> {
+        let end = i128::from(self.end?) + i128::from(self.shift);
+        Some(self.us(end).max(0).unsigned_abs())
+    }
+
+    /// End of the track in microseconds, from the duration in the file and the edit list; `None` if unknown.
     pub fn duration_us(&self) -> Option<u64> {
         let length = i128::from(self.duration) + i128::from(self.shift);
         let us = length.max(0) * 1_000_000 / i128::from(self.timescale);
-        (self.duration > 0).then_some(us.min(i128::from(u64::MAX)) as u64)
+        let us = us.min(i128::from(u64::MAX)) as u64;
+        (self.duration > 0).then_some(us.min(self.end_us().unwrap_or(u64::MAX)))
     }
 
     /// Converts a time of the track to microseconds.

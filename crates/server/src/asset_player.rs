@@ -418,6 +418,9 @@ pub(crate) fn open_error(error: StoreError) -> OpenError {
         return OpenError::Exhausted(error.to_string());
     }
     match error {
+        StoreError::Folder(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
+            OpenError::NoSpace(error.public())
+        }
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
         StoreError::AddressBusy => OpenError::AtLimit(error.to_string()),
         StoreError::Busy | StoreError::Stopped | StoreError::Folder(_) => OpenError::Busy(error.to_string()),

@@ -144,7 +144,9 @@ impl ElementaryStream {
             frame_rate,
             sound,
             shift: 0,
+            end: None,
             edits_left_out: 0,
+            edit_rates_left_out: 0,
             descriptions: 1,
             external: false,
         })

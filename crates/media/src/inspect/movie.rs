@@ -89,6 +89,8 @@ pub struct TrackReport {
     pub sync_samples: u64,
     /// Number of edits that are not applied.
     pub edits_left_out: u32,
+    /// Number of applied edits whose rate is not applied.
+    pub edit_rates_left_out: u32,
     /// Specification of the RTP payload format, if the track can be played.
     pub rtp: Option<&'static str>,
     /// Reason why the track cannot be played.
@@ -275,6 +277,7 @@ impl Sums {
             bytes: self.bytes,
             sync_samples: self.sync,
             edits_left_out: track.edits_left_out,
+            edit_rates_left_out: track.edit_rates_left_out,
             rtp: format.as_ref().ok().map(|format| format.specification()),
             reason: format.err().map(|reason| reason.to_string()),
         }
@@ -310,12 +313,15 @@ impl MovieReport {
             });
         }
         warnings.extend(self.faults.iter().cloned());
-        for TrackReport { id, edits_left_out, reason, .. } in &self.tracks {
+        for TrackReport { id, edits_left_out, edit_rates_left_out, reason, .. } in &self.tracks {
             if let Some(reason) = reason {
                 warnings.push(format!("track {id} cannot be played over RTP: {reason}"));
             }
             if *edits_left_out > 0 {
                 warnings.push(format!("track {id}: {edits_left_out} edits after the first are not applied"));
+            }
+            if *edit_rates_left_out > 0 {
+                warnings.push(format!("track {id}: the rate of {edit_rates_left_out} edits is not applied"));
             }
         }
         warnings

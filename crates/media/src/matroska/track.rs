@@ -150,7 +150,9 @@ fn track(entry: Entry<'_>, id: u32, tick_ns: u64) -> (Track, Plan) {
         timescale,
         duration: 0,
         shift,
+        end: None,
         edits_left_out: 0,
+        edit_rates_left_out: 0,
         descriptions: 1,
         external: false,
     };

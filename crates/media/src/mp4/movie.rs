@@ -157,6 +157,8 @@ impl MovieReader {
             return Err(error.clone());
         }
         if let Some(mvex) = moov.child(b"mvex")? {
+            // The durations of edits need not include the fragments.
+            tracks.iter_mut().for_each(|track| track.end = None);
             set_defaults(&mvex, &tracks, &mut places)?;
         }
         let (brand, rest) = (self.brand, self.walk.clone());

@@ -10,7 +10,7 @@ use super::movie::Movie;
 use super::reader::Walk;
 use super::table::{Cursor, Entry};
 use super::track::{Defaults, Places};
-use super::{Codec, Error, Extent, Next, Sample, Track, TrackFault};
+use super::{Codec, Error, Extent, Next, Sample, Track, TrackFault, TrackKind};
 use crate::track::MAX_SAMPLE_BYTES;
 
 /// Longest `moof` box that is read: a fragment of some hundred thousand samples.
@@ -20,6 +20,10 @@ pub(super) const MAX_FRAGMENT_BYTES: u64 = 4 << 20;
 /// has bytes, and a sparse file can be long: tables and runs describe samples of one size without bytes for
 /// each.
 pub(super) const MAX_SAMPLES: u64 = 1 << 28;
+
+/// Most pictures that are decoded before another picture and shown after it: the largest buffer of decoded
+/// pictures of H.264 (clause A.3.1) and H.265.
+const MAX_REORDERED: usize = 16;
 
 /// Most runs that are kept while a track has no sample yet. Files with a fragment for each track have few
 /// runs between a sample of one track and the next sample of another.
@@ -66,7 +70,11 @@ struct TrackSamples {
     budget: u64,
     /// Next sample, and its decode time in microseconds.
     ahead: Option<(i64, Sample)>,
-    /// True after an error in the track's tables.
+    /// Samples after `ahead`.
+    ready: VecDeque<Sample>,
+    /// Samples after the shown media, which a shown sample that is decoded later may need.
+    late: VecDeque<Sample>,
+    /// True after an error in the track's tables, and at the end of the shown media.
     has_ended: bool,
 }
 
@@ -228,6 +236,8 @@ impl TrackSamples {
             number: 0,
             budget: size,
             ahead: None,
+            ready: VecDeque::new(),
+            late: VecDeque::new(),
             has_ended: false,
         }
     }
@@ -238,9 +248,32 @@ impl TrackSamples {
 
     /// Finds the next sample, unless it is known. Returns whether the file ends within a fragment.
     fn look_ahead(&mut self, size: u64) -> Result<bool, Error> {
-        if self.ahead.is_some() || !self.is_read() {
-            return Ok(false);
+        let mut cut = false;
+        while self.ahead.is_none() && self.is_read() {
+            if let Some(sample) = self.ready.pop_front() {
+                self.ahead = Some((self.track.decode_us(&sample), sample));
+                break;
+            }
+            let Some(sample) = self.read_next(size, &mut cut)? else { break };
+            self.admit(sample);
         }
+        Ok(cut)
+    }
+
+    /// Adds a sample to those that are ready, if it is shown, with earlier samples that it may need.
+    fn admit(&mut self, sample: Sample) {
+        if self.track.is_before_end(&sample) {
+            self.ready.append(&mut self.late);
+            self.ready.push_back(sample);
+            return;
+        }
+        let most = if self.track.kind == TrackKind::Video { MAX_REORDERED } else { 0 };
+        self.late.push_back(sample);
+        self.has_ended |= self.late.len() > most;
+    }
+
+    /// Reads the next sample. Sets `cut` if the file ends within a fragment.
+    fn read_next(&mut self, size: u64, cut: &mut bool) -> Result<Option<Sample>, Error> {
         let fault = |number, reason| Error::Sample { track: self.track.id, sample: number, reason };
         let number = self.cursor.number();
         if let Some(entry) = self.cursor.next().map_err(|reason| fault(number, reason))? {
@@ -250,10 +283,8 @@ impl TrackSamples {
             if end > size {
                 return Err(Error::BeyondFile { track: self.track.id, sample: number, end, size });
             }
-            self.found(entry)?;
-            return Ok(false);
+            return self.found(entry).map(Some);
         }
-        let mut cut = false;
         while let Some(run) = self.runs.front_mut() {
             if let Some(start) = run.start.take() {
                 self.time = start;
@@ -267,17 +298,17 @@ impl TrackSamples {
             self.time = decode_time.saturating_add(sample.duration.into());
             if sample.extent.end() > size {
                 self.runs.pop_front();
-                cut = true;
+                *cut = true;
                 continue;
             }
             let fragment::RunSample { extent, duration, composition_offset, sync } = sample;
-            self.found(Entry { extent, decode_time, duration, composition_offset, sync, count: 1 })?;
-            break;
+            let entry = Entry { extent, decode_time, duration, composition_offset, sync, count: 1 };
+            return self.found(entry).map(Some);
         }
-        Ok(cut)
+        Ok(None)
     }
 
-    fn found(&mut self, entry: Entry) -> Result<(), Error> {
+    fn found(&mut self, entry: Entry) -> Result<Sample, Error> {
         let Entry { extent, decode_time, duration, composition_offset, sync, count } = entry;
         let track = self.index;
         if extent.length > MAX_SAMPLE_BYTES {
@@ -288,8 +319,6 @@ impl TrackSamples {
             sample: self.number,
             reason: "the samples up to it have more bytes than the file",
         })?;
-        let sample = Sample { track, extent, decode_time, duration, composition_offset, sync, count };
-        self.ahead = Some((self.track.decode_us(&sample), sample));
-        Ok(())
+        Ok(Sample { track, extent, decode_time, duration, composition_offset, sync, count })
     }
 }

@@ -12,7 +12,7 @@ use crate::payload::Format;
 use crate::track::Av1;
 
 /// Returns the samples of a file, and the number of bytes that were read. An error of one track is an error.
-fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
+pub(super) fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64), Error> {
     let (movie, found, read, faults) = read_tracks(file)?;
     match movie.faults.iter().chain(&faults).next() {
         Some(fault) => Err(fault.error.clone()),
@@ -46,7 +46,7 @@ fn error(file: &[u8]) -> String {
     read(file).expect_err("a fault").to_string()
 }
 
-fn sample(length: u32, duration: u32, composition_offset: i32, sync: bool) -> SampleShape {
+pub(super) fn sample(length: u32, duration: u32, composition_offset: i32, sync: bool) -> SampleShape {
     SampleShape { length, duration, composition_offset, sync }
 }
 
@@ -325,7 +325,7 @@ fn sizes_may_be_compact() {
 }
 
 /// Replaces the body of the first box of a type, without padding to the end of the enclosing boxes.
-fn replace(file: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+pub(super) fn replace(file: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     fn rebuilt(bytes: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = bytes;
@@ -350,7 +350,9 @@ fn replace(file: &[u8], kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
 /// Promise: Hostile MP4 files are refused with the faulty box or sample, in bounded time and memory.
 #[test]
 fn hostile_files_are_refused() {
-    let end = File { layout: Layout::End, ..two_tracks() }.bytes();
+    let mut end = File { layout: Layout::End, ..two_tracks() };
+    end.tracks.iter_mut().for_each(|track| track.edits.clear());
+    let end = end.bytes();
     let sizes = |size: u64| {
         let mut bytes = end[..16].to_vec();
         bytes.extend(words(&[1]));
@@ -420,7 +422,7 @@ fn nothing() -> Vec<u8> {
     file
 }
 
-/// Promise: A truncated or growing fragmented MP4 file is read up to its last whole fragment.
+/// Promise: A fragmented MP4 file that ends anywhere is read up to its last whole fragment.
 #[test]
 fn a_fragmented_file_may_end_anywhere() {
     let whole = File { layout: Layout::Fragments, samples_in_chunk: 1, ..two_tracks() }.bytes();

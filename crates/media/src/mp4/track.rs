@@ -3,7 +3,7 @@
 use super::boxes::MemoryBox;
 use super::entry::{SampleEntry, sample_entry};
 use super::table::Table;
-use super::{Codec, Error, FourCc, Track, TrackKind};
+use super::{Codec, Error, FourCc, Track, TrackKind, edits};
 use crate::track::Fields;
 
 /// Sample table of a track, and its defaults for fragments.
@@ -53,7 +53,7 @@ pub(super) fn read(trak: &MemoryBox, movie_timescale: u32) -> Result<(Track, Pla
     })?;
     let entry = sample_entry(&stsd, kind == TrackKind::Audio, kind == TrackKind::Video)?;
     let SampleEntry { codec, picture, sound, reference } = entry;
-    let edits = edits(trak, movie_timescale, timescale)?;
+    let edits = edits::read(trak, movie_timescale, timescale)?;
     let mut table = Table::read(&stbl)?;
     let bytes = match &codec {
         Codec::Pcm(pcm) => u32::from(pcm.bits.div_ceil(8)),
@@ -77,7 +77,9 @@ pub(super) fn read(trak: &MemoryBox, movie_timescale: u32) -> Result<(Track, Pla
         frame_rate,
         sound,
         shift: edits.shift,
+        end: edits.end,
         edits_left_out: edits.left_out,
+        edit_rates_left_out: edits.rates_left_out,
         descriptions,
         external: external(&minf, reference)?,
     };
@@ -116,36 +118,4 @@ fn external(minf: &MemoryBox, reference: u16) -> Result<bool, Error> {
     let Some(entry) = dref.children_after(8).nth(index).transpose()? else { return Ok(false) };
     let (_, flags) = entry.fields(|fields| fields.version())?;
     Ok(flags & 1 == 0)
-}
-
-struct Edits {
-    shift: i64,
-    left_out: u32,
-}
-
-/// Reads the edit list (section 8.6.6): delays, then the first edit that shows media. Later edits are left
-/// out.
-fn edits(trak: &MemoryBox, movie_timescale: u32, timescale: u32) -> Result<Edits, Error> {
-    let none = Edits { shift: 0, left_out: 0 };
-    let Some(edts) = trak.child(b"edts")? else { return Ok(none) };
-    let Some(elst) = edts.child(b"elst")? else { return Ok(none) };
-    let delay = |duration: u64| {
-        let scaled = u128::from(duration) * u128::from(timescale) / u128::from(movie_timescale.max(1));
-        i64::try_from(scaled).unwrap_or(i64::MAX)
-    };
-    elst.fields(|fields| {
-        let (version, _) = fields.version()?;
-        let count = fields.u32()?;
-        let mut shift = 0i64;
-        for index in 0..count {
-            let duration = fields.long(version)?;
-            let start = if version == 1 { fields.u64()? as i64 } else { i64::from(fields.u32()? as i32) };
-            fields.u32()?;
-            if start >= 0 {
-                return Some(Edits { shift: shift.saturating_sub(start), left_out: count - index - 1 });
-            }
-            shift = shift.saturating_add(delay(duration));
-        }
-        Some(Edits { shift, left_out: 0 })
-    })
 }

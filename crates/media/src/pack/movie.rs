@@ -8,6 +8,7 @@
 
 mod packing;
 mod playable;
+mod preroll;
 mod schedule;
 mod sound;
 mod track;
@@ -102,6 +103,7 @@ impl MoviePacker {
             reading: Reading::Nothing,
             units: Vec::new(),
             empty_units: 0,
+            has_begun: false,
             due: VecDeque::new(),
             size: self.plan.identity.size,
             damage: None,
@@ -219,6 +221,8 @@ impl Pack for MoviePacker {
 mod hostile_tests;
 #[cfg(test)]
 mod matroska_tests;
+#[cfg(test)]
+mod preroll_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -69,9 +69,20 @@ pub enum WarningKind {
         /// Reason.
         reason: String,
     },
-    /// Edits of a movie's edit list that are not applied: all after the first edit that shows media.
-    #[error("track {track}: {edits} edits after the first are not applied")]
+    /// Edits of a movie's edit list that are not applied: all after the first edit that shows media, unless
+    /// they continue it.
+    #[error("track {track}: {edits} edits after the first are not applied: their media is left out")]
     EditsLeftOut {
+        /// Identifier of the track.
+        track: u32,
+        /// Number of edits.
+        edits: u32,
+    },
+    /// Edits of a movie's edit list whose rate is not applied.
+    #[error(
+        "track {track}: the rate of {edits} edits is not applied: their media is played at the normal rate"
+    )]
+    EditRatesLeftOut {
         /// Identifier of the track.
         track: u32,
         /// Number of edits.

@@ -43,9 +43,18 @@ impl StoreError {
     /// Text for clients, without names of folders of this machine.
     pub fn public(&self) -> String {
         match self {
-            StoreError::Folder(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
-                "no space for its wire image; see the server's log".to_owned()
-            }
+            StoreError::Folder(FolderError::Budget { needed, budget, .. }) if needed > budget => format!(
+                "no space for its wire image: it needs {needed} bytes, and the server's cache has {budget}: \
+                 raise --cache-size"
+            ),
+            StoreError::Folder(FolderError::Budget { needed, in_use, budget, .. }) => format!(
+                "no space for its wire image: it needs {needed} bytes, and {in_use} of {budget} bytes of the server's \
+                 cache are in use: try again later, or raise --cache-size"
+            ),
+            StoreError::Folder(FolderError::DiskFull(_, needed)) => format!(
+                "no space for its wire image: it needs {needed} bytes, and the disk of the server's cache is full; \
+                 see the server's log"
+            ),
             StoreError::Folder(FolderError::Io(..)) | StoreError::Io(..) => {
                 "it or its wire image cannot be read or written; see the server's log".to_owned()
             }

@@ -155,6 +155,15 @@ impl ImageFolder {
         }
     }
 
+    /// Fails if an image of `length` bytes exceeds the budget, even if no other is kept.
+    pub fn check_length(&self, length: u64) -> Result<(), FolderError> {
+        if length <= self.budget {
+            return Ok(());
+        }
+        let (folder, budget) = (self.path.clone(), self.budget);
+        Err(FolderError::Budget { folder, needed: length, in_use: 0, budget })
+    }
+
     /// Begins an image of at most `length` bytes: makes room for it, and reserves the space.
     pub fn begin(&self, name: &str, length: u64) -> Result<Draft, FolderError> {
         self.begin_with(name, length, reserve)

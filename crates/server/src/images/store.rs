@@ -406,6 +406,9 @@ impl Store {
         summary.warn(request.name, 0);
         let plan = Plan { identity, recipe, streams };
         let layout = self.first_layout(&summary);
+        if !recipe.is_transport_stream() && layout == Layout::Image {
+            self.folder.check_length(packing::first_length(&plan))?;
+        }
         let image = self.new_image(&request, plan, summary, layout);
         self.submit(request.asset, request.key, Arc::clone(&image), layout, permit)?;
         Ok(image)

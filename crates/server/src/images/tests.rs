@@ -315,6 +315,28 @@ fn images_at_rest_make_room_and_images_in_use_do_not() {
     complete(&image);
 }
 
+/// Promise: A movie whose image cannot fit the cache is refused at DESCRIBE, with its size and `--cache-size`.
+#[test]
+fn a_movie_larger_than_the_cache_is_refused_with_its_size() {
+    let fixture = fixture();
+    let film = fixture.folder.path().join("film.mp4");
+    fs::write(&film, wirepath_media::mp4::synthetic::File::default().bytes()).unwrap();
+    let length = fs::metadata(&film).unwrap().len();
+    let needed = 4096 + length + length / 8;
+    let asked = |budget| {
+        let store = open_store(&fixture.folder, budget);
+        let asset = Arc::new(File::open(&film).unwrap());
+        store.image(asset, "film.mp4", store.usual_limits()).map(drop)
+    };
+    asked(needed).unwrap();
+    let public = asked(needed - 1).unwrap_err().public();
+    let expected = format!(
+        "no space for its wire image: it needs {needed} bytes, and the server's cache has {}: raise --cache-size",
+        needed - 1
+    );
+    assert_eq!(public, expected);
+}
+
 #[test]
 fn an_image_says_what_is_in_it() {
     let fixture = fixture();

@@ -305,6 +305,10 @@ impl RequestHandler {
             OpenError::NotYet(why) => refuse(StatusCode::ServiceUnavailable, why),
             OpenError::Exhausted(why) => self.fail(StatusCode::NotEnoughBandwidth, &why),
             OpenError::Busy(why) => self.fail(StatusCode::ServiceUnavailable, &why),
+            OpenError::NoSpace(why) => {
+                self.log_failure(StatusCode::ServiceUnavailable, &why);
+                refuse(StatusCode::ServiceUnavailable, why)
+            }
             OpenError::AtLimit(why) => refuse(StatusCode::NotEnoughBandwidth, why),
             OpenError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),
         }
@@ -313,15 +317,19 @@ impl RequestHandler {
     /// Logs a failure of the server. The client does not get the reason, which may name files and folders of
     /// this machine.
     fn fail(&self, status: StatusCode, why: &str) -> Refusal {
-        if self.shared.log_refusal() {
-            tracing::warn!(peer = %self.peer, status = u16::from(status), why, "a request could not be served");
-        }
+        self.log_failure(status, why);
         let told = match status {
             StatusCode::NotEnoughBandwidth => "the server has too many files open; try again later",
             StatusCode::ServiceUnavailable => "the server cannot do this now; try again later",
             _ => "the server failed; its log says why",
         };
         refuse(status, told)
+    }
+
+    fn log_failure(&self, status: StatusCode, why: &str) {
+        if self.shared.log_refusal() {
+            tracing::warn!(peer = %self.peer, status = u16::from(status), why, "a request could not be served");
+        }
     }
 
     /// Response 200, with the session of the request.

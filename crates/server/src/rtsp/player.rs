@@ -240,6 +240,9 @@ pub(crate) enum OpenError {
     /// There is nothing to play yet; the text is for clients.
     #[error("{0}")]
     NotYet(String),
+    /// The image does not fit the cache; the text is for clients.
+    #[error("{0}")]
+    NoSpace(String),
     /// A limit of this client is reached; the text is for clients.
     #[error("{0}")]
     AtLimit(String),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::preroll::Preroll;
 use super::schedule::Schedule;
 use super::sound::{MAX_DELAY_US, Windows};
 use super::track::PackedTrack;
@@ -44,6 +45,8 @@ pub(super) struct Packing {
     pub(super) units: Vec<Unit>,
     /// Number of units of the sample that are not sent.
     pub(super) empty_units: usize,
+    /// True if a sample to pack was found.
+    pub(super) has_begun: bool,
     /// Samples to pack next.
     pub(super) due: VecDeque<Sample>,
     /// Length of the file.
@@ -188,7 +191,20 @@ impl Packing {
             return Err(Error::Times { track: track.id() });
         }
         track.admit(sample, &mut self.due);
+        if !self.has_begun && !self.due.is_empty() {
+            self.set_preroll();
+        }
         Ok(())
+    }
+
+    /// Sets the pace of the samples before the beginning, by the first of them.
+    fn set_preroll(&mut self) {
+        self.has_begun = true;
+        let due = self.due.iter().map(|sample| self.tracks[sample.track].before_us(sample));
+        let hidden =
+            self.tracks.iter().flat_map(|track| track.first_hidden().map(|first| track.before_us(first)));
+        let preroll = Preroll::new(due.chain(hidden).max().unwrap_or(0));
+        self.tracks.iter_mut().for_each(|track| track.preroll = preroll);
     }
 
     /// Ends the movie at a damaged place of the file.

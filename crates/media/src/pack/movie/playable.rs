@@ -45,6 +45,10 @@ impl PlayableMovie {
                     if track.edits_left_out > 0 {
                         warn(WarningKind::EditsLeftOut { track: track.id, edits: track.edits_left_out });
                     }
+                    if track.edit_rates_left_out > 0 {
+                        let edits = track.edit_rates_left_out;
+                        warn(WarningKind::EditRatesLeftOut { track: track.id, edits });
+                    }
                     formats.push(format);
                     description.tracks.push(described);
                     true

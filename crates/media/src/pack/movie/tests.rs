@@ -322,6 +322,42 @@ fn what_is_long_before_the_beginning_is_left_out() {
     assert_eq!((pictures, packets(&image, &streams[1]).len()), (15, 65));
 }
 
+/// Promise: A movie that was trimmed without encoding ends where its edit list says, in all tracks.
+#[test]
+fn what_is_after_the_end_is_left_out() {
+    let tracks = vec![
+        track(Format::H264, shapes(20, 500, 4800), vec![(1000, 24_000)]),
+        track(Format::Opus, shapes(100, 40, 960), vec![(1000, 24_000)]),
+    ];
+    let mut file = File { tracks, layout: Layout::End, samples_in_chunk: 3, long: false }.bytes();
+    let (movie, _) = fill(&mut file, &[50]);
+    let image = packed(&file, &movie);
+    let streams = image.header.plan.streams;
+    let pictures = packets(&image, &streams[0]).iter().filter(|(header, _)| header.marker).count();
+    // The half second before the beginning is sent, too.
+    assert_eq!((pictures, packets(&image, &streams[1]).len()), (15, 75));
+    assert_eq!((image.header.duration_us, movie.duration_us()), (1_000_000, None));
+}
+
+/// Promise: Edits of MP4 and rates of edits that are not applied are warnings that name the track.
+#[test]
+fn edits_that_are_not_applied_are_warned_of() {
+    let edits = vec![(500, 24_000), (500, 72_000)];
+    let mut file = one_track(track(Format::Opus, shapes(100, 40, 960), edits)).bytes();
+    let list = file.windows(4).position(|name| name == b"elst").expect("an edit list");
+    file[list + 20..list + 24].copy_from_slice(&0x8000u32.to_be_bytes());
+    let PlayableMovie { description, .. } = playable(&samples(&file).0);
+    let warnings: Vec<String> =
+        description.warnings.first.iter().map(|warning| warning.kind.to_string()).collect();
+    assert_eq!(
+        warnings,
+        [
+            "track 1: 1 edits after the first are not applied: their media is left out",
+            "track 1: the rate of 1 edits is not applied: their media is played at the normal rate",
+        ]
+    );
+}
+
 /// Promise: A damaged track of an MP4 file is left out with a warning that names it.
 #[test]
 fn tracks_that_cannot_be_played_are_left_out_with_a_warning() {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::preroll::Preroll;
 use super::schedule::{Schedule, Waiting};
 use super::sound::{Group, GroupStream, SoundPacket, Windows};
 use crate::image::StreamPlan;
@@ -47,7 +48,9 @@ pub(super) struct PackedTrack {
     /// Time from the decode time of the last sample to its presentation time, in ticks of the stream's clock.
     lead: i64,
     /// Samples that are not shown, but that a shown sample may need.
-    preroll: Vec<Sample>,
+    hidden: Vec<Sample>,
+    /// Pace of the samples before the beginning.
+    pub(super) preroll: Preroll,
     departed_us: u64,
     /// Packets of sound that depart together.
     group: Group,
@@ -75,7 +78,8 @@ impl PackedTrack {
             expected: None,
             composition_offset: 0,
             lead: 0,
-            preroll: Vec::new(),
+            hidden: Vec::new(),
+            preroll: Preroll::default(),
             departed_us: 0,
             group: Group::default(),
             latest_departure_us: 0,
@@ -102,9 +106,19 @@ impl PackedTrack {
         self.track.id
     }
 
-    /// Departure of a sample in microseconds. Samples before the beginning depart at the beginning.
+    /// Departure of a sample in microseconds.
     pub(super) fn departure_us(&self, sample: &Sample) -> u64 {
-        self.track.decode_us(sample).max(0) as u64
+        self.preroll.departure_us(self.track.decode_us(sample))
+    }
+
+    /// Time from a sample to the beginning in microseconds; 0 for samples after it.
+    pub(super) fn before_us(&self, sample: &Sample) -> u64 {
+        self.track.decode_us(sample).min(0).unsigned_abs()
+    }
+
+    /// First sample that is kept because a shown sample may need it.
+    pub(super) fn first_hidden(&self) -> Option<&Sample> {
+        self.hidden.first()
     }
 
     /// Departure or presentation time of a sample, whichever is later, in microseconds.
@@ -118,14 +132,14 @@ impl PackedTrack {
     pub(super) fn admit(&mut self, sample: Sample, due: &mut VecDeque<Sample>) {
         let end_us = self.track.presentation_us(&sample).saturating_add_unsigned(self.duration_us(&sample));
         let is_shown = end_us > -MAX_PREROLL_US;
-        if sample.sync || self.preroll.len() == MAX_PREROLL {
-            self.preroll.clear();
+        if sample.sync || self.hidden.len() == MAX_PREROLL {
+            self.hidden.clear();
         }
         if is_shown {
-            due.extend(self.preroll.drain(..));
+            due.extend(self.hidden.drain(..));
             due.push_back(sample);
         } else if self.track.kind == TrackKind::Video {
-            self.preroll.push(sample);
+            self.hidden.push(sample);
         }
     }
 
@@ -165,7 +179,8 @@ impl PackedTrack {
         let ticks = self.ticks(decoded + i128::from(sample.composition_offset));
         self.lead = (ticks - self.ticks(decoded)) as i64;
         let duration_us = self.duration_us(sample);
-        self.end_us = self.end_us.max(self.latest_us(sample).saturating_add(duration_us));
+        let end_us = self.latest_us(sample).saturating_add(duration_us);
+        self.end_us = self.end_us.max(end_us.min(self.track.end_us().unwrap_or(u64::MAX)));
         payloads.clear();
         payloads.permit_padding(if self.is_sound() { 0 } else { self.padding_credit });
         self.packetizer.push(sample.extent, units, ticks as u64, payloads)?;
@@ -175,7 +190,9 @@ impl PackedTrack {
         } else {
             self.padding_credit = payloads.padding_left();
             self.earn_padding(sample.extent.length / PICTURES_FOR_PADDING, MAX_CREDIT_OF_PICTURES);
-            self.spread(payloads, first_us, duration_us.min(MAX_SPREAD_US), start, schedule);
+            let end_us = self.track.decode_us(sample).saturating_add_unsigned(duration_us);
+            let spread_us = self.preroll.departure_us(end_us).saturating_sub(first_us).min(MAX_SPREAD_US);
+            self.spread(payloads, first_us, spread_us, start, schedule);
         }
         Ok(())
     }
@@ -282,11 +299,11 @@ impl PackedTrack {
         (time * i128::from(self.stream.clock_hz)).div_euclid(self.track.timescale.into())
     }
 
-    /// Departure for a timestamp in microseconds. Timestamps before the beginning depart at the beginning.
+    /// Departure for a timestamp in microseconds.
     fn us(&self, timestamp: u64) -> u64 {
         let ticks = i128::from(timestamp as i64) - i128::from(self.lead);
         let us = ticks * 1_000_000 / i128::from(self.stream.clock_hz.max(1));
-        us.clamp(0, i128::from(u64::MAX)) as u64
+        self.preroll.departure_us(us.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 }
 

@@ -153,6 +153,7 @@ impl Player for FakePlayer {
             b"slow.ts" => return Box::pin(std::future::pending()),
             b"broken.ts" => OpenError::NotPlayable("broken.ts, byte 0: no sync byte".to_owned()),
             b"busy.ts" => OpenError::Busy(format!("{SECRET} is full")),
+            b"large.ts" => OpenError::NoSpace("raise --cache-size".to_owned()),
             b"failing.ts" => OpenError::Failed(format!("{SECRET}/1.wpi: input/output error")),
             _ => OpenError::NotFound,
         };

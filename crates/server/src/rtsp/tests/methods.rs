@@ -137,6 +137,7 @@ async fn wrong_requests_get_the_status_of_the_rfc() {
         ("DESCRIBE", "sub folder/fü.ts", &[], 200),
         ("DESCRIBE", "broken.ts", &[], 415),
         ("DESCRIBE", "busy.ts", &[], 503),
+        ("DESCRIBE", "large.ts", &[], 503),
         ("DESCRIBE", "failing.ts", &[], 500),
         ("DESCRIBE", "clip.ts", &["Accept: application/mheg"], 406),
         ("SETUP", "clip.ts/track1", &[], 400),
@@ -187,6 +188,8 @@ async fn wrong_requests_get_the_status_of_the_rfc() {
         assert!(!reply.body.contains(SECRET), "{method} {path} is told too much: {}", reply.body);
     }
     assert_eq!(open.counter("sessions"), 0);
+    let reply = client.ask("DESCRIBE", "large.ts", &[]).await;
+    assert!(reply.body.contains("--cache-size"), "{}", reply.body);
 }
 
 #[tokio::test]
