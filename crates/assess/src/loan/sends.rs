@@ -13,6 +13,8 @@ pub(super) enum SendKind {
     Copied,
     /// `send` with MSG_ZEROCOPY lends the pages.
     Lent,
+    /// The path `loan`, which copies or lends by its policy.
+    Auto,
 }
 
 /// Sends of one kind and size over one transport.
@@ -35,19 +37,33 @@ impl Sends {
         (mtu - UDP_OVER_IPV4).min(MOST_OF_DATAGRAM) as u16
     }
 
-    /// Case of the socket. Both kinds have UDP_SEGMENT set, so that the same datagrams leave; `loan` that is
-    /// forced off is `mmap_send` on such a socket.
-    pub(super) fn case(&self) -> Case {
-        let path = if self.kind == SendKind::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
+    /// Case of the socket. All kinds have UDP_SEGMENT set, so that the same datagrams leave; `loan` that is
+    /// forced off is `mmap_send` on such a socket. `auto` is the policy of sends that choose.
+    pub(super) fn case(&self, auto: LoanPolicy) -> Case {
+        let (path, loans) = match self.kind {
+            SendKind::Copied => (BlockPath::Loan, LoanPolicy::NEVER),
+            SendKind::Lent => (BlockPath::MmapZerocopy, LoanPolicy::NEVER),
+            SendKind::Auto => (BlockPath::Loan, auto),
+        };
         let case = Case::new(PathKind::Block(path), self.transport, Some(self.segment));
-        Case { loans: LoanPolicy::NEVER, ..case }
+        Case { loans, ..case }
+    }
+
+    /// Returns whether a send lends by this policy.
+    pub(super) fn lends_by(&self, policy: LoanPolicy) -> bool {
+        let start = self.offset_in_page() as usize;
+        policy.lends(&(start..start + self.size as usize))
+    }
+
+    fn offset_in_page(&self) -> u64 {
+        if self.aligned { 0 } else { rustix::param::page_size() as u64 - 1 }
     }
 
     /// Sends of at least `volume` bytes in total from a file of this length, which has room for at least one.
     /// Each send begins at its own page, or just before it; at the end of the file sends start over.
     pub(super) fn stretches(&self, file: u64, volume: u64) -> impl Iterator<Item = PacketRange> {
         let (page, bytes) = (rustix::param::page_size() as u64, u64::from(self.size));
-        let behind = if self.aligned { 0 } else { page - 1 };
+        let behind = self.offset_in_page();
         let apart = (behind + bytes).next_multiple_of(page);
         let places = (file / apart).max(1);
         let packets = if self.transport == Transport::Udp { bytes.div_ceil(self.segment.into()) } else { 1 };
@@ -64,7 +80,11 @@ impl Sends {
     }
 
     pub(super) fn label(&self, mtu: u32) -> String {
-        let how = if self.kind == SendKind::Copied { "copied" } else { "lent" };
+        let how = match self.kind {
+            SendKind::Copied => "copied",
+            SendKind::Lent => "lent",
+            SendKind::Auto => "lent or copied by the policy",
+        };
         let place = if self.aligned { "page-aligned" } else { "unaligned" };
         format!("loan: {} bytes {place} {how}, {}, MTU {mtu}", self.size, self.transport)
     }
@@ -116,6 +136,16 @@ mod tests {
         // In a file with room for only one send, all sends begin at the same offset.
         let only = sends(Transport::Udp, 5000, 1500, false);
         assert!(only.stretches(only.room(), 20_000).all(|send| send.start + send.bytes <= only.room()));
+    }
+
+    #[test]
+    fn the_policy_decides_by_size_and_offset() {
+        let policy = LoanPolicy { aligned_bytes: Some(8192), unaligned_bytes: None, forced: None };
+        let lends = |size, aligned| sends(Transport::Udp, size, 1500, aligned).lends_by(policy);
+        assert!(lends(8192, true) && !lends(8191, true) && !lends(65_507, false));
+        let auto = Sends { kind: SendKind::Auto, ..sends(Transport::Udp, 8192, 1500, true) };
+        assert_eq!(auto.case(policy).loans, policy);
+        assert_eq!(Sends { kind: SendKind::Copied, ..auto }.case(policy).loans, LoanPolicy::NEVER);
     }
 
     #[test]
