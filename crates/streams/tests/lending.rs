@@ -14,7 +14,8 @@ use wirepath_datapath::to_many::{self, SocketId};
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::handlers::Touch;
 use wirepath_streams::{
-    Framing, Handler, Lending, LendingSwitch, Object, OutputOptions, OutputPattern, Port, RunningStream, StreamBuilder, StreamOptions,
+    Framing, Handler, Lending, LendingSwitch, Object, OutputOptions, OutputPattern, Port, RunningStream,
+    StreamBuilder, StreamOptions,
 };
 use wirepath_testkit::{trial, trials};
 
