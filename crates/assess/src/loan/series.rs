@@ -28,7 +28,7 @@ const OVER_TCP: [u32; 11] = [64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65
 /// Largest send.
 pub(super) const LARGEST: u32 = 1 << 20;
 
-/// Smallest size that is also measured from one byte before a page: smaller sends are never worth a loan.
+/// Smallest size that is also measured from shortly before a page: smaller sends are never worth a loan.
 const LEAST_UNALIGNED: u32 = 1024;
 
 /// Limit of sends in a run: small sends would take minutes for the volume, without better figures.

@@ -57,7 +57,7 @@ const PLOTS: [Plot; 7] = [
         ],
     },
     Plot {
-        caption: "The same of sends that begin one byte before a page: a loan has a part of one page more.",
+        caption: "The same of sends that begin shortly before a page: a loan has a part of one page more.",
         axis: "rate of a single send",
         kind: Axis::Logarithmic,
         unit: Unit::Rate,
@@ -255,7 +255,7 @@ fn table(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
         let (copied_rate, lent_rate) = (quantity(copied_rates), quantity(lent_rates));
         table.row([
             Cell::plain(number::bytes(point.size)),
-            Cell::plain(if point.aligned { "a page" } else { "1 B before" }),
+            Cell::plain(if point.aligned { "a page" } else { "elsewhere" }),
             cell(quantity(&point.copy_s)),
             cell(loan_alone(point)),
             cell(copied),
@@ -301,7 +301,7 @@ fn choices(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
         let (ratio, auto) = (point.lent_to_copied, point.auto_to_best);
         table.row([
             Cell::plain(number::bytes(point.size)),
-            Cell::plain(if point.aligned { "a page" } else { "1 B before" }),
+            Cell::plain(if point.aligned { "a page" } else { "elsewhere" }),
             Cell::plain(number::count(point.copied_send_s.len() as u64)),
             median(ratio),
             interval(ratio),

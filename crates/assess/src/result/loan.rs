@@ -25,8 +25,8 @@ pub struct LoanPoint {
     pub mtu: u32,
     /// UDP or TCP.
     pub transport: Transport,
-    /// True if each send begins at a page boundary; else each send begins one byte before, and so covers part
-    /// of one more page.
+    /// True if each send begins at a page boundary; else each send begins 64 bytes before (in results until
+    /// 2026-11-29, one byte), and so covers part of one more page.
     pub aligned: bool,
     /// Processor seconds of the copy alone, from uncached memory, per send, run by run (t1 of the paper).
     pub copy_s: Vec<f64>,
@@ -81,7 +81,7 @@ pub struct Threshold {
     /// copying falls below 1, interpolated between the measured sizes; null if lending is not proved cheaper
     /// at any size above which it is never proved more expensive.
     pub aligned_bytes: Option<u64>,
-    /// Threshold for sends that begin elsewhere, measured one byte before a page.
+    /// Threshold for sends that begin elsewhere, measured 64 bytes before a page (until 2026-11-29, one byte).
     pub unaligned_bytes: Option<u64>,
     /// Measured sizes of sends that begin at a page boundary for which neither kind is proved cheaper.
     #[serde(default)]

@@ -167,7 +167,7 @@ pub enum Variant {
     Send {
         /// True for sends that lend their pages; else sends copy.
         lent: bool,
-        /// True if each send begins at a page boundary; else one byte before.
+        /// True if each send begins at a page boundary; else shortly before one.
         aligned: bool,
     },
     /// Sends of the loan experiment that lend or copy by the calibrated policy.

@@ -269,7 +269,7 @@ fn figures_of_the_loan_are_whole_at_80_columns() {
     let text = terminal(&with_loan(vec![huge, small], NO_THRESHOLD), 80, false);
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     let figures =
-        ["1 MiB", "1 B before", "1.23 ms", "1.11 ms", "2.00 us ~", "98.8 Gb/s", "790 Gb/s", "12,345"];
+        ["1 MiB", "elsewhere", "1.23 ms", "1.11 ms", "2.00 us ~", "98.8 Gb/s", "790 Gb/s", "12,345"];
     for figure in figures.into_iter().chain(["18,446,744,073,709,551,615"]) {
         assert!(text.contains(figure), "{figure}: {text}");
     }
