@@ -358,6 +358,7 @@ static int wp_send_add_packet(struct wp_send *send, struct wp_header *header,
 			return 0;
 		}
 	}
+	/* Cannot fail: wp_send_fits() has counted the pieces of both. */
 	if (header->kind != WIREPATH_HEADER_NONE)
 		wp_train_add(train, &piece, true);
 	wp_train_add_payload(train, &send->source, cursor, payload);
@@ -547,6 +548,7 @@ static int wp_send_gather_one(struct wp_send *send, struct wp_header *header)
 			return err;
 		wp_train_add_head(train, header->bytes);
 	}
+	/* Cannot fail: the window has fewer pieces than a train takes. */
 	wp_train_add_payload(train, &send->source, &cursor, payload);
 	train->packet_bytes = train->bytes;
 	train->packets = 1;

@@ -191,6 +191,7 @@ static int wp_vector_all(struct wp_vector *vector, u64 sent_max)
 			wp_count(WP_FULL, 1);
 		if (sent < 0)
 			return sent;
+		/* Cannot fail: no more was sent than the parts that are left have. */
 		wp_vector_advance(vector, sent);
 		vector->bytes += sent;
 		vector->sent++;

@@ -2,6 +2,7 @@
 //!
 //! The crate that shows results uses it in its own tests, too.
 
+use wirepath_assess::confidence::MedianRatio;
 use wirepath_assess::result::*;
 
 /// Runs of each figure.
@@ -395,14 +396,24 @@ fn loan() -> Loan {
                     .collect::<Vec<_>>()
             };
             let full = size > 16_384 && mtu == 1500 && transport == Transport::Udp;
+            let copied_send_s = runs(copy + rest, "copied");
+            let lent_send_s = if size < 128 { Vec::new() } else { runs(lend + rest, "lent") };
+            let auto_send_s = runs(if size < 8192 { copy + rest } else { lend + rest }, "auto");
             points.push(LoanPoint {
+                lent_to_copied: MedianRatio::of_pairs(&lent_send_s, &copied_send_s),
+                auto_to_best: MedianRatio::of_pairs(
+                    &auto_send_s,
+                    if size < 8192 { &copied_send_s } else { &lent_send_s },
+                ),
+                auto_lends: Some(size >= 8192),
+                auto_send_s,
                 size,
                 mtu,
                 transport,
                 aligned: true,
                 copy_s: runs(copy, "copy"),
-                copied_send_s: runs(copy + rest, "copied"),
-                lent_send_s: if size < 128 { Vec::new() } else { runs(lend + rest, "lent") },
+                copied_send_s,
+                lent_send_s,
                 copied_throughput: size as f64 / (copy + rest) * 0.94,
                 lent_throughput: (size >= 128)
                     .then(|| size as f64 / (lend + rest) * if full { 0.7 } else { 0.93 }),
@@ -416,6 +427,8 @@ fn loan() -> Loan {
         mtu,
         aligned_bytes: bytes,
         unaligned_bytes: bytes.map(|bytes| 2 * bytes),
+        aligned_undecided: Vec::new(),
+        unaligned_undecided: Vec::new(),
         kernel_copies: false,
     };
     Loan {

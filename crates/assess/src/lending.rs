@@ -53,6 +53,11 @@ impl Lending {
         }
     }
 
+    /// Policy of one transport.
+    pub(crate) fn policy(&self, transport: Transport) -> LoanPolicy {
+        self.rule(transport).policy
+    }
+
     fn rule(&self, transport: Transport) -> Rule {
         if transport == Transport::Udp { self.udp } else { self.tcp }
     }
@@ -106,8 +111,8 @@ mod tests {
         Ok(lending.applied(vec![case(Transport::Udp), case(Transport::Tcp)]))
     }
 
-    /// Promise: `loan` decides by measured thresholds, for aligned and other sends; sizes with noisy results
-    /// set no threshold.
+    /// Promise: `loan` decides by measured thresholds, for aligned and other sends; lent and copied sends are
+    /// compared in pairs.
     #[test]
     fn what_was_measured_decides_unless_it_is_forced() {
         let folder = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ mod calls;
 mod case;
 pub mod clients;
 pub mod compare;
+pub mod confidence;
 pub mod count;
 mod device_kind;
 mod energy;

@@ -2,10 +2,11 @@
 //! zero-copy protocol paper).
 //!
 //! A send is one call. Both kinds send the same bytes by the same call; over UDP in the same datagrams, cut
-//! by UDP_SEGMENT. Only MSG_ZEROCOPY differs. Each size is sent from the beginning of a page and from one
-//! byte before a page, since the cost of a loan is per page; a program that lends has a threshold for each.
-//! Datagrams larger than the MTU, which the paper sent, cannot be compared: the kernel copies datagrams that
-//! it has to fragment, also lent ones.
+//! by UDP_SEGMENT. Only MSG_ZEROCOPY differs. A third kind is what programs use: the path `loan`, which lends
+//! or copies by the calibration. All are measured in the same rounds, and compared round by round. Each size
+//! is sent from the beginning of a page and from 64 bytes before a page, since the cost of a loan is per
+//! page; a program that lends has a threshold for each. Datagrams larger than the MTU, which the paper sent,
+//! cannot be compared: the kernel copies datagrams that it has to fragment, also lent ones.
 //!
 //! A send that the kernel copied is not a loan. A size with such a copy in any run has no figure for lending.
 
@@ -16,6 +17,7 @@ mod series;
 mod threshold;
 
 pub use keep::{StoredThresholds, keep};
+pub(crate) use series::GOAL;
 
 use crate::error::Error;
 use crate::findings::{Findings, Soundness};

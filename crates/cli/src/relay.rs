@@ -92,7 +92,7 @@ pub(crate) struct Relay {
     remote_control: bool,
 
     /// Sending without a copy: always; safe (copy the bytes of files, which other programs could change
-    /// before the packets leave); never (copy everything). Can be changed at run time by PUT /api/loans
+    /// before the packets leave); never (copy everything, for each output). Can be changed at run time by PUT /api/loans
     #[arg(long, value_name = "RULE", default_value = "always")]
     lend: Lending,
 

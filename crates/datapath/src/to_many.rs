@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use rustix::io::Errno;
 use wirepath_sys::datagrams::MAXIMUM_TRAIN;
@@ -45,10 +45,55 @@ impl SocketId {
     }
 }
 
+/// Counts of lent trains of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LentTrains {
+    /// Trains sent to a socket from shared memory: a train to eight sockets counts eight.
+    pub lent: u64,
+    /// Lent trains that the kernel copied nevertheless.
+    pub copied_although_lent: u64,
+    /// Bytes of shared memory that the network may still use, as of the last lent train of each thread.
+    pub bytes_out: u64,
+}
+
+static LENT: AtomicU64 = AtomicU64::new(0);
+static COPIED: AtomicU64 = AtomicU64::new(0);
+static BYTES_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// Counts of lent trains of all threads of this process.
+pub fn counts() -> LentTrains {
+    LentTrains {
+        lent: LENT.load(Relaxed),
+        copied_although_lent: COPIED.load(Relaxed),
+        bytes_out: BYTES_OUT.load(Relaxed),
+    }
+}
+
 struct Sender {
     ring: Ring,
     /// Number of trains to copy for each socket for which the kernel copied one.
     copies: HashMap<u32, u32>,
+    /// What this thread has added to the counts of the process.
+    counted: LentTrains,
+}
+
+impl Sender {
+    /// Adds what has changed to the counts of the process.
+    fn count(&mut self, lent: u64) {
+        let copied = self.ring.copied().unwrap_or_default();
+        let bytes_out = self.ring.block_bytes_in_flight() as u64;
+        LENT.fetch_add(lent, Relaxed);
+        COPIED.fetch_add(copied - self.counted.copied_although_lent, Relaxed);
+        // Wraps around where less is out than before, as the sum does.
+        BYTES_OUT.fetch_add(bytes_out.wrapping_sub(self.counted.bytes_out), Relaxed);
+        self.counted = LentTrains { lent: 0, copied_although_lent: copied, bytes_out };
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        BYTES_OUT.fetch_sub(self.counted.bytes_out, Relaxed);
+    }
 }
 
 thread_local! {
@@ -61,7 +106,9 @@ pub fn may_lend(socket: SocketId) -> bool {
     SENDER.with_borrow(|sender| match sender {
         None => true,
         Some(None) => false,
-        Some(Some(Sender { ring, copies })) => ring.failure().is_none() && !copies.contains_key(&socket.0),
+        Some(Some(Sender { ring, copies, .. })) => {
+            ring.failure().is_none() && !copies.contains_key(&socket.0)
+        }
     })
 }
 
@@ -86,11 +133,14 @@ pub fn send_to_each<'a>(
     mut answer: impl FnMut(usize, Result<usize, Errno>),
 ) {
     SENDER.with_borrow_mut(|sender| {
-        let Some(Sender { ring, copies }) = sender.get_or_insert_with(open) else { return };
+        let Some(sender) = sender.get_or_insert_with(open) else { return };
+        let Sender { ring, copies, .. } = sender;
+        let mut lent = 0;
         let mut sockets = (0u64..).zip(sockets).map(|(place, (socket, id))| {
             (socket, place << 32 | u64::from(id.0)) // the ring tells what it copied by the lower half
         });
         let mut told = |token: u64, taken: Result<u32, Errno>| {
+            lent += u64::from(taken.is_ok());
             answer((token >> 32) as usize, taken.map(|bytes| bytes as usize));
         };
         if !ring.send_to_each(train, &mut sockets, &mut told) {
@@ -103,6 +153,7 @@ pub fn send_to_each<'a>(
             }
             copies.insert(socket, COPIES);
         }
+        sender.count(lent);
     });
 }
 
@@ -110,7 +161,7 @@ fn open() -> Option<Sender> {
     let opened = Ring::with_blocks(ENTRIES, BLOCKS, BLOCK_BYTES);
     // If the kernel did not report copies, lending might always cost more than copying.
     let ring = opened.ok().filter(|ring| ring.copied().is_some())?;
-    Some(Sender { ring, copies: HashMap::with_capacity(REMEMBERED) })
+    Some(Sender { ring, copies: HashMap::with_capacity(REMEMBERED), counted: LentTrains::default() })
 }
 
 #[cfg(test)]
@@ -133,6 +184,7 @@ mod tests {
             });
             answers
         };
+        let before = counts();
         let first = send();
         if first.is_empty() {
             eprintln!("skipped: this host has no io_uring that sends from registered memory");
@@ -146,6 +198,12 @@ mod tests {
             assert_eq!(send(), [(0, Ok(500))]); // the word of a copy comes with a later call
         }
         assert!(!may_lend(id) && may_lend(other));
+        // Other tests of this process may lend, too.
+        let after = counts();
+        assert!(
+            after.lent > before.lent && after.copied_although_lent > before.copied_although_lent,
+            "{after:?}"
+        );
         for _ in 0..COPIES {
             assert!(!may_lend(id));
             note_copied(id);

@@ -104,7 +104,7 @@ fn lend(
 fn renew(own: &mut Option<Own>) -> Option<&mut Own> {
     if own.is_none() {
         let lender = Lender::new().ok()?;
-        let faults = WriteGuard::of_process().map_or(0, WriteGuard::write_faults);
+        let faults = WriteGuard::started().map_or(0, WriteGuard::write_faults);
         *own = Some(Own { lender, loans: 0, refusals: 0, faults });
     }
     own.as_mut()
@@ -122,7 +122,7 @@ impl Own {
         self.loans += 1;
         let mut is_worth_it = !self.lender.take_copied(IN_A_ROW);
         if self.loans.is_multiple_of(LOANS) {
-            let faults = WriteGuard::of_process().map_or(0, WriteGuard::write_faults);
+            let faults = WriteGuard::started().map_or(0, WriteGuard::write_faults);
             is_worth_it &= faults - self.faults <= MOST_FAULTS;
             self.faults = faults;
         }

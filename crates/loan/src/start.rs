@@ -44,7 +44,7 @@ extern "C" fn start() {
 extern "C" fn report() {
     let Some(path) = std::env::var_os(REPORT) else { return };
     let counts = lender::counts();
-    let faults = WriteGuard::of_process().map_or(0, WriteGuard::write_faults);
+    let faults = WriteGuard::started().map_or(0, WriteGuard::write_faults);
     let line = format!(
         "{{\"process\":{},\"lent\":{},\"lent_bytes\":{},\"back\":{},\"copied_although_lent\":{},\"refused\":{},\"write_faults\":{faults}}}\n",
         std::process::id(),

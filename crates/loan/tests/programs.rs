@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -31,6 +31,7 @@ fn main() -> std::process::ExitCode {
         netcat_sends_every_byte,
         python_sends_every_byte,
         iperf_sends_every_byte,
+        datagrams_are_lent_from_the_least_size_only,
         nginx_sends_every_byte,
         a_closed_connection_raises_the_signal,
         a_program_may_close_descriptors_that_it_did_not_open,
@@ -156,6 +157,40 @@ fn netcat_sends_every_byte() -> Result<()> {
     ensure_success(program, "nc")?;
     // Its buffer is on its stack, which is not lent.
     ensure!(bench.count("refused")? > 0, "it never came to the rule");
+    Ok(())
+}
+
+/// Sends datagrams from memory that is written at once.
+const DATAGRAMS: &str = r#"
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect(("127.0.0.1", int(sys.argv[1])))
+for i in range(2): # for which a receive buffer has room
+    buffer = bytearray([i]) * 40000
+    assert s.send(buffer) == len(buffer)
+    buffer[:] = b"\xff" * len(buffer)
+"#;
+
+/// Promise: `libwirepath-loan.so` lends no datagram by default, and datagrams from a lower least size on.
+fn datagrams_are_lent_from_the_least_size_only() -> Result<()> {
+    for (least, lends) in [(None, false), (Some("32768"), true)] {
+        let bench = Bench::new()?;
+        let receiver = UdpSocket::bind("127.0.0.1:0")?;
+        receiver.set_read_timeout(Some(Duration::from_secs(60)))?;
+        let mut command = bench.command("python3")?;
+        command.env_remove("WIREPATH_LOAN_MIN_BYTES");
+        command.envs(least.map(|least| ("WIREPATH_LOAN_MIN_BYTES", least)));
+        command.args(["-c", DATAGRAMS, &receiver.local_addr()?.port().to_string()]);
+        let program = Running(command.spawn()?);
+        let mut room = vec![0; 1 << 16];
+        for number in 0..2 {
+            let length = receiver.recv(&mut room)?;
+            ensure_equal(&room[..length], &[number; 40_000])?;
+        }
+        ensure_success(program, "python3")?;
+        let lent = bench.count("lent")?;
+        ensure!((lent > 0) == lends, "least size {least:?}: {lent} lent");
+    }
     Ok(())
 }
 

@@ -19,7 +19,8 @@ pub enum Lending {
     /// Bytes of files are copied when they are read. Bytes of connections and pipes, which no process can
     /// write, move without a copy.
     Safe,
-    /// All bytes are copied.
+    /// All bytes are copied, for each output: also long trains of datagrams for many outputs, which the other
+    /// rules copy once for all outputs.
     Never,
 }
 

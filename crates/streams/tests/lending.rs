@@ -14,7 +14,8 @@ use wirepath_datapath::to_many::{self, SocketId};
 use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::handlers::Touch;
 use wirepath_streams::{
-    Framing, Handler, Object, OutputOptions, OutputPattern, Port, RunningStream, StreamBuilder, StreamOptions,
+    Framing, Handler, Lending, LendingSwitch, Object, OutputOptions, OutputPattern, Port, RunningStream,
+    StreamBuilder, StreamOptions,
 };
 use wirepath_testkit::{trial, trials};
 
@@ -31,6 +32,7 @@ fn main() -> std::process::ExitCode {
     let tests = trials![
         trains_are_lent_to_many_outputs_until_the_kernel_copies_them,
         a_socket_that_was_lent_to_is_given_back_as_it_was,
+        no_train_is_lent_by_the_rule_never,
     ];
     trial::run_needing((!can_lend()).then(|| reason.to_owned()), tests)
 }
@@ -64,11 +66,16 @@ struct Bed {
 impl Bed {
     /// A running stream that has passed one train, which was there before it began and so is read at once.
     fn new(outputs: usize) -> Bed {
+        Bed::with_rule(outputs, LendingSwitch::default())
+    }
+
+    fn with_rule(outputs: usize, switch: LendingSwitch) -> Bed {
         let engine = Engine::start(EngineOptions::default()).unwrap();
         let (mut source, inlet) = UnixStream::pair().unwrap();
         source.write_all(&train(0)).unwrap();
         let mut stream = StreamBuilder::default()
             .pattern(OutputPattern::Mirror)
+            .lending(switch)
             .handler(Handler::Modify(Box::new(Touch::new(MASK))))
             .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(DATAGRAM))
             .build();
@@ -127,6 +134,23 @@ fn trains_are_lent_to_many_outputs_until_the_kernel_copies_them() {
         (of_train..u64::from(TRAINS / 2) * of_train).contains(&lent_bytes),
         "{lent_bytes} bytes were lent"
     );
+}
+
+/// Promise: Under `--lend never` no train of datagrams is lent, and each output gets a copy.
+fn no_train_is_lent_by_the_rule_never() {
+    const OUTPUTS: usize = 8;
+    let switch = LendingSwitch::new(Lending::Never);
+    let mut bed = Bed::with_rule(OUTPUTS, switch.clone());
+    let mut pass = |numbers: std::ops::Range<u8>| {
+        for number in numbers {
+            bed.source.write_all(&train(number)).unwrap();
+            bed.receive(number);
+        }
+        bed.running.status().lent_bytes
+    };
+    assert_eq!(pass(1..10), 0);
+    switch.set(Lending::Safe);
+    assert!(pass(10..30) > 0, "nothing is lent by another rule either");
 }
 
 fn a_socket_that_was_lent_to_is_given_back_as_it_was() {

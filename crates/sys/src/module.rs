@@ -1,6 +1,6 @@
 //! Device of the kernel module, `/dev/wirepath`: from storage to the network in one call, by reference.
 //!
-//! `kernel/module/uapi/wirepath.h` opens with the whole protocol in prose. A [`Run`] is one packet or any
+//! `kernel/module/Documentation/wirepath.rst` describes the protocol. A [`Run`] is one packet or any
 //! number of packets, with payload from a file or from memory, and with given headers, headers of the
 //! kernel's RTP engine, or none; a [`Vector`] is the `sendfilew` of the papers. Both keep their progress, so
 //! that a call that ended early is continued by calling again. A [`Started`] run is paced by the kernel.

@@ -342,6 +342,11 @@ impl Ring {
         self.in_flight
     }
 
+    /// Bytes of [blocks](Ring::with_blocks) with sends in flight, by the notifications received so far.
+    pub fn block_bytes_in_flight(&self) -> usize {
+        self.blocks.as_ref().map_or(0, SharedBlocks::bytes_in_flight)
+    }
+
     /// Unregistered buffers with sends in flight, dropped later by [`Ring::reap_completions`].
     pub fn unregistering(&self) -> usize {
         self.buffers.unregistering()

@@ -86,6 +86,13 @@ impl WriteGuard {
         guard
     }
 
+    /// Guard of this process, if [`WriteGuard::of_process`] has started one; starts none.
+    pub fn started() -> Option<&'static WriteGuard> {
+        // SAFETY: what was once published is never freed, and is shared.
+        let guard = unsafe { GUARD.load(Acquire).as_ref() };
+        guard.filter(|_| PROCESS.load(Relaxed) == process())
+    }
+
     fn start() -> io::Result<&'static WriteGuard> {
         // SAFETY: what was once published is never freed, and is shared.
         if let Some(guard) = unsafe { GUARD.load(Acquire).as_ref() } {

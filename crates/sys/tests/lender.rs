@@ -21,7 +21,12 @@ use wirepath_sys::lender::{self, Lender};
 use wirepath_sys::write_guard::WriteGuard;
 use wirepath_testkit::{trial, trials};
 
+/// True if a question for a guard, before there was one, started one or its thread.
+static QUESTION_STARTED: AtomicBool = AtomicBool::new(false);
+
 fn main() -> std::process::ExitCode {
+    let (guard, threads) = (WriteGuard::started(), std::fs::read_dir("/proc/self/task").unwrap().count());
+    QUESTION_STARTED.store(guard.is_some() || threads != 1, Relaxed);
     let missing = thread::spawn(|| slow_loopback().and_then(|()| Ok(Lender::new().map(drop)?)))
         .join()
         .unwrap()
@@ -41,6 +46,7 @@ fn main() -> std::process::ExitCode {
         untouched_memory_is_guarded,
         loans_that_are_over_protect_nothing,
         a_send_that_failed_is_not_made_later,
+        only_a_lender_starts_the_guard,
     ];
     trial::run_needing(missing, tests)
 }
@@ -431,4 +437,12 @@ fn a_send_that_failed_is_not_made_later() -> Result<()> {
     connection.sender.write_all(&second[taken..])?;
     connection.expected = second;
     connection.ensure_equal()
+}
+
+/// Promise: A process that lends nothing has no guard and no thread of it, also if its counts are read.
+fn only_a_lender_starts_the_guard() -> Result<()> {
+    ensure!(!QUESTION_STARTED.load(Relaxed), "a question started a guard");
+    let _lender = Lender::new()?;
+    ensure!(WriteGuard::started().is_some(), "the guard of a lender is not seen");
+    Ok(())
 }

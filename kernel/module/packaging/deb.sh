@@ -14,6 +14,7 @@ install -m 644 ./*.c ./*.h Kbuild "$source"
 install -m 644 uapi/*.h "$source/uapi"
 install -m 644 uapi/*.h "$root/usr/include/wirepath"
 install -m 644 packaging/60-wirepath.rules "$root/usr/lib/udev/rules.d"
+install -m 644 Documentation/wirepath.rst "$root/usr/share/doc/wirepath-dkms"
 install -m 644 LICENSE-GPL-2.0 "$root/usr/share/doc/wirepath-dkms/copyright"
 fill() { sed "s/@VERSION@/$version/" "packaging/$1" > "$2"; }
 fill dkms.conf "$source/dkms.conf"

@@ -1,4 +1,4 @@
-//! Model of the kernel module's output, from the prose of `kernel/module/uapi/wirepath.h` alone, and calls to
+//! Model of the kernel module's output, from `kernel/module/Documentation/wirepath.rst` alone, and calls to
 //! try the module with.
 //!
 //! Nothing here talks to the kernel: the tests in `guest/` do, and compare.

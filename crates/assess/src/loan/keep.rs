@@ -74,6 +74,8 @@ mod tests {
             mtu: 1500,
             aligned_bytes: bytes,
             unaligned_bytes: bytes.map(|bytes| bytes + 1),
+            aligned_undecided: Vec::new(),
+            unaligned_undecided: Vec::new(),
             kernel_copies: bytes.is_none(),
         };
         Loan { points: Vec::new(), thresholds: vec![threshold] }

@@ -7,12 +7,19 @@ use crate::header_sizes::UDP_OVER_IPV4;
 use crate::packetization::PacketRange;
 use crate::subject::{PathKind, Transport};
 
+/// Distance of the beginning of a send to the next page, if it does not begin at one. Not within 16 bytes: to
+/// the beginning of a page, as sockets copy, some processors copy from there 25 times as slowly (AMD with fast
+/// `rep movsb`, by the last bits of both addresses), which is not what a copy from elsewhere costs.
+const BEFORE_PAGE: u64 = 64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendKind {
     /// `send` copies the payload.
     Copied,
     /// `send` with MSG_ZEROCOPY lends the pages.
     Lent,
+    /// The path `loan`, which copies or lends by its policy.
+    Auto,
 }
 
 /// Sends of one kind and size over one transport.
@@ -22,8 +29,8 @@ pub(super) struct Sends {
     pub(super) transport: Transport,
     /// Bytes of a send.
     pub(super) size: u32,
-    /// True if each send begins at a page boundary; else one byte before, so that it covers part of one more
-    /// page.
+    /// True if each send begins at a page boundary; else [`BEFORE_PAGE`] bytes before, so that it covers part
+    /// of one more page.
     pub(super) aligned: bool,
     /// Bytes of a UDP datagram that fills the MTU.
     pub(super) segment: u16,
@@ -35,19 +42,33 @@ impl Sends {
         (mtu - UDP_OVER_IPV4).min(MOST_OF_DATAGRAM) as u16
     }
 
-    /// Case of the socket. Both kinds have UDP_SEGMENT set, so that the same datagrams leave; `loan` that is
-    /// forced off is `mmap_send` on such a socket.
-    pub(super) fn case(&self) -> Case {
-        let path = if self.kind == SendKind::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
+    /// Case of the socket. All kinds have UDP_SEGMENT set, so that the same datagrams leave; `loan` that is
+    /// forced off is `mmap_send` on such a socket. `auto` is the policy of sends that choose.
+    pub(super) fn case(&self, auto: LoanPolicy) -> Case {
+        let (path, loans) = match self.kind {
+            SendKind::Copied => (BlockPath::Loan, LoanPolicy::NEVER),
+            SendKind::Lent => (BlockPath::MmapZerocopy, LoanPolicy::NEVER),
+            SendKind::Auto => (BlockPath::Loan, auto),
+        };
         let case = Case::new(PathKind::Block(path), self.transport, Some(self.segment));
-        Case { loans: LoanPolicy::NEVER, ..case }
+        Case { loans, ..case }
+    }
+
+    /// Returns whether a send lends by this policy.
+    pub(super) fn lends_by(&self, policy: LoanPolicy) -> bool {
+        let start = self.offset_in_page() as usize;
+        policy.lends(&(start..start + self.size as usize))
+    }
+
+    fn offset_in_page(&self) -> u64 {
+        if self.aligned { 0 } else { rustix::param::page_size() as u64 - BEFORE_PAGE }
     }
 
     /// Sends of at least `volume` bytes in total from a file of this length, which has room for at least one.
     /// Each send begins at its own page, or just before it; at the end of the file sends start over.
     pub(super) fn stretches(&self, file: u64, volume: u64) -> impl Iterator<Item = PacketRange> {
         let (page, bytes) = (rustix::param::page_size() as u64, u64::from(self.size));
-        let behind = if self.aligned { 0 } else { page - 1 };
+        let behind = self.offset_in_page();
         let apart = (behind + bytes).next_multiple_of(page);
         let places = (file / apart).max(1);
         let packets = if self.transport == Transport::Udp { bytes.div_ceil(self.segment.into()) } else { 1 };
@@ -64,7 +85,11 @@ impl Sends {
     }
 
     pub(super) fn label(&self, mtu: u32) -> String {
-        let how = if self.kind == SendKind::Copied { "copied" } else { "lent" };
+        let how = match self.kind {
+            SendKind::Copied => "copied",
+            SendKind::Lent => "lent",
+            SendKind::Auto => "lent or copied by the policy",
+        };
         let place = if self.aligned { "page-aligned" } else { "unaligned" };
         format!("loan: {} bytes {place} {how}, {}, MTU {mtu}", self.size, self.transport)
     }
@@ -96,14 +121,19 @@ mod tests {
     #[test]
     fn sends_begin_at_pages_or_just_before() {
         let page = rustix::param::page_size() as u64;
-        for (size, aligned, apart) in
-            [(64, true, 1), (64, false, 2), (4096, true, 1), (4096, false, 2), (65_507, true, 16)]
-        {
+        for (size, aligned, apart) in [
+            (64, true, 1),
+            (64, false, 1),
+            (65, false, 2),
+            (4096, true, 1),
+            (4096, false, 2),
+            (65_507, true, 16),
+        ] {
             let sends = sends(Transport::Tcp, size, 1500, aligned);
             let file = sends.room().max(100 * page);
             let starts: Vec<u64> =
                 sends.stretches(file, 3 * u64::from(size)).map(|send| send.start).collect();
-            let behind = if aligned { 0 } else { page - 1 };
+            let behind = if aligned { 0 } else { page - BEFORE_PAGE };
             if page == 4096 {
                 assert_eq!(
                     starts,
@@ -116,6 +146,16 @@ mod tests {
         // In a file with room for only one send, all sends begin at the same offset.
         let only = sends(Transport::Udp, 5000, 1500, false);
         assert!(only.stretches(only.room(), 20_000).all(|send| send.start + send.bytes <= only.room()));
+    }
+
+    #[test]
+    fn the_policy_decides_by_size_and_offset() {
+        let policy = LoanPolicy { aligned_bytes: Some(8192), unaligned_bytes: None, forced: None };
+        let lends = |size, aligned| sends(Transport::Udp, size, 1500, aligned).lends_by(policy);
+        assert!(lends(8192, true) && !lends(8191, true) && !lends(65_507, false));
+        let auto = Sends { kind: SendKind::Auto, ..sends(Transport::Udp, 8192, 1500, true) };
+        assert_eq!(auto.case(policy).loans, policy);
+        assert_eq!(Sends { kind: SendKind::Copied, ..auto }.case(policy).loans, LoanPolicy::NEVER);
     }
 
     #[test]

@@ -5,9 +5,11 @@ use std::time::Duration;
 use super::copied_loans::{CopiedLoans, explain, kernel_copies};
 use super::sends::{SendKind, Sends};
 use super::threshold;
-use crate::case::MOST_OF_DATAGRAM;
+use crate::case::{Case, MOST_OF_DATAGRAM};
+use crate::confidence::MedianRatio;
 use crate::error::Error;
 use crate::findings::Findings;
+use crate::lending::Lending;
 use crate::machine_costs::ColdCopies;
 use crate::options::Options;
 use crate::result::{Experiment, Loan, LoanPoint, Measurement, PathVariant, Run, Threshold, Transport};
@@ -26,7 +28,7 @@ const OVER_TCP: [u32; 11] = [64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65
 /// Largest send.
 pub(super) const LARGEST: u32 = 1 << 20;
 
-/// Smallest size that is also measured from one byte before a page: smaller sends are never worth a loan.
+/// Smallest size that is also measured from shortly before a page: smaller sends are never worth a loan.
 const LEAST_UNALIGNED: u32 = 1024;
 
 /// Limit of sends in a run: small sends would take minutes for the volume, without better figures.
@@ -40,9 +42,21 @@ const SENDS_VERIFIED: u64 = 4;
 /// Approximate share of the time used before the timed runs.
 const BEFORE: f64 = 0.3;
 
+/// Undecided sizes get as many rounds again as they have had, so many times: four times as many in the end.
+/// The confidence of the intervals allows for these looks.
+const EXTENSIONS: u32 = 2;
+
+/// Approximate share of the time used before the first extension.
+const BEFORE_EXTENSIONS: f64 = 0.6;
+
+/// Cost of the automatic choice, relative to the better kind of sends, that is allowed.
+pub(crate) const GOAL: f64 = 1.05;
+
 /// Series of one MTU.
 struct Series<'a> {
     runs: Runs<'a>,
+    /// Policies of sends that choose.
+    policies: Lending,
     /// Sends whose loans the kernel copied.
     copied_loans: Vec<CopiedLoans>,
 }
@@ -50,6 +64,8 @@ struct Series<'a> {
 /// Sends and their runs.
 struct Timed {
     sends: Sends,
+    /// Number in the order of the result.
+    place: usize,
     mtu: u32,
     /// Duration of a run, as far as known.
     estimate: Duration,
@@ -68,19 +84,93 @@ pub(super) fn measure(
 ) -> Result<(), Error> {
     let mut media = Media::open(options, 1, LARGEST.into(), found)?;
     let runs = Runs { options, test_bed, media: &mut media, context: SendContext::default() };
-    let mut series = Series { runs, copied_loans: Vec::new() };
+    let policies = Lending::of(&Options { loans: None, ..options.clone() }, test_bed.mtu)?;
+    policies.explain(found);
+    let mut series = Series { runs, policies, copied_loans: Vec::new() };
     found.go_on(0.0, "mapping what is sent")?;
     series.touch()?;
     let mut candidates = series.admit_all(found)?;
-    let outcome = in_turn(found, (BEFORE, options.runs), &mut candidates, |_, timed| {
+    let whole = found.part;
+    found.part = (whole.0, whole.1 * BEFORE_EXTENSIONS);
+    let mut outcome = in_turn(found, (BEFORE, options.runs), &mut candidates, |_, timed| {
         if let Some(copies) = copies.as_mut().filter(|_| timed.sends.kind == SendKind::Copied) {
             timed.copy_s.push(copies.seconds(timed.sends.size as usize));
         }
         series.time(timed)
     });
+    let extension = (1.0 - BEFORE_EXTENSIONS) / f64::from(EXTENSIONS);
+    for number in 0..EXTENSIONS {
+        if outcome.is_err() {
+            break;
+        }
+        let before = BEFORE_EXTENSIONS + extension * f64::from(number);
+        found.part = (whole.0 + whole.1 * before, whole.1 * extension);
+        let mut undecided = take_undecided(&mut candidates, &series.policies);
+        let rounds = options.runs << number;
+        outcome = in_turn(found, (0.0, rounds), &mut undecided, |_, timed| series.time(timed));
+        candidates.append(&mut undecided);
+        candidates.sort_by_key(|timed| timed.place);
+    }
+    found.part = whole;
     explain(&series.copied_loans, test_bed.mtu, found);
-    keep(&candidates, &series.copied_loans, test_bed.mtu, found);
+    keep(&candidates, &series, test_bed.mtu, found);
     outcome
+}
+
+/// Removes all sends of the sizes for which the rounds do not decide: which kind is cheaper, or whether the
+/// automatic choice meets its goal.
+fn take_undecided(candidates: &mut Vec<Timed>, policies: &Lending) -> Vec<Timed> {
+    let sizes: Vec<&[Timed]> = candidates.chunk_by(|one, other| one.is_of_size(other)).collect();
+    let undecided = sizes.into_iter().filter_map(Size::of).filter(|size| size.is_undecided(policies));
+    let undecided: Vec<Sends> = undecided.map(|size| size.copied.sends).collect();
+    let is_taken = |timed: &mut Timed| undecided.contains(&Sends { kind: SendKind::Copied, ..timed.sends });
+    candidates.extract_if(.., is_taken).collect()
+}
+
+/// Sends of one size and alignment, of each kind that was measured.
+#[derive(Clone, Copy)]
+struct Size<'a> {
+    copied: &'a Timed,
+    lent: Option<&'a Timed>,
+    auto: Option<&'a Timed>,
+}
+
+impl<'a> Size<'a> {
+    /// `None` if sends that copy were not measured.
+    fn of(timed: &'a [Timed]) -> Option<Size<'a>> {
+        let of = |kind| timed.iter().find(|timed| timed.sends.kind == kind && !timed.runs.is_empty());
+        Some(Size { copied: of(SendKind::Copied)?, lent: of(SendKind::Lent), auto: of(SendKind::Auto) })
+    }
+
+    fn is_undecided(&self, policies: &Lending) -> bool {
+        let point = self.point(policies);
+        point.lent_to_copied.is_some_and(|ratio| ratio.is_undecided(1.0))
+            || point.auto_to_best.is_some_and(|ratio| ratio.is_undecided(GOAL))
+    }
+
+    fn point(&self, policies: &Lending) -> LoanPoint {
+        let Size { copied, lent, auto } = *self;
+        let mut point = LoanPoint {
+            size: copied.sends.size.into(),
+            mtu: copied.mtu,
+            transport: copied.sends.transport,
+            aligned: copied.sends.aligned,
+            copy_s: copied.copy_s.clone(),
+            copied_throughput: copied.throughput().unwrap_or_default(),
+            copied_errors: copied.errors(),
+            copied_send_s: copied.seconds(),
+            lent_throughput: lent.and_then(Timed::throughput),
+            lent_errors: lent.map_or(0, Timed::errors),
+            lent_send_s: lent.map(Timed::seconds).unwrap_or_default(),
+            auto_send_s: auto.map(Timed::seconds).unwrap_or_default(),
+            auto_lends: auto.map(|auto| auto.sends.lends_by(policies.policy(auto.sends.transport))),
+            lent_to_copied: None,
+            auto_to_best: None,
+        };
+        point.lent_to_copied = MedianRatio::of_pairs(&point.lent_send_s, &point.copied_send_s);
+        point.auto_to_best = MedianRatio::of_pairs(&point.auto_send_s, point.best_send_s());
+        point
+    }
 }
 
 impl Series<'_> {
@@ -92,7 +182,7 @@ impl Series<'_> {
         self.run(&pages, self.runs.media.length()).map(drop)
     }
 
-    /// Candidates: for each size sends that copy and, if lending works, sends that lend.
+    /// Candidates: for each size sends that copy, sends that lend if lending works, and sends that choose.
     fn admit_all(&mut self, found: &mut Findings<'_>) -> Result<Vec<Timed>, Error> {
         let mtu = self.runs.test_bed.mtu;
         let file = self.runs.media.length();
@@ -103,25 +193,31 @@ impl Series<'_> {
         }
         let label = |sends: &Sends| sends.label(mtu);
         let admitted = found.each((BEFORE, "verifying"), &sends, label, |found, copied| {
-            let timed = self.admit(*copied)?;
-            let lent = Sends { kind: SendKind::Lent, ..*copied };
-            match self.admit(lent) {
-                Ok(lent) => Ok([timed, lent]),
-                Err(error) => found.of_label(&label(&lent), error).map(|()| [timed, None]),
+            let mut timed = vec![self.admit(*copied)?];
+            for kind in [SendKind::Lent, SendKind::Auto] {
+                let sends = Sends { kind, ..*copied };
+                match self.admit(sends) {
+                    Ok(admitted) => timed.push(admitted),
+                    Err(error) => found.of_label(&label(&sends), error)?,
+                }
             }
+            Ok(timed)
         })?;
-        Ok(admitted.into_iter().flatten().flatten().collect())
+        let numbered = |(place, timed): (usize, Timed)| Timed { place, ..timed };
+        Ok(admitted.into_iter().flatten().flatten().enumerate().map(numbered).collect())
     }
 
     /// Verifies the sends, and warms up; `None` if the kernel copied loans.
     fn admit(&mut self, sends: Sends) -> Result<Option<Timed>, Error> {
         let (volume, file) = (self.volume(&sends), self.runs.media.length());
         let sample = sends.stretches(file, VERIFIED.max(SENDS_VERIFIED * u64::from(sends.size)));
+        let case = self.case(&sends);
         let Runs { test_bed, ref mut media, ref mut context, .. } = self.runs;
-        verify_stretches(&sends.case(), sample.collect(), test_bed, media, context)?;
+        verify_stretches(&case, sample.collect(), test_bed, media, context)?;
         let run = self.run(&sends, (volume / WARM_UP).max(u64::from(sends.size)))?;
         let estimate = run.estimate(volume);
-        let timed = Timed { sends, mtu: test_bed.mtu, estimate, copy_s: Vec::new(), runs: Vec::new() };
+        let timed =
+            Timed { sends, place: 0, mtu: test_bed.mtu, estimate, copy_s: Vec::new(), runs: Vec::new() };
         Ok((!self.is_copied(&sends, &run)).then_some(timed))
     }
 
@@ -138,14 +234,22 @@ impl Series<'_> {
     /// Runs sends of about `volume` bytes. The time includes reclaiming loans.
     fn run(&mut self, sends: &Sends, volume: u64) -> Result<Run, Error> {
         let stretches = sends.stretches(self.runs.media.length(), volume);
-        let (run, sent) = self.runs.time(&sends.case(), |_| stretches)?;
-        let lends = sends.kind == SendKind::Lent;
+        let (run, sent) = self.runs.time(&self.case(sends), |_| stretches)?;
+        let lends = sends.kind != SendKind::Copied;
         let (copied, loans) = (run.copied.filter(|_| lends), run.loans.filter(|_| lends));
         Ok(Run { errors: sent.waits, copied, loans, ..run })
     }
 
+    fn case(&self, sends: &Sends) -> Case {
+        sends.case(self.policies.policy(sends.transport))
+    }
+
     /// Returns whether loans were copied, by the path because nothing more could be lent, or by the kernel.
+    /// Sends that choose may be copied.
     fn is_copied(&mut self, sends: &Sends, run: &Run) -> bool {
+        if sends.kind == SendKind::Auto {
+            return false;
+        }
         let copied = run.loans.filter(|loans| loans.copies + loans.copied_by_kernel > 0);
         self.copied_loans.extend(copied.map(|loans| CopiedLoans { sends: *sends, loans }));
         copied.is_some()
@@ -187,27 +291,18 @@ impl Timed {
         self.runs.iter().map(|run| run.errors).sum()
     }
 
-    fn point(&self, lent: Option<&Timed>) -> LoanPoint {
-        LoanPoint {
-            size: self.sends.size.into(),
-            mtu: self.mtu,
-            transport: self.sends.transport,
-            aligned: self.sends.aligned,
-            copy_s: self.copy_s.clone(),
-            copied_throughput: self.throughput().unwrap_or_default(),
-            copied_errors: self.errors(),
-            copied_send_s: self.seconds(),
-            lent_throughput: lent.and_then(Timed::throughput),
-            lent_errors: lent.map_or(0, Timed::errors),
-            lent_send_s: lent.map(Timed::seconds).unwrap_or_default(),
-        }
+    fn is_of_size(&self, other: &Timed) -> bool {
+        Sends { kind: other.sends.kind, ..self.sends } == other.sends
     }
 
     fn measurement(&self) -> Measurement {
         let Sends { kind, transport, size, segment, aligned } = self.sends;
         Measurement {
             experiment: Experiment::Loan,
-            path: PathVariant::send(kind == SendKind::Lent, aligned),
+            path: match kind {
+                SendKind::Auto => PathVariant::auto_send(aligned),
+                _ => PathVariant::send(kind == SendKind::Lent, aligned),
+            },
             transport,
             size: Some(size.into()),
             packets_per_train: if transport == Transport::Udp { size.div_ceil(segment.into()) } else { 1 },
@@ -222,18 +317,13 @@ impl Timed {
 
 /// Adds points, their runs and thresholds to the result. The reason for a missing threshold is recorded in
 /// `left_out`.
-fn keep(candidates: &[Timed], copied_loans: &[CopiedLoans], mtu: u32, found: &mut Findings<'_>) {
+fn keep(candidates: &[Timed], series: &Series<'_>, mtu: u32, found: &mut Findings<'_>) {
     let is_whole = candidates.iter().all(|timed| !timed.runs.is_empty());
     let mut points = Vec::new();
-    let mut measured = candidates.iter().filter(|timed| !timed.runs.is_empty()).peekable();
-    while let Some(copied) = measured.next() {
-        if copied.sends.kind == SendKind::Lent {
-            continue; // the other send of the pair failed
-        }
-        let partner = Sends { kind: SendKind::Lent, ..copied.sends };
-        let lent = measured.next_if(|timed| timed.sends == partner);
-        found.result.measurements.extend([Some(copied), lent].into_iter().flatten().map(Timed::measurement));
-        points.push(copied.point(lent));
+    for size in candidates.chunk_by(|one, other| one.is_of_size(other)).filter_map(Size::of) {
+        let measured = [Some(size.copied), size.lent, size.auto].into_iter().flatten();
+        found.result.measurements.extend(measured.map(Timed::measurement));
+        points.push(size.point(&series.policies));
     }
     if points.is_empty() {
         return;
@@ -241,7 +331,7 @@ fn keep(candidates: &[Timed], copied_loans: &[CopiedLoans], mtu: u32, found: &mu
     let transports = if is_whole { &[Transport::Udp, Transport::Tcp][..] } else { &[] };
     let thresholds: Vec<Threshold> = transports
         .iter()
-        .filter_map(|transport| find_threshold(&points, *transport, mtu, copied_loans, found))
+        .filter_map(|transport| find_threshold(&points, *transport, mtu, &series.copied_loans, found))
         .collect();
     let loan = found.result.loan.get_or_insert_with(|| Loan { points: Vec::new(), thresholds: Vec::new() });
     loan.points.extend(points);
@@ -262,12 +352,6 @@ fn find_threshold(
     let lent = points.iter().filter(|point| point.transport == transport && !point.lent_send_s.is_empty());
     let copies = lent.count() == 0 && kernel_copies(copied_loans, transport);
     let what = format!("from which size on lending is cheaper over {transport}, MTU {mtu}");
-    let ignored = threshold::ignored(points, transport, mtu);
-    if !ignored.is_empty() {
-        let sizes = ignored.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        let why = format!("their runs are too few, or differ by more than a tenth: sends of {sizes} bytes");
-        found.leave_out(&format!("some sizes for the question {what}"), &why);
-    }
     threshold::threshold(points, transport, mtu, copies).map_err(|why| found.leave_out(&what, &why)).ok()
 }
 

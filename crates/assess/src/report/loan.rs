@@ -3,6 +3,8 @@
 use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
 use wirepath_report::{Cell, Kind, Panel, Section, Table, number};
 
+use crate::confidence::MedianRatio;
+use crate::loan::GOAL;
 use crate::result::{Assessment, Loan, LoanPoint, Transport};
 use crate::statistics::Summary;
 
@@ -55,7 +57,7 @@ const PLOTS: [Plot; 7] = [
         ],
     },
     Plot {
-        caption: "The same of sends that begin one byte before a page: a loan has a part of one page more.",
+        caption: "The same of sends that begin shortly before a page: a loan has a part of one page more.",
         axis: "rate of a single send",
         kind: Axis::Logarithmic,
         unit: Unit::Rate,
@@ -125,6 +127,10 @@ pub(super) fn section(assessment: &Assessment, loan: &Loan) -> Section {
     }
     for (transport, mtu, points) in &groups {
         section.table(table(*transport, *mtu, points));
+        // Results without the automatic choice are older.
+        if points.iter().any(|seen| !seen.point.auto_send_s.is_empty()) {
+            section.table(choices(*transport, *mtu, points));
+        }
     }
     section
 }
@@ -249,7 +255,7 @@ fn table(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
         let (copied_rate, lent_rate) = (quantity(copied_rates), quantity(lent_rates));
         table.row([
             Cell::plain(number::bytes(point.size)),
-            Cell::plain(if point.aligned { "a page" } else { "1 B before" }),
+            Cell::plain(if point.aligned { "a page" } else { "elsewhere" }),
             cell(quantity(&point.copy_s)),
             cell(loan_alone(point)),
             cell(copied),
@@ -262,5 +268,59 @@ fn table(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
             Cell::plain(number::count(point.lent_errors)),
         ]);
     }
+    table
+}
+
+/// Ratios of paired rounds: lending to copying, and the automatic choice to the better of both.
+fn choices(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
+    let heads = [
+        "size",
+        "begins at",
+        "#rounds",
+        "#lent/copied",
+        "#99 % interval",
+        "cheaper",
+        "automatic",
+        "#auto/best",
+        "#99 % interval of auto",
+    ];
+    let caption = format!("The automatic choice over {}, MTU {}.", protocol, number::count(mtu.into()));
+    let mut table = Table::new(caption, &heads);
+    let median = |ratio: Option<MedianRatio>| Cell::figure(ratio, |ratio| number::significant(ratio.median));
+    let interval = |ratio: Option<MedianRatio>| {
+        let bounds = ratio.and_then(|ratio| ratio.lower.zip(ratio.upper));
+        let to = |(lower, upper)| format!("{} to {}", number::significant(lower), number::significant(upper));
+        Cell::figure(bounds, to)
+    };
+    let cheaper = |ratio: MedianRatio| match ratio {
+        _ if ratio.is_below(1.0) => "lending",
+        _ if ratio.is_above(1.0) => "copying",
+        _ => "undecided",
+    };
+    for Seen { point, .. } in points {
+        let (ratio, auto) = (point.lent_to_copied, point.auto_to_best);
+        table.row([
+            Cell::plain(number::bytes(point.size)),
+            Cell::plain(if point.aligned { "a page" } else { "elsewhere" }),
+            Cell::plain(number::count(point.copied_send_s.len() as u64)),
+            median(ratio),
+            interval(ratio),
+            Cell::plain(ratio.map_or("not lent", cheaper)),
+            Cell::plain(if point.auto_lends == Some(true) { "lends" } else { "copies" }),
+            median(auto),
+            interval(auto),
+        ]);
+    }
+    let sizes = |of: &dyn Fn(MedianRatio) -> bool| {
+        points.iter().filter(|seen| seen.point.auto_to_best.is_some_and(of)).count()
+    };
+    table.notes.push(format!(
+        "The automatic choice, by the calibration of earlier results, relative to the better kind of sends: at most {GOAL} at \
+         {} of {} sizes and alignments, more at {}, undecided at {}.",
+        sizes(&|ratio| ratio.is_below(GOAL)),
+        points.len(),
+        sizes(&|ratio| ratio.is_above(GOAL)),
+        sizes(&|ratio| ratio.is_undecided(GOAL)),
+    ));
     table
 }

@@ -30,9 +30,13 @@ impl Assessment {
             figures.map(|figure| (format!("profile of {}", profile.path), figure))
         });
         let points = self.loan.iter().flat_map(|loan| &loan.points).flat_map(|point| {
-            let runs =
-                [&point.copy_s, &point.copied_send_s, &point.lent_send_s].into_iter().flatten().copied();
-            let figures = runs.chain([point.copied_throughput]).chain(point.lent_throughput);
+            let runs = [&point.copy_s, &point.copied_send_s, &point.lent_send_s, &point.auto_send_s]
+                .into_iter()
+                .flatten()
+                .copied();
+            let ratios = [point.lent_to_copied, point.auto_to_best].into_iter().flatten();
+            let ratios = ratios.flat_map(|ratio| [Some(ratio.median), ratio.lower, ratio.upper]).flatten();
+            let figures = runs.chain([point.copied_throughput]).chain(point.lent_throughput).chain(ratios);
             figures.map(|figure| (format!("loan over {}, {} bytes", point.transport, point.size), figure))
         });
         let relays = self.relay.iter().flat_map(|cost| {

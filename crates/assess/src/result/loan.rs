@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Transport;
+use crate::confidence::MedianRatio;
+use crate::statistics::Summary;
 
 /// Page loans compared with copies (figures 1 to 6 of the zero-copy protocol paper).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,8 +25,8 @@ pub struct LoanPoint {
     pub mtu: u32,
     /// UDP or TCP.
     pub transport: Transport,
-    /// True if each send begins at a page boundary; else each send begins one byte before, and so covers part
-    /// of one more page.
+    /// True if each send begins at a page boundary; else each send begins 64 bytes before (in results until
+    /// 2026-11-29, one byte), and so covers part of one more page.
     pub aligned: bool,
     /// Processor seconds of the copy alone, from uncached memory, per send, run by run (t1 of the paper).
     pub copy_s: Vec<f64>,
@@ -42,6 +44,30 @@ pub struct LoanPoint {
     pub copied_errors: u64,
     /// As `copied_errors`, with loans.
     pub lent_errors: u64,
+    /// Processor seconds of a send of the path `loan`, which lends or copies by the calibration of earlier
+    /// results, in the same rounds; empty in results without it.
+    #[serde(default)]
+    pub auto_send_s: Vec<f64>,
+    /// True if the policy of these sends lends, as far as the kernel does not copy.
+    #[serde(default)]
+    pub auto_lends: Option<bool>,
+    /// `lent_send_s` over `copied_send_s` of the same rounds: which of both is cheaper. Null in old results.
+    #[serde(default)]
+    pub lent_to_copied: Option<MedianRatio>,
+    /// `auto_send_s` over the times of the kind of sends with the lower median, of the same rounds.
+    #[serde(default)]
+    pub auto_to_best: Option<MedianRatio>,
+}
+
+impl LoanPoint {
+    /// Times of the kind of sends with the lower median: the better of copying and lending.
+    pub fn best_send_s(&self) -> &[f64] {
+        let median = |runs: &[f64]| Summary::of(runs.iter().copied()).map(|summary| summary.median);
+        match (median(&self.lent_send_s), median(&self.copied_send_s)) {
+            (Some(lent), Some(copied)) if lent < copied => &self.lent_send_s,
+            _ => &self.copied_send_s,
+        }
+    }
 }
 
 /// Send size from which lending is cheaper.
@@ -51,12 +77,18 @@ pub struct Threshold {
     pub transport: Transport,
     /// MTU of the device.
     pub mtu: u32,
-    /// Threshold in bytes for sends that begin at a page boundary: the smallest measured size from which on
-    /// all measured sizes, noisy sizes excepted, are cheaper lent by a tenth, in median processor time; null
-    /// if the largest size is not.
+    /// Threshold in bytes for sends that begin at a page boundary: the size at which the ratio of lending to
+    /// copying falls below 1, interpolated between the measured sizes; null if lending is not proved cheaper
+    /// at any size above which it is never proved more expensive.
     pub aligned_bytes: Option<u64>,
-    /// Threshold for sends that begin elsewhere, measured one byte before a page.
+    /// Threshold for sends that begin elsewhere, measured 64 bytes before a page (until 2026-11-29, one byte).
     pub unaligned_bytes: Option<u64>,
+    /// Measured sizes of sends that begin at a page boundary for which neither kind is proved cheaper.
+    #[serde(default)]
+    pub aligned_undecided: Vec<u64>,
+    /// The same for sends that begin elsewhere.
+    #[serde(default)]
+    pub unaligned_undecided: Vec<u64>,
     /// True if the kernel copied all lent pages, so that both thresholds are null: it does so for a receiver
     /// on the same machine, and for devices without scatter-gather or checksum offload.
     pub kernel_copies: bool,

@@ -167,7 +167,12 @@ pub enum Variant {
     Send {
         /// True for sends that lend their pages; else sends copy.
         lent: bool,
-        /// True if each send begins at a page boundary; else one byte before.
+        /// True if each send begins at a page boundary; else shortly before one.
+        aligned: bool,
+    },
+    /// Sends of the loan experiment that lend or copy by the calibrated policy.
+    AutoSend {
+        /// As for [`Variant::Send`].
         aligned: bool,
     },
 }
@@ -183,13 +188,15 @@ pub struct PathVariant {
 }
 
 /// Suffixes of path names by variant.
-const SUFFIXES: [(Variant, &str); 6] = [
+const SUFFIXES: [(Variant, &str); 8] = [
     (Variant::Plain, ""),
     (Variant::Single, ":single"),
     (Variant::Send { lent: false, aligned: true }, ":copy"),
     (Variant::Send { lent: false, aligned: false }, ":copy:unaligned"),
     (Variant::Send { lent: true, aligned: true }, ":lend"),
     (Variant::Send { lent: true, aligned: false }, ":lend:unaligned"),
+    (Variant::AutoSend { aligned: true }, ":auto"),
+    (Variant::AutoSend { aligned: false }, ":auto:unaligned"),
 ];
 
 /// Prefix of a bare C loop's name.
@@ -204,6 +211,11 @@ impl PathVariant {
     /// Sends of the loan experiment.
     pub const fn send(lent: bool, aligned: bool) -> PathVariant {
         PathVariant { kind: PathKind::Block(BlockPath::Loan), variant: Variant::Send { lent, aligned } }
+    }
+
+    /// Sends of the loan experiment that lend or copy by the calibrated policy.
+    pub const fn auto_send(aligned: bool) -> PathVariant {
+        PathVariant { kind: PathKind::Block(BlockPath::Loan), variant: Variant::AutoSend { aligned } }
     }
 
     /// Bare C loop that does the same as this path.
@@ -282,6 +294,7 @@ mod tests {
     fn variants_are_written_as_kept_results_have_them() {
         assert_eq!(PathVariant::plain(DataPath::ReadWritev).bare().to_string(), "bare:read_writev");
         assert_eq!(PathVariant::send(true, false).to_string(), "loan:lend:unaligned");
+        assert_eq!(PathVariant::auto_send(true).to_string(), "loan:auto");
         for wrong in ["", "bare:", "gold", "loan:lend:", "krtpsendfile:double", "bare:krtpsendfile:single"] {
             assert!(wrong.parse::<PathVariant>().is_err(), "{wrong}");
         }

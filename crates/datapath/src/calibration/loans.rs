@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(all.loan_policy(&Host::this(), &[DeviceKind::WithChecksums], 1500, Transport::Udp), None);
     }
 
-    /// Promise: `loan` decides by measured thresholds, for aligned and other sends; sizes with noisy results
-    /// set no threshold.
+    /// Promise: `loan` decides by measured thresholds, for aligned and other sends; lent and copied sends are
+    /// compared in pairs.
     #[test]
     fn a_quick_measurement_replaces_no_full_one() {
         let mut all = Calibrations::default();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use wirepath_counters::Value::{Counter, Counters, Gauge, Sum};
 use wirepath_counters::{FamilyCounts, Metric};
+use wirepath_datapath::to_many::{self, LentTrains};
 use wirepath_engine::Sharing;
 use wirepath_net::metrics::{Labels, Metrics};
 use wirepath_net::status::Status;
@@ -33,10 +34,32 @@ const RELAY: &[Metric<Totals>] = metrics! {
     "streams_ended", "Streams that ended, by outcome.", |totals| Counters("how", ended(totals));
 };
 
-const LENDING: &[Metric<LendingSwitch>] = metrics! {
+/// What the streams of a relay have lent.
+#[derive(Clone)]
+pub(super) struct Loans {
+    pub(super) lent_bytes: u64,
+    pub(super) copied_bytes: u64,
+    pub(super) trains: LentTrains,
+}
+
+impl Loans {
+    /// Current counts of the streams with this switch, and of the process's trains.
+    pub(super) fn of(switch: &LendingSwitch) -> Loans {
+        let (lent_bytes, copied_bytes) = (switch.lent_bytes(), switch.copied_bytes());
+        Loans { lent_bytes, copied_bytes, trains: to_many::counts() }
+    }
+}
+
+const LENDING: &[Metric<Loans>] = metrics! {
     "lent_bytes", "Bytes of files that left without a copy: lent pages of the page cache.",
-        |lending| Counter(lending.lent_bytes());
-    "copied_bytes", "Bytes copied because of the rule of lending.", |lending| Counter(lending.copied_bytes());
+        |loans| Counter(loans.lent_bytes);
+    "copied_bytes", "Bytes copied because of the rule of lending.", |loans| Counter(loans.copied_bytes);
+    "lent_trains", "Long trains of datagrams sent to an output from memory that outputs share.",
+        |loans| Counter(loans.trains.lent);
+    "lent_trains_copied", "Lent trains that the kernel copied nevertheless.",
+        |loans| Counter(loans.trains.copied_although_lent);
+    "out_bytes", "Memory of lent trains that the network may still use, as of the last lent train of each thread.",
+        |loans| Gauge(loans.trains.bytes_out);
 };
 
 const STREAM: &[Metric<StreamSnapshot>] = metrics! {
@@ -103,7 +126,7 @@ pub(super) fn register(
     metrics.register("relay", RELAY, move || totals(&load()));
     let load = loader(latest);
     let lending = lending.clone();
-    metrics.register("loans", LENDING, move || lending.clone());
+    metrics.register("loans", LENDING, move || Loans::of(&lending));
     let names: Vec<String> = sharing.classes.iter().map(|class| class.name.clone()).collect();
     let classes = move || {
         let streams = load();

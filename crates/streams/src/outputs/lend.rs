@@ -4,6 +4,7 @@ use rustix::io::Errno;
 use wirepath_datapath::to_many::{self, FEWEST_LENT};
 
 use super::{Output, Outputs};
+use crate::lending::Lending;
 use crate::object::{Datagrams, Kind, LongTrain};
 use crate::shared::Shared;
 
@@ -12,9 +13,13 @@ const TRIES: usize = 4;
 
 impl Outputs {
     /// Sends long trains that wait for many outputs from shared memory, until the turn is over. Trains that
-    /// could not be sent this way wait for [`Output::send`]. Returns whether anything was sent.
+    /// could not be sent this way wait for [`Output::send`], as all do under [`Lending::Never`]. Returns
+    /// whether anything was sent.
     pub(crate) fn lend(&mut self, shared: &mut Shared, now_us: u64) -> bool {
         self.borrowers.clear();
+        if shared.lending.rule() == Lending::Never {
+            return false;
+        }
         let mut progressed = false;
         while self.current.len() >= FEWEST_LENT && !shared.turn.is_over() && self.lend_one(shared, now_us) {
             progressed = true;

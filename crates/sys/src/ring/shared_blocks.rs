@@ -47,6 +47,11 @@ impl SharedBlocks {
         self.in_flight[usize::from(block)] += 1;
     }
 
+    /// Bytes of blocks with sends in flight.
+    pub(super) fn bytes_in_flight(&self) -> usize {
+        self.in_flight.iter().filter(|in_flight| **in_flight > 0).count() * self.block_bytes
+    }
+
     /// Counts a send from the block as done.
     pub(super) fn over(&mut self, block: u16) {
         if let Some(in_flight) = self.in_flight.get_mut(usize::from(block)) {

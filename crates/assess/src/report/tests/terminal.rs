@@ -9,6 +9,7 @@ use wirepath_report::terminal::Terminal;
 use wirepath_report::{Block, Kind};
 
 use super::*;
+use crate::confidence::MedianRatio;
 use crate::result::{
     FunctionShare, Loan, LoanPoint, Loans, Measurement, Profile, Run, SCHEMA, Threshold, Transport,
 };
@@ -182,6 +183,10 @@ fn point(size: u64, copied: f64, lent: Option<f64>) -> LoanPoint {
         lent_throughput: lent.map(|_| 98_765_432_109.0),
         copied_errors: 12_345,
         lent_errors: 6,
+        auto_send_s: Vec::new(),
+        auto_lends: None,
+        lent_to_copied: None,
+        auto_to_best: None,
     }
 }
 
@@ -194,6 +199,8 @@ const NO_THRESHOLD: Threshold = Threshold {
     mtu: 1500,
     aligned_bytes: None,
     unaligned_bytes: None,
+    aligned_undecided: Vec::new(),
+    unaligned_undecided: Vec::new(),
     kernel_copies: false,
 };
 
@@ -209,6 +216,37 @@ fn rows_of_the_loan_have_the_loan_alone_and_ratios() {
     assert_eq!(rows[1][2..7], ["100 ns", "–", "500 ns", "–", "–"]);
     assert_eq!(rows[1][7..10], ["98.8 Gb/s", "–", "–"]);
     assert_eq!(rows[2][2..7], ["100 ns", "–", "900 ns", "700 ns", "0.778"], "a loan of less than nothing");
+}
+
+/// Promise: `assess loan` shows the cost of the automatic choice relative to the better kind, and undecided sizes.
+#[test]
+fn the_automatic_choice_is_shown_with_its_intervals() {
+    let ratio = |lower, median, upper| {
+        Some(MedianRatio { median, lower: Some(lower), upper: Some(upper), rounds: 10 })
+    };
+    let with = |size, lent_to_copied, auto_to_best, auto_lends| LoanPoint {
+        auto_send_s: vec![500e-9],
+        auto_lends: Some(auto_lends),
+        lent_to_copied,
+        auto_to_best,
+        ..point(size, 500e-9, Some(650e-9))
+    };
+    let points = vec![
+        with(64, ratio(1.2, 1.3, 1.4), ratio(0.99, 1.0, 1.01), false),
+        with(128, ratio(0.9, 1.0, 1.1), ratio(1.0, 1.04, 1.06), false),
+        with(256, ratio(0.7, 0.8, 0.9), ratio(1.1, 1.25, 1.4), false),
+        with(512, None, Some(MedianRatio { median: 1.0, lower: None, upper: None, rounds: 7 }), true),
+    ];
+    let tables = extract(&with_loan(points, NO_THRESHOLD), Extract::Loan);
+    let rows = rows(&tables[2]);
+    assert_eq!(rows[0][2..], ["1", "1.30", "1.20 to 1.40", "copying", "copies", "1.00", "0.990 to 1.01"]);
+    assert_eq!(rows[1][3..], ["1.00", "0.900 to 1.10", "undecided", "copies", "1.04", "1.00 to 1.06"]);
+    assert_eq!(rows[2][3..], ["0.800", "0.700 to 0.900", "lending", "copies", "1.25", "1.10 to 1.40"]);
+    assert_eq!(rows[3][3..], ["–", "–", "not lent", "lends", "1.00", "–"]);
+    let note = &tables[2].notes[0];
+    assert!(note.contains("at most 1.05 at 1 of 4") && note.contains("more at 1, undecided at 2"), "{note}");
+    let old = extract(&with_loan(vec![point(64, 500e-9, None)], NO_THRESHOLD), Extract::Loan);
+    assert_eq!(old.len(), 2, "a result without the automatic choice has no table of it");
 }
 
 #[test]
@@ -231,7 +269,7 @@ fn figures_of_the_loan_are_whole_at_80_columns() {
     let text = terminal(&with_loan(vec![huge, small], NO_THRESHOLD), 80, false);
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     let figures =
-        ["1 MiB", "1 B before", "1.23 ms", "1.11 ms", "2.00 us ~", "98.8 Gb/s", "790 Gb/s", "12,345"];
+        ["1 MiB", "elsewhere", "1.23 ms", "1.11 ms", "2.00 us ~", "98.8 Gb/s", "790 Gb/s", "12,345"];
     for figure in figures.into_iter().chain(["18,446,744,073,709,551,615"]) {
         assert!(text.contains(figure), "{figure}: {text}");
     }

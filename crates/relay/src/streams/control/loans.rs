@@ -6,20 +6,25 @@ use wirepath_http::{AssetPath, BodyPart, Response};
 use wirepath_streams::{Lending, LendingSwitch};
 
 use super::Refusal;
+use crate::streams::metrics::Loans;
 
 pub(super) fn is_path(path: &AssetPath) -> bool {
     path.segments().eq([&b"api"[..], b"loans"])
 }
 
-/// Sets the rule on PUT; the body is the name of the rule. Returns the rule and the bytes lent and copied.
+/// Sets the rule on PUT; the body is the name of the rule. Returns the rule and the counts of loans.
 pub(super) fn answer(switch: &LendingSwitch, method: &Method, body: &[u8]) -> Result<Response, Refusal> {
     if method == Method::PUT {
         switch.set(rule(body)?);
     }
+    let loans = Loans::of(switch);
     let report = json!({
         "lend": switch.rule().name(),
-        "lent_bytes": switch.lent_bytes(),
-        "copied_bytes": switch.copied_bytes(),
+        "lent_bytes": loans.lent_bytes,
+        "copied_bytes": loans.copied_bytes,
+        "lent_trains": loans.trains.lent,
+        "lent_trains_copied": loans.trains.copied_although_lent,
+        "out_bytes": loans.trains.bytes_out,
     });
     let body = vec![BodyPart::Bytes(report.to_string().into_bytes())];
     let response = Response::with_body(StatusCode::OK, "application/json", body);

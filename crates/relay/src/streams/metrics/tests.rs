@@ -39,6 +39,26 @@ fn snapshot() -> LatestSnapshots {
     snapshot
 }
 
+/// Promise: `docs/relay.md` has a row for every metric of loans, with its meaning.
+#[test]
+fn the_document_has_every_metric_of_loans() {
+    let document = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/relay.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let (text, _) = shown(&LatestSnapshots::default());
+    let described =
+        text.lines().filter_map(|line| line.strip_prefix("# HELP wirepath_loans_")?.split_once(' '));
+    let rows: Vec<String> = described
+        .map(|(name, help)| {
+            let is_counter = text.contains(&format!("# TYPE wirepath_loans_{name} counter"));
+            let (total, kind) = if is_counter { ("_total", "counter") } else { ("", "gauge") };
+            format!("| `wirepath_loans_{name}{total}` | {kind} | {help} |")
+        })
+        .collect();
+    assert_eq!(rows.len(), LENDING.len(), "{text}");
+    let known = document.lines().filter(|line| line.starts_with("| `wirepath_loans_") && !line.contains('*'));
+    assert_eq!(known.collect::<Vec<_>>(), rows);
+}
+
 fn shown(snapshot: &LatestSnapshots) -> (String, Json) {
     shown_under(snapshot, Policy::BestEffort)
 }
