@@ -54,9 +54,9 @@ vm: ## a shell in a guest; ARGS="--kernel 6.1 --module kernel/module …"; Ctrl-
 	@scripts/install.sh vm
 	cargo run --quiet --locked -p wirepath-vm -- shell $(ARGS)
 
-bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE
+bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE, and the one that is measured
 	@scripts/install.sh bpf
-	$(MAKE) -C kernel/bpf
+	$(MAKE) -C kernel/bpf all measured
 
 build: ## the release binaries, wirepath, wirepath-images and wirepath-records in target/release, and the libraries for C and LD_PRELOAD
 	@scripts/install.sh

@@ -8,12 +8,15 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use wirepath_tests::process;
-use wirepath_tests::{server, trials};
+use wirepath_tests::{bpf, require, server, trials};
 
 use crate::assess::assessed;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![every_way_to_relay_is_verified_and_measured]
+    trials![
+        every_way_to_relay_is_verified_and_measured,
+        a_handler_in_the_kernel_is_measured_beside_user_space
+    ]
 }
 
 /// A part, a way, how many ends it has on the side that has several, and how many sinks each byte arrives at.
@@ -71,6 +74,62 @@ fn every_way_to_relay_is_verified_and_measured() -> Result<()> {
     ensure_shown(&result)
 }
 
+/// Methods of the parts with an eBPF handler: the reference, and those that judge records.
+const DISCARD: &str = "discard";
+const JUDGING: [&str; 3] = ["read_write", "streams", "kernel"];
+
+/// Promise: A handler in the kernel is compared with the same in user space by the time of all that works for it.
+fn a_handler_in_the_kernel_is_measured_beside_user_space() -> Result<()> {
+    let folder = process::open_folder()?;
+    let object = bpf::program("sockmap", folder.path())?;
+    let object = object.to_str().context("a folder's name is not UTF-8")?;
+    let parts = ["kernel-tcp", "kernel-udp"];
+    let arguments = ["relay", "--only", parts[0], "--only", parts[1]];
+    let (result, _) = assessed(&[&arguments[..], &["--kernel-handler", object]].concat())?;
+    let refused = result["left_out"].to_string();
+    require!(
+        !refused.contains("not permitted") && !refused.contains("denied"),
+        "loading eBPF programs is not permitted here"
+    );
+    let costs = result["relay"].as_array().context("nothing was measured")?;
+    for part in parts {
+        let of = |way: &str, passed: Option<u64>| {
+            let is_it =
+                |one: &&Value| one["part"] == part && one["way"] == way && one["passed"].as_u64() == passed;
+            costs.iter().find(is_it).with_context(|| format!("{part} by {way}, {passed:?}: {refused}"))
+        };
+        ensure_judged(of(DISCARD, None)?, 0)?;
+        for passed in [100, 50, 10] {
+            JUDGING.iter().try_for_each(|way| ensure_judged(of(way, Some(passed))?, passed))?;
+        }
+    }
+    let markdown = shown(&result, &["--markdown", "-"])?;
+    ensure!(markdown.contains("judged by an eBPF handler"), "{markdown}");
+    ensure!(markdown.contains("10 % passed: the handler in the kernel"), "{markdown}");
+    // Without a handler nothing is measured, which is an error.
+    let mut command = Command::new(server::binary()?);
+    command.arg("assess").args(arguments).args(["--json", "-", "--scratch"]).arg(folder.path());
+    command.arg("--calibration").arg(folder.path().join("calibration.json"));
+    let output = command.output().context("running it")?;
+    let said = String::from_utf8(output.stdout)?;
+    ensure!(output.status.code() == Some(1) && said.contains("--kernel-handler FILE"), "{said}");
+    Ok(())
+}
+
+/// Two runs in which the records that are passed arrived, with the time of all that works for them and of the whole machine.
+fn ensure_judged(one: &Value, passed: u64) -> Result<()> {
+    let runs = one["runs"].as_array().context("no runs")?;
+    ensure!(one["verified"] == true && runs.len() == 2, "{one:#}");
+    for run in runs {
+        let [bytes, delivered] = ["bytes", "delivered"].map(|name| run[name].as_u64().unwrap_or(0));
+        let records = bytes / 1024;
+        ensure!(records > 100 && delivered == records * passed / 100 * 1024, "{one:#}");
+        let [machine, tasks] = ["machine_s", "tasks_s"].map(|name| run[name].as_f64().unwrap_or(0.0));
+        ensure!(machine > 0.0 && tasks > 0.0, "{one:#}");
+    }
+    Ok(())
+}
+
 /// Two runs of all that should arrive, each of which took processor time. What socat's ended processes used
 /// is known in ticks of the clock only, and so little data may not take one.
 fn ensure_measured(one: &Value, sinks: u64) -> Result<()> {
@@ -99,21 +158,31 @@ fn may_be_missing(result: &Value, part: &str, way: &str) -> Result<bool> {
     Ok(not_installed || part == "crowd" && why.contains("descriptors"))
 }
 
+/// What a report of a result writes.
+fn shown(result: &Value, arguments: &[&str]) -> Result<String> {
+    let folder = process::open_folder()?;
+    let json = folder.path().join("result.json");
+    fs::write(&json, serde_json::to_vec(result)?)?;
+    let json = json.to_str().context("a folder's name is not UTF-8")?;
+    told(&[&["report", json], arguments].concat())
+}
+
+fn told(arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new(server::binary()?);
+    let output = command.arg("assess").args(arguments).output().context("running it")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 /// The report, the rows and the comparison have it.
 fn ensure_shown(result: &Value) -> Result<()> {
     let folder = process::open_folder()?;
     let json = folder.path().join("result.json");
     fs::write(&json, serde_json::to_vec(result)?)?;
-    let told = |arguments: &[&str]| -> Result<String> {
-        let mut command = Command::new(server::binary()?);
-        let output = command.arg("assess").args(arguments).output().context("running it")?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?)
-    };
     let json = json.to_str().context("a folder's name is not UTF-8")?;
-    let markdown = told(&["report", json, "--markdown", "-"])?;
+    let markdown = shown(result, &["--markdown", "-"])?;
     ensure!(markdown.contains("## From sources to sinks") && markdown.contains("figure 10"), "{markdown}");
-    let csv = told(&["report", json, "--csv", "-"])?;
+    let csv = shown(result, &["--csv", "-"])?;
     ensure!(csv.lines().any(|row| row.starts_with("relay: mirror,")), "{csv}");
     let compared = told(&["compare", json, json])?;
     ensure!(compared.contains("relay: udp-mirror over UDP"), "{compared}");

@@ -2,14 +2,19 @@
 /*
  * What a handler of records of TCP in the kernel would be (docs/decisions/0022-handlers-in-the-kernel.md):
  * a parser and a verdict of a sockmap, from the socket in its first place to that in the second. Records are
- * behind their length in four bytes; a verdict drops those that begin with a zero.
+ * behind their length in four bytes; the handler drops those that begin with a zero. Also measured by
+ * `wirepath assess relay --only kernel-tcp --only kernel-udp`.
  */
-#include <linux/types.h>
-#include <linux/bpf.h>
+#include "wirepath.bpf.h"
 
 #include <bpf/bpf_core_read.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+
+#define LENGTH 4 /* bytes of the length, which a record begins with */
+
+WIREPATH_HANDLER(record)
+{
+	return record->bytes[LENGTH] ? WIREPATH_PASS : WIREPATH_DROP;
+}
 
 enum { INPUT, OUTPUT, SOCKETS };
 enum { BOUND, REDIRECTED, PASSED, DROPPED, BEGIN, NUMBERS };
@@ -75,7 +80,7 @@ int parser(struct __sk_buff *packet)
 
 	return bpf_skb_load_bytes(packet, place(packet).offset, &length, sizeof(length)) ?
 		       0 :
-		       sizeof(length) + bpf_ntohl(length);
+		       LENGTH + bpf_ntohl(length);
 }
 
 /* Bytes that were redirected and that the output's socket has not taken. */
@@ -106,23 +111,23 @@ int verdict(struct __sk_buff *packet)
 	const __u32 bound_at = BOUND, passed_at = PASSED;
 	__u64 *bound = bpf_map_lookup_elem(&numbers, &bound_at);
 	__u64 *passed = bpf_map_lookup_elem(&numbers, &passed_at);
-	struct strp_msg record = place(packet);
-	__u8 first = 1;
+	struct strp_msg message = place(packet);
+	struct wirepath_record record = {};
 
 	if (!bound || !passed)
 		return SK_DROP;
-	bpf_skb_load_bytes(packet, record.offset + 4, &first, sizeof(first));
-	if (!first) {
-		add(DROPPED, record.full_len);
+	record.length = message.full_len < WIREPATH_SEES ? message.full_len : WIREPATH_SEES;
+	if (record.length)
+		bpf_skb_load_bytes(packet, message.offset, record.bytes, WP_VERIFIED(record.length));
+	if (wirepath_handle(&record) == WIREPATH_DROP) {
+		add(DROPPED, message.full_len);
 		return SK_DROP;
 	}
 	/* Behind one that was left to user space all others are, too: none overtakes another. */
 	if (*bound && (*passed || waiting() > *bound)) {
-		add(PASSED, record.full_len);
+		add(PASSED, message.full_len);
 		return SK_PASS;
 	}
-	add(REDIRECTED, record.full_len);
+	add(REDIRECTED, message.full_len);
 	return bpf_sk_redirect_map(packet, &sockets, OUTPUT, 0);
 }
-
-char wp_license[] SEC("license") = "Dual MIT/GPL";

@@ -163,6 +163,7 @@ fn relay() -> Vec<RelayCost> {
             idle: *idle,
             handler: None,
             order: None,
+            passed: None,
         },
         mtu: 1500,
         verified: true,
@@ -177,6 +178,8 @@ fn relay() -> Vec<RelayCost> {
                     wall_s: 1.2 * seconds,
                     bytes: 1 << 30,
                     delivered: sinks << 30,
+                    machine_s: None,
+                    tasks_s: None,
                 }
             })
             .collect(),

@@ -39,6 +39,8 @@ pub struct Options {
     pub parts: Vec<Part>,
     /// True if `relay` measures all kinds of handlers.
     pub handlers: bool,
+    /// Object of the eBPF handler that the parts `kernel-tcp` and `kernel-udp` of `relay` measure.
+    pub kernel_handler: Option<PathBuf>,
 }
 
 impl Options {

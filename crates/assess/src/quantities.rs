@@ -85,7 +85,8 @@ pub enum Unit {
 impl Unit {
     /// Unit of the cost of a relay case.
     pub fn of_relay(cost: &RelayCost) -> Unit {
-        if cost.case.is_of_datagrams() { Unit::Seconds } else { Unit::SecondsPerGib }
+        let is_of_each = cost.case.is_of_datagrams() || cost.case.part.is_judged();
+        if is_of_each { Unit::Seconds } else { Unit::SecondsPerGib }
     }
 
     /// Text of a value with its unit.

@@ -15,8 +15,10 @@ mod check;
 mod datagrams;
 mod forwarder;
 mod measured_process;
+mod paced;
 mod pattern;
 mod programs;
+mod records;
 mod requests;
 mod rounds;
 mod sinks;
@@ -54,9 +56,11 @@ pub fn run(
     let descriptors = forwarder::allow_descriptors(forwarder::DESCRIPTORS);
     findings::experiment(options, result, progress, |test_bed, found| {
         explain(options, found);
+        let is_possible = |part: Part| !part.is_judged() || options.kernel_handler.is_some();
         let all = |part| {
             let handlers = if options.handlers { cases::handler_cases(part) } else { Vec::new() };
-            cases::cases(part).into_iter().chain(handlers)
+            let cases = if is_possible(part) { cases::cases(part) } else { Vec::new() };
+            cases.into_iter().chain(handlers)
         };
         let cases: Vec<RelayCase> = wanted(options).into_iter().flat_map(all).collect(); // TEMPORARY
         rounds::measure(options, test_bed, &cases, descriptors, found)
@@ -73,6 +77,13 @@ fn explain(options: &Options, found: &mut Findings<'_>) {
         found.leave_out("relay of --file", &why);
     }
     let parts = wanted(options);
+    if options.kernel_handler.is_none() {
+        let why =
+            "no handler: build tests/netns/sockmap.bpf.c by `make bpf`, and name it by --kernel-handler FILE";
+        for part in parts.iter().filter(|part| part.is_judged()) {
+            found.leave_out(part.name(), &why);
+        }
+    }
     if parts.contains(&Part::UdpMirror) {
         found.leave_out("udp-mirror by socat", &"it sends what it receives to one receiver, not to 64");
     }

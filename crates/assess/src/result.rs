@@ -21,7 +21,7 @@ pub use host::{Advice, CopyCost, Costs, Device, Feature, Host, PathState, Rings,
 pub(crate) use json::read;
 pub use json::{ReadError, WriteError};
 pub use loan::{Loan, LoanPoint, Threshold};
-pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCase, RelayCost, RelayRun};
+pub use relay::{DATAGRAM as RELAY_DATAGRAM, RECORD as RELAY_RECORD, RelayCase, RelayCost, RelayRun};
 
 pub use wirepath_datapath::LoanCounts as Loans;
 

@@ -12,6 +12,7 @@
 //! privileges there are no namespaces, and packets go over the host's loopback device; packets to another
 //! host go over the host's devices.
 
+mod busy;
 mod client_bed;
 mod device;
 mod namespace;
@@ -39,6 +40,8 @@ use receiver::Receiver;
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 1);
 /// Address of the receiver's end of the veth pair.
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
+/// Address on the link of the veth pair that neither end has.
+const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 9);
 /// Address behind the device that drops packets. Bare loops send there too.
 const DROPPED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 80, 1, 0)), 5000);
 
@@ -303,6 +306,25 @@ impl TestBed {
     /// Address of this end of the TCP route.
     pub(crate) fn near_address(&self) -> Result<IpAddr, Error> {
         self.in_peer_namespace(|far| Ok(if far == IpAddr::from(FAR) { NEAR.into() } else { far }))
+    }
+
+    /// Device of this end of the TCP route, if that is a veth pair.
+    pub(crate) fn near_device(&self) -> Option<&'static str> {
+        let Target::Receives(remote) = &self.tcp else { return None };
+        (self.pair.is_ok() && remote.address.ip() == IpAddr::from(FAR)).then_some(pair::NEAR_DEVICE)
+    }
+
+    /// Address whose packets the far end of the TCP route sends over the veth pair and the near end drops, as they
+    /// are for another machine.
+    pub(crate) fn address_of_nobody(&self) -> Result<SocketAddr, Error> {
+        self.in_peer_namespace(|_| ip(&format!("neigh replace {NOBODY} lladdr 02:00:00:00:00:09 dev far")))?;
+        Ok(SocketAddr::new(NOBODY.into(), DROPPED.port()))
+    }
+
+    /// Time so far in which the processors that may be used were not idle.
+    pub(crate) fn busy(&self) -> Result<Duration, Error> {
+        let missing = || Error::Unable("the processors of the test bed are not known".to_owned());
+        busy::busy(self.processors.as_ref().ok_or_else(missing)?)
     }
 
     /// Calls `act` on a new thread with this name, on processors other than the measured one, if there are

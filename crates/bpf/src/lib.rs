@@ -20,6 +20,7 @@ mod paced;
 mod place;
 mod program;
 mod select;
+mod sockmap;
 mod types;
 
 pub use error::BpfError;
@@ -30,3 +31,4 @@ pub use paced::{PacedHandler, PacedObject};
 pub use place::{InKernel, Place};
 pub use program::HandlerObject;
 pub use select::Select;
+pub use sockmap::Sockmap;

@@ -56,7 +56,7 @@ impl Counters {
     }
 }
 
-fn map(programs: &mut Ebpf, name: &str) -> Result<Map, BpfError> {
+pub(crate) fn map(programs: &mut Ebpf, name: &str) -> Result<Map, BpfError> {
     programs.take_map(name).ok_or_else(|| BpfError::Kernel(format!("the object has no map {name}")))
 }
 

@@ -86,6 +86,7 @@ const RULES: &[Rule] = &[
             "wirepath-datapath",
             "wirepath-engine",
             "wirepath-streams",
+            "wirepath-bpf",
             "wirepath-media",
         ],
         others: None,

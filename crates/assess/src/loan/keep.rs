@@ -97,6 +97,7 @@ mod tests {
             loans: None,
             parts: Vec::new(),
             handlers: false,
+            kernel_handler: None,
         }
     }
 

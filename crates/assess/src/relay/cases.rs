@@ -1,6 +1,7 @@
 //! Cases: parts of the experiment, and their methods.
 
 mod handlers;
+mod judged;
 mod sinks;
 
 use crate::result::{Method, OrderKind, Part, Program, RELAY_DATAGRAM, RelayCase};
@@ -46,6 +47,7 @@ impl RelayCase {
             idle: 0,
             handler: None,
             order: None,
+            passed: None,
         }
     }
 
@@ -120,6 +122,7 @@ pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
             cases.push(loops.of(ORDERED));
             cases.extend(OrderKind::ALL.map(|order| RelayCase { order: Some(order), ..streams.of(ORDERED) }));
         }
+        Part::KernelTcp | Part::KernelUdp => cases.extend(judged::cases(part)),
         Part::Crowd => {
             for method in [loops.of(BLOCK), by(Method::Splice), streams] {
                 cases.extend([method.with(FEW), RelayCase { idle: IDLE, ..method.with(BUSY) }]);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::pattern::{KEY, Pattern, start_of};
+use super::records::{RECORD, Records};
 use super::source::Volume;
 use super::task::{HEADER, LEFT_OUT, MASK};
 use crate::result::{HandlerKind, OrderKind, Part, RelayCase};
@@ -39,6 +40,10 @@ pub(crate) fn check(
         Part::Files | Part::FileProxy => {
             let answer = handled(case, pattern.bytes(0, block(case)));
             in_order(contents, |_| answer.repeat(volume.bytes_each as usize / answer.len()))
+        }
+        Part::KernelTcp | Part::KernelUdp => {
+            let records = Records::new(pattern, case.passed.unwrap_or(100));
+            in_order(contents, |_| records.expected(volume.bytes_each / RECORD as u64))
         }
         Part::Orders => {
             let Some(tagged) = case.tagged() else { return Err("records without tags".to_owned()) };

@@ -9,6 +9,7 @@ mod datagrams;
 mod fan;
 mod function;
 mod handlers;
+mod judged;
 mod links;
 mod plain;
 mod requests;
@@ -71,6 +72,9 @@ pub fn serve(program: Option<&mut Command>) -> io::Result<()> {
 }
 
 fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
+    if let Some(judged) = &task.judged {
+        return judged::prepare(task, judged, ends);
+    }
     match (task.method, &task.shape) {
         (_, Shape::Files(file, size)) => requests::prepare(task, Some(file), *size, ends),
         (_, Shape::FileProxy(size)) => requests::prepare(task, None, *size, ends),

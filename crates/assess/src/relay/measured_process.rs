@@ -196,8 +196,18 @@ impl Drop for MeasuredProcess {
 }
 
 impl ProcessorTime {
+    /// Processor time of all kernel threads: children of kthreadd, which has the number 2.
+    pub(crate) fn of_kernel() -> ProcessorTime {
+        let threads = numbers().filter(|process| {
+            let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            parent_of(&stat) == Some(2)
+        });
+        let times = threads.filter_map(|thread| ProcessorTime::of(thread).ok());
+        times.fold(ProcessorTime::default(), ProcessorTime::plus)
+    }
+
     /// Processor time of a process, and of its children that ended and were waited for.
-    fn of(process: u32) -> io::Result<ProcessorTime> {
+    pub(crate) fn of(process: u32) -> io::Result<ProcessorTime> {
         let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
         let [user, system, child_user, child_system] = ticks(&stat).ok_or(io::ErrorKind::InvalidData)?;
         let seconds = |ticks: u64| ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
@@ -257,13 +267,22 @@ fn descriptors(process: u32) -> Option<u64> {
 
 /// Processes of a process group.
 fn members(group: u32) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_member = |process: &u32| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         group_of(&stat) == Some(group)
     };
-    numbers.filter(is_member).collect()
+    numbers().filter(is_member).collect()
+}
+
+/// Numbers of all processes and kernel threads.
+fn numbers() -> impl Iterator<Item = u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Parent of a process (proc_pid_stat(5), field 4).
+fn parent_of(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Process group of a process (proc_pid_stat(5), field 5).
@@ -309,6 +328,7 @@ mod tests {
         assert_eq!(ticks(stat), Some([50, 60, 7, 8]));
         assert_eq!(ticks("77 (a) S 1"), None);
         assert_eq!(group_of("78 (a) b (c) S 1 77 76 0"), Some(77));
+        assert_eq!(parent_of("78 (a) b (c) S 1 77 76 0"), Some(1));
     }
 
     /// Promise: The processor time of other programs includes all their descendant processes.

@@ -1,6 +1,7 @@
 //! Performance targets of the stream service.
 
 mod handlers;
+mod judged;
 
 use super::cases::{BURST, BUSY, FEW, IDLE, LINKS};
 use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCase, RelayCost};
@@ -72,6 +73,7 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     hold(what, BARE, all.find(Part::Crowd, Method::Streams, false, BUSY, None), splice(Part::Crowd, BUSY));
     targets.extend(all.further_sink());
     targets.extend(handlers::targets(costs));
+    targets.extend(judged::targets(costs));
     targets
 }
 
@@ -165,9 +167,21 @@ mod tests {
             wall_s: 1.0,
             bytes: 1 << 30,
             delivered: 1 << 30,
+            machine_s: None,
+            tasks_s: None,
         };
         RelayCost {
-            case: RelayCase { part, method, touch, block: None, links, idle: 0, handler: None, order: None },
+            case: RelayCase {
+                part,
+                method,
+                touch,
+                block: None,
+                links,
+                idle: 0,
+                handler: None,
+                order: None,
+                passed: None,
+            },
             mtu: 1500,
             verified: true,
             runs: seconds.iter().map(run).collect(),

@@ -50,6 +50,17 @@ pub(crate) struct Task {
     pub(crate) source: Option<SocketAddr>,
     /// Number of connections to the source.
     pub(crate) inputs: usize,
+    /// eBPF handler that judges records, if the part has one.
+    pub(crate) judged: Option<Judged>,
+}
+
+/// eBPF handler of a task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Judged {
+    /// Object file of the handler.
+    pub(crate) object: PathBuf,
+    /// Device that datagrams come from, if the kernel drops them.
+    pub(crate) device: Option<String>,
 }
 
 /// Arrangement of inputs and outputs.

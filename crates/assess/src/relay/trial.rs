@@ -1,6 +1,7 @@
 //! One run of a case, from setup to the processor time used.
 
 mod datagrams;
+mod records;
 mod requests;
 
 use std::fs::{self, File};
@@ -39,6 +40,8 @@ pub(crate) struct Trials<'a> {
     pub(crate) folder: &'a Path,
     /// File to send, and its length.
     pub(crate) file: Option<(u64, File)>,
+    /// Object of the eBPF handler.
+    pub(crate) kernel_handler: Option<PathBuf>,
 }
 
 /// Result of a run.
@@ -55,7 +58,12 @@ impl RelayCase {
         let links = self.links as usize;
         let (connections, busy) = match self.part {
             Part::FileToSocket | Part::Files => (0, links), // each client gets the file
-            Part::Stripe | Part::Random | Part::Mirror | Part::UdpMirror => (1, 1),
+            Part::Stripe
+            | Part::Random
+            | Part::Mirror
+            | Part::UdpMirror
+            | Part::KernelTcp
+            | Part::KernelUdp => (1, 1),
             _ => (links + self.idle as usize, links),
         };
         let unit = self.unit();
@@ -97,6 +105,7 @@ impl Trials<'_> {
         }
         match case.part {
             Part::UdpMirror => self.datagrams(case, volume, keep),
+            Part::KernelTcp | Part::KernelUdp => self.records(case, volume, keep),
             Part::Files | Part::FileProxy => self.requests(case, volume, keep),
             _ => self.connections(case, volume, keep),
         }
@@ -164,7 +173,7 @@ impl Trials<'_> {
             return program.start(listen, backend, self.folder);
         }
         let inputs = match case.part {
-            Part::FileToSocket | Part::Files | Part::UdpMirror => 0,
+            Part::FileToSocket | Part::Files | Part::UdpMirror | Part::KernelUdp => 0,
             Part::Stripe | Part::Random | Part::Mirror => 1,
             _ => (case.links + case.idle) as usize,
         };
@@ -185,6 +194,7 @@ impl Trials<'_> {
             outputs,
             source,
             inputs,
+            judged: self.judged(case),
         })
     }
 
@@ -223,7 +233,8 @@ fn timed(counts: Vec<u64>, volume: Volume) -> Vec<u64> {
 
 fn outputs(case: &RelayCase) -> usize {
     match case.part {
-        Part::SocketToFile | Part::UdpMirror => 0,
+        Part::SocketToFile | Part::UdpMirror | Part::KernelUdp => 0,
+        _ if case.method == Method::Discard => 0,
         Part::Merge | Part::Orders => 1,
         _ => case.links as usize,
     }
@@ -239,7 +250,9 @@ fn shape(case: &RelayCase, files: &[File]) -> Shape {
         Part::Stripe => Shape::Stripe,
         Part::Random => Shape::Random,
         Part::Mirror => Shape::Mirror,
-        Part::SocketToSocket | Part::Crowd | Part::UdpMirror => Shape::SocketToSocket,
+        Part::SocketToSocket | Part::Crowd | Part::UdpMirror | Part::KernelTcp | Part::KernelUdp => {
+            Shape::SocketToSocket
+        }
         Part::Files => Shape::Files(files.first().map(name).unwrap_or_default(), case.unit()),
         Part::FileProxy => Shape::FileProxy(case.unit()),
     }
@@ -247,7 +260,15 @@ fn shape(case: &RelayCase, files: &[File]) -> Shape {
 
 fn run(before: ProcessorTime, after: ProcessorTime, wall: Duration, bytes: u64, delivered: u64) -> RelayRun {
     let (user_s, system_s) = after.since(before);
-    RelayRun { user_s, system_s, wall_s: wall.as_secs_f64(), bytes, delivered }
+    RelayRun {
+        user_s,
+        system_s,
+        wall_s: wall.as_secs_f64(),
+        bytes,
+        delivered,
+        machine_s: None,
+        tasks_s: None,
+    }
 }
 
 /// Lengths of the written files, and their contents if `keep`.

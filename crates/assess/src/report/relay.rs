@@ -1,5 +1,7 @@
 //! Relay of data from sources to sinks: the stream service and alternatives.
 
+mod judged;
+
 use wirepath_report::{Cell, Kind, Section, Table, number};
 
 use crate::relay::{Goal, targets};
@@ -19,7 +21,8 @@ pub(super) fn section(costs: &[RelayCost]) -> Section {
     );
     section.table(of_targets(&targets(costs)));
     for part in costs.chunk_by(|one, other| one.case.part == other.case.part) {
-        section.table(of_part(part));
+        let is_judged = part.first().is_some_and(|cost| cost.case.part.is_judged());
+        section.table(if is_judged { judged::table(part) } else { of_part(part) });
     }
     section
 }
@@ -81,7 +84,16 @@ fn median(cost: &RelayCost) -> Option<f64> {
 
 /// Caption of a part's table.
 fn caption(part: Part) -> String {
-    let counted = "Relative: to the best loop of read and write with as many links that touches nothing";
+    let counted = match part.is_judged() {
+        true => {
+            "Cost: processor time for a record that comes, of the source, the measured process, the sinks and all \
+             kernel threads, to which the kernel charges its work in soft interrupts. Relative: to the same handler \
+             in user space, both above the cost of the source (that of discarding, without the process). Machine: time in which the processors were not \
+             idle, and the ratio by it, which mean something if no other program ran. Process: processor time of \
+             the measured process alone"
+        }
+        false => "Relative: to the best loop of read and write with as many links that touches nothing",
+    };
     let what = match part {
         Part::FileToSocket => "A file to 16 connections at once (figure 6 of [4])",
         Part::SocketToFile => "16 connections, each to a file of its own (figure 7 of [4])",
@@ -97,6 +109,8 @@ fn caption(part: Part) -> String {
         }
         Part::FileProxy => "The same through a proxy (figure 8 of [4])",
         Part::Orders => "Records of 16 connections to one, by the order of inputs",
+        Part::KernelTcp => "Records of 1 KiB of one connection to another, judged by an eBPF handler",
+        Part::KernelUdp => "Datagrams of 1 KiB to a receiver, judged by an eBPF handler",
     };
     format!("{what}. {counted}.")
 }

@@ -7,6 +7,9 @@ use super::{HandlerKind, Method, OrderKind, Part, Transport};
 /// Datagram size of the part `udp-mirror` in bytes.
 pub const DATAGRAM: u64 = 1316;
 
+/// Record size of the parts with an eBPF handler in bytes.
+pub const RECORD: u64 = 1024;
+
 /// Cost of one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayCost {
@@ -44,6 +47,9 @@ pub struct RelayCase {
     /// Order of inputs, if the case measures orders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<OrderKind>,
+    /// Percentage of records that an eBPF handler passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed: Option<u32>,
 }
 
 /// One run. Processor time is that of the process that moves data, with its children; sources and sinks run
@@ -60,12 +66,20 @@ pub struct RelayRun {
     pub bytes: u64,
     /// Bytes that arrived at all sinks.
     pub delivered: u64,
+    /// With eBPF handlers: processor time of the source, the measured process, the sinks and all kernel threads,
+    /// to which the kernel charges what it does for records in soft interrupts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks_s: Option<f64>,
+    /// With eBPF handlers: time in which the processors were not idle. Compared with `tasks_s` it has other
+    /// programs, and soft interrupts that are charged to them or to none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_s: Option<f64>,
 }
 
 impl RelayCase {
     /// Returns whether the case sends datagrams.
     pub fn is_of_datagrams(&self) -> bool {
-        self.part == Part::UdpMirror
+        matches!(self.part, Part::UdpMirror | Part::KernelUdp)
     }
 
     /// Transport protocol.
@@ -85,6 +99,9 @@ impl RelayCase {
         if let Some(order) = self.order {
             what += &format!(", {order}");
         }
+        if let Some(passed) = self.passed {
+            what += &format!(", {passed} % passed");
+        }
         let one = if self.is_of_datagrams() { "receiver" } else { "link" };
         what += &format!(", {} {one}{}", self.links, if self.links == 1 { "" } else { "s" });
         if self.idle > 0 {
@@ -101,19 +118,30 @@ impl RelayCase {
 }
 
 impl RelayCost {
-    /// Processor seconds, run by run: per GiB that sources sent, or per delivered datagram.
+    /// Processor seconds, run by run: per GiB that sources sent, or per delivered datagram. With an eBPF handler,
+    /// those of all that works for a record, per record that was sent.
     pub fn costs(&self) -> Vec<f64> {
         let cost = |run: &RelayRun| match self.case.is_of_datagrams() {
+            _ if self.case.part.is_judged() => {
+                run.tasks_s.unwrap_or(f64::NAN) / (run.bytes as f64 / RECORD as f64)
+            }
             true => run.cpu_s() / (run.delivered as f64 / DATAGRAM as f64),
             false => run.cpu_s() / (run.bytes as f64 / (1u64 << 30) as f64),
         };
         self.runs.iter().map(cost).filter(|cost| cost.is_finite()).collect()
     }
 
-    /// Bytes per second that arrived, run by run.
+    /// Processor seconds per record without those of the measured process, run by run, with an eBPF handler. Of the
+    /// reference this is the cost of the source, up to the socket or the device that records come by.
+    pub fn costs_of_others(&self) -> Vec<f64> {
+        let process = self.runs.iter().map(|run| run.cpu_s() / (run.bytes as f64 / RECORD as f64));
+        self.costs().into_iter().zip(process).map(|(cost, process)| cost - process).collect()
+    }
+
+    /// Bytes per second that arrived, run by run; none where nothing is sent on.
     pub fn rates(&self) -> Vec<f64> {
         let rates = self.runs.iter().map(|run| run.delivered as f64 / run.wall_s);
-        rates.filter(|rate| rate.is_finite()).collect()
+        rates.filter(|rate| rate.is_finite() && *rate > 0.0).collect()
     }
 }
 

@@ -33,6 +33,10 @@ pub enum Part {
     FileProxy,
     /// Records of 16 connections to one, in several orders.
     Orders,
+    /// Records of a TCP connection to another, judged by an eBPF handler in the kernel or in user space.
+    KernelTcp,
+    /// Datagrams to a receiver, judged likewise.
+    KernelUdp,
 }
 
 /// Unknown name of a part.
@@ -42,7 +46,7 @@ pub struct UnknownPart(String);
 
 impl Part {
     /// All parts, in the order of reports.
-    pub const ALL: [Part; 12] = [
+    pub const ALL: [Part; 14] = [
         Part::FileToSocket,
         Part::SocketToFile,
         Part::SocketToSocket,
@@ -55,6 +59,8 @@ impl Part {
         Part::Files,
         Part::FileProxy,
         Part::Orders,
+        Part::KernelTcp,
+        Part::KernelUdp,
     ];
 
     /// Name, as in the arguments of the command.
@@ -72,20 +78,29 @@ impl Part {
             Part::Files => "files",
             Part::FileProxy => "file-proxy",
             Part::Orders => "orders",
+            Part::KernelTcp => "kernel-tcp",
+            Part::KernelUdp => "kernel-udp",
         }
     }
 
     /// Returns whether the part is measured only if it is named.
     pub const fn is_extra(self) -> bool {
-        matches!(self, Part::Files | Part::FileProxy | Part::Orders)
+        matches!(self, Part::Files | Part::FileProxy | Part::Orders) || self.is_judged()
     }
 
-    /// Divisor of the volume that sources send: each byte is sent to 16 or 64 sinks, and a run would take
-    /// longer by that factor.
+    /// Returns whether an eBPF handler judges records. Its cost includes sources, sinks and kernel threads: the
+    /// kernel charges what it does for a record to the task that it interrupts.
+    pub const fn is_judged(self) -> bool {
+        matches!(self, Part::KernelTcp | Part::KernelUdp)
+    }
+
+    /// Divisor of the volume that sources send: each byte is sent to 16 or 64 sinks, or records come at a fixed
+    /// rate, and a run would take longer by that factor.
     pub const fn share(self) -> u64 {
         match self {
             Part::Mirror => 4,
             Part::UdpMirror => 16,
+            Part::KernelTcp | Part::KernelUdp => 8,
             _ => 1,
         }
     }
@@ -122,6 +137,12 @@ pub enum Method {
     Uring,
     /// Stream service.
     Streams,
+    /// The handler of the stream service in the kernel: for TCP a sockmap, for datagrams early drops in the driver
+    /// (XDP), in front of the stream service.
+    Kernel,
+    /// Reference: what comes is neither judged nor sent on. TCP is received without a copy; datagrams are dropped
+    /// as packets for another machine.
+    Discard,
     /// Other program.
     #[serde(untagged)]
     Program(Program),
@@ -156,8 +177,16 @@ impl Program {
 
 impl Method {
     /// Methods other than programs.
-    const OWN: [Method; 6] =
-        [Method::ReadWrite, Method::Plain, Method::Sendfile, Method::Splice, Method::Uring, Method::Streams];
+    const OWN: [Method; 8] = [
+        Method::ReadWrite,
+        Method::Plain,
+        Method::Sendfile,
+        Method::Splice,
+        Method::Uring,
+        Method::Streams,
+        Method::Kernel,
+        Method::Discard,
+    ];
 
     /// Name.
     pub const fn name(self) -> &'static str {
@@ -168,6 +197,8 @@ impl Method {
             Method::Splice => "splice",
             Method::Uring => "uring",
             Method::Streams => "streams",
+            Method::Kernel => "kernel",
+            Method::Discard => "discard",
             Method::Program(program) => program.name(),
         }
     }

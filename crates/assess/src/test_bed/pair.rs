@@ -7,6 +7,9 @@ use super::namespace::{Namespace, ip};
 use super::{FAR, NEAR};
 use crate::error::Error;
 
+/// Name of the near device.
+pub(super) const NEAR_DEVICE: &str = "near";
+
 /// Two connected devices, each in its own namespace.
 #[derive(Debug)]
 pub(super) struct Pair {

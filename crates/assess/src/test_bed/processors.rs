@@ -29,6 +29,22 @@ impl Processors {
         }
     }
 
+    /// All processors.
+    pub(super) fn all(&self) -> &[usize] {
+        &self.all
+    }
+
+    /// Calls `act` on a new thread that has been on each processor.
+    pub(super) fn after_visiting<T: Send>(
+        &self,
+        act: impl FnOnce() -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        super::on_a_thread(|| {
+            self.all.iter().try_for_each(|cpu| pin_to(&[*cpu]))?;
+            act()
+        })
+    }
+
     /// Number of all processors.
     pub(super) fn number(&self) -> usize {
         self.all.len()

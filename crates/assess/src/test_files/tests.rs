@@ -20,6 +20,7 @@ pub(crate) fn options(scratch: &Path) -> Options {
         loans: None,
         parts: Vec::new(),
         handlers: false,
+        kernel_handler: None,
     }
 }
 

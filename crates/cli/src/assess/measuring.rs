@@ -77,6 +77,10 @@ pub(crate) struct Measuring {
     /// True if `relay` measures all kinds of handlers.
     #[arg(skip)]
     pub(crate) handlers: bool,
+
+    /// Object of an eBPF handler that `relay` measures.
+    #[arg(skip)]
+    pub(crate) kernel_handler: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -156,6 +160,7 @@ impl Measuring {
             },
             parts: self.parts.clone(),
             handlers: self.handlers,
+            kernel_handler: self.kernel_handler.clone(),
         };
         Ok((options, left_out))
     }

@@ -112,6 +112,7 @@ mod tests {
             outputs: 1,
             source: None,
             inputs: 1,
+            judged: None,
         };
         let mut buffer = Buffer::new(&task);
         let (mut made, mut input) = (Vec::new(), &[7; 200][..]);

@@ -90,6 +90,8 @@ mod tests {
                 wall_s: 1.0,
                 bytes: 1 << 30,
                 delivered: 1 << 30,
+                machine_s: None,
+                tasks_s: None,
             };
             RelayCost { case, mtu: 1500, verified: true, runs: vec![run; 3] }
         })

@@ -1,0 +1,137 @@
+//! Runs of records that an eBPF handler judges, measured by the time of all tasks that work for them, and of the
+//! whole machine.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use super::{Outcome, Trials, run};
+use crate::error::{Doing, Error};
+use crate::relay::datagrams::Receivers;
+use crate::relay::measured_process::{MeasuredProcess, ProcessorTime};
+use crate::relay::paced::Paced;
+use crate::relay::records::{RECORD, Records};
+use crate::relay::sinks::{Expected, Sinks};
+use crate::relay::source::Volume;
+use crate::relay::task::{Judged, Shape};
+use crate::result::{Method, Part, RelayCase};
+
+/// Receiving end.
+enum Receiving {
+    Connection(Sinks),
+    Datagrams(Receivers),
+    /// Nothing arrives.
+    Nothing,
+}
+
+/// Source, measured process and receiving end of a run.
+struct Ends {
+    source: Paced,
+    side: MeasuredProcess,
+    receiving: Receiving,
+}
+
+impl Trials<'_> {
+    pub(super) fn records(&mut self, case: &RelayCase, volume: Volume, keep: bool) -> Result<Outcome, Error> {
+        let number = volume.bytes_each / RECORD as u64;
+        let records = Records::new(&self.pattern, case.passed.unwrap_or(100));
+        let discards = case.method == Method::Discard;
+        let delivered = if discards { 0 } else { records.passed(number) * RECORD as u64 };
+        let Ends { source, mut side, receiving } = match case.part {
+            Part::KernelUdp => self.ends_of_datagrams(case, records, number, delivered, keep)?,
+            _ => self.ends_of_connections(case, records, number, delivered, keep)?,
+        };
+        side.wait_ready()?;
+        source.wait_accepted()?;
+        let (busy, tasks) = (self.test_bed.busy()?, of_tasks()?);
+        let (before, start) = (side.spent()?, Instant::now());
+        side.go()?;
+        source.open();
+        let (counts, contents, ended) = match receiving {
+            Receiving::Connection(sinks) => {
+                let arrived = sinks.finish()?;
+                (arrived.counts, arrived.contents, arrived.ended)
+            }
+            Receiving::Datagrams(receivers) => {
+                let received = receivers.finish()?;
+                (received.counts, received.contents, received.ended)
+            }
+            Receiving::Nothing => (Vec::new(), Vec::new(), Instant::now()),
+        };
+        source.finish()?;
+        if discards && case.part == Part::KernelTcp {
+            side.wait_done()?;
+        }
+        let ended = if discards { Instant::now() } else { ended };
+        let used = side.spent()?;
+        let (tasks_after, busy_after) = (of_tasks()?, self.test_bed.busy()?);
+        let came: u64 = counts.iter().sum();
+        if came != delivered {
+            return Err(Error::Faulty(format!("received {came} of {delivered} bytes")));
+        }
+        let mut run = run(before, used, ended - start, volume.bytes_each, came);
+        run.machine_s = Some(busy_after.saturating_sub(busy).as_secs_f64());
+        let (user_s, system_s) = tasks_after.since(tasks);
+        run.tasks_s = Some(run.cpu_s() + user_s + system_s);
+        Ok(Outcome { run, volume, contents })
+    }
+
+    fn ends_of_connections(
+        &self,
+        case: &RelayCase,
+        records: Records,
+        number: u64,
+        delivered: u64,
+        keep: bool,
+    ) -> Result<Ends, Error> {
+        let (source, address) = Paced::listen(self.test_bed, records, number)?;
+        let side = self.side(case, Shape::SocketToSocket, Some(address))?;
+        let to = SocketAddr::new(self.test_bed.near_address()?, side.port);
+        // A sockmap does not pass the end of the connection on.
+        let expected = Expected { first: 0, enough: Some(delivered) };
+        let receiving = match case.method {
+            Method::Discard => Receiving::Nothing,
+            _ => Receiving::Connection(Sinks::connect(self.test_bed, to, 1, expected, keep)?),
+        };
+        Ok(Ends { source, side, receiving })
+    }
+
+    fn ends_of_datagrams(
+        &self,
+        case: &RelayCase,
+        records: Records,
+        number: u64,
+        delivered: u64,
+        keep: bool,
+    ) -> Result<Ends, Error> {
+        let discards = case.method == Method::Discard;
+        let (receiving, addresses) = if discards {
+            (Receiving::Nothing, Vec::new())
+        } else {
+            let receivers = Receivers::open(self.test_bed, 1, delivered, keep)?;
+            let addresses = receivers.addresses.clone();
+            (Receiving::Datagrams(receivers), addresses)
+        };
+        let side = self.side(case, Shape::Datagrams(addresses), None)?;
+        let to = match discards {
+            true => self.test_bed.address_of_nobody()?,
+            false => SocketAddr::new(self.test_bed.near_address()?, side.port),
+        };
+        let least = match &receiving {
+            Receiving::Datagrams(receivers) => Some(receivers.least()),
+            _ => None,
+        };
+        Ok(Ends { source: Paced::connect(self.test_bed, to, records, number, least)?, side, receiving })
+    }
+
+    /// Handler of the case, if its part has one.
+    pub(super) fn judged(&self, case: &RelayCase) -> Option<Judged> {
+        let object = self.kernel_handler.clone().filter(|_| case.part.is_judged())?;
+        Some(Judged { object, device: self.test_bed.near_device().map(str::to_owned) })
+    }
+}
+
+/// Processor time of the source and the sinks, which are threads of this process, and of kernel threads.
+fn of_tasks() -> Result<ProcessorTime, Error> {
+    let own = ProcessorTime::of(std::process::id()).doing("reading the processor time of this process")?;
+    Ok(own.plus(ProcessorTime::of_kernel()))
+}
