@@ -216,7 +216,8 @@ fn number(page: &Json, index: usize, name: &str) -> Result<f64> {
     page["recordings"][index][name].as_f64().with_context(|| format!("no {name} of {index}: {page}"))
 }
 
-/// Promise: An archive of fragmented MP4 or of Matroska files without a duration has a range and lists durations.
+/// Promise: An archive of fragmented MP4 or of Matroska files without a duration has a range and lists
+/// durations.
 fn recordings_without_a_duration_have_a_length() -> Result<()> {
     for (extension, clip) in [("mp4", clips::fragmented(3)?), ("mkv", clips::live_matroska(3)?)] {
         let names = ["10-00-00", "10-00-09"].map(|time| format!("2026-11-23T{time}.{extension}"));
@@ -234,7 +235,8 @@ fn recordings_without_a_duration_have_a_length() -> Result<()> {
     Ok(())
 }
 
-/// Promise: An archive whose end is not known has a range with an open end, until its last recording was prepared.
+/// Promise: An archive whose end is not known has a range with an open end, until its last recording was
+/// prepared.
 fn an_archive_of_unknown_length_has_an_open_end() -> Result<()> {
     let clip = clips::fragmented(3)?;
     let folder = folder(&[("2026-11-23T10-00-00.mp4", clip.clone())])?;
@@ -263,7 +265,8 @@ fn an_archive_of_unknown_length_has_an_open_end() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Recordings whose first sample is late in the file follow each other at once, and are sought by the clock.
+/// Promise: Recordings whose first sample is late in the file follow each other at once, and are sought by
+/// the clock.
 fn recordings_that_begin_late_follow_at_once() -> Result<()> {
     for extension in ["mp4", "mkv"] {
         let clip = clips::late(2, extension)?;

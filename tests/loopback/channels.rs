@@ -291,7 +291,8 @@ fn assets_that_cannot_be_played_are_left_out() -> Result<()> {
     place(&received.payload, &stored.repeat(5)).map(drop)
 }
 
-/// Promise: A channel with nothing to play gets 503 until an asset of its list can be played; other channels play.
+/// Promise: A channel with nothing to play gets 503 until an asset of its list can be played; other channels
+/// play.
 fn a_channel_without_an_asset_waits_for_one() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("one.ts", &clip)])?;

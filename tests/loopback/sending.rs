@@ -439,8 +439,8 @@ fn missing_files_of_a_list_are_left_out() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A sender refuses movies in plain UDP, lists without an existing file and invalid lists, with the reason and
-/// the line.
+/// Promise: A sender refuses movies in plain UDP, lists without an existing file and invalid lists, with the
+/// reason and the line.
 fn what_cannot_be_sent_is_refused() -> Result<()> {
     let (movie, folder) = (clips::film(3, "libx264", "aac", "mp4")?, tempfile::tempdir()?);
     let error = refusal([text(&movie)?, "--to", "udp://127.0.0.1:5004"])?;

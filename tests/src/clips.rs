@@ -67,7 +67,8 @@ pub fn live_matroska(seconds: u32) -> Result<PathBuf> {
     make(&format!("live-{seconds}s"), "mkv", &lines(seconds, 1, &["-live", "1", "-f", "matroska"]))
 }
 
-/// A movie whose first sample is a minute after time 0, as the second file of a recorder that does not reset times.
+/// A movie whose first sample is a minute after time 0, as the second file of a recorder that does not reset
+/// times.
 pub fn late(seconds: u32, extension: &str) -> Result<PathBuf> {
     let container = if extension == "mkv" { "matroska" } else { extension };
     let output = ["-output_ts_offset", "60", "-f", container];

@@ -42,8 +42,8 @@ pub enum Samples {
     TransportStream(Box<demux::Samples>),
 }
 
-/// Reader of the duration of a movie, from its first sample to the end of its last one: requests bytes of the file and
-/// takes them. It reads the end of the file if the description of the movie has no duration.
+/// Reader of the duration of a movie, from its first sample to the end of its last one: requests bytes of the
+/// file and takes them. It reads the end of the file if the description of the movie has no duration.
 #[derive(Debug)]
 pub enum DurationReader {
     /// Reader for an MP4 or QuickTime file.
@@ -231,8 +231,8 @@ impl DurationReader {
         }
     }
 
-    /// Returns the duration in microseconds; `None` if the file does not tell it, or a time of more than ten years.
-    /// Call it when no more bytes are wanted.
+    /// Returns the duration in microseconds; `None` if the file does not tell it, or a time of more than ten
+    /// years. Call it when no more bytes are wanted.
     pub fn finish(self) -> Option<u64> {
         let duration_us = match self {
             Self::Mp4(reader) => reader.finish(),

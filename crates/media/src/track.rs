@@ -23,11 +23,12 @@ pub(crate) const TAILS: [u64; 3] = [1 << 17, 1 << 20, 8 << 20];
 /// Most places at the end of a file that are tried, so that the cost of a hostile file is bounded.
 const MAX_LAST_PLACES: usize = 16;
 
-/// Time of the first sample in microseconds from which a stated duration is not used without the end of the file.
+/// Time of the first sample in microseconds from which a stated duration is not used without the end of the
+/// file.
 pub(crate) const STATED_FROM_US: u64 = 1_000_000;
 
-/// Extent at the end of a file or segment, from `begin` to `end`, by its index in [`TAILS`]; `None` if it is not
-/// longer than the one before.
+/// Extent at the end of a file or segment, from `begin` to `end`, by its index in [`TAILS`]; `None` if it is
+/// not longer than the one before.
 pub(crate) fn tail(index: usize, begin: u64, end: u64) -> Option<Extent> {
     let all = end.saturating_sub(begin);
     let length = (*TAILS.get(index)?).min(all);

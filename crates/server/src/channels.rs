@@ -97,8 +97,8 @@ pub(crate) struct LiveChannel {
 }
 
 impl Channels {
-    /// Opens channels, which begin now, or as soon as an asset of their lists can be played. Must be called on a tokio
-    /// runtime; waits for storage.
+    /// Opens channels, which begin now, or as soon as an asset of their lists can be played. Must be called
+    /// on a tokio runtime; waits for storage.
     pub(crate) fn open(
         options: Vec<LiveChannelOptions>,
         library: &Library,
@@ -176,7 +176,8 @@ impl Slot {
         }
     }
 
-    /// Runs the channel; tries again to open it until that succeeds. `told`: the error that was logged. Never ends.
+    /// Runs the channel; tries again to open it until that succeeds. `told`: the error that was logged. Never
+    /// ends.
     async fn run(
         self: Arc<Self>,
         mut opened: Option<Arc<LiveChannel>>,

@@ -1,6 +1,7 @@
 //! Movies of any container: whatever the file, reading refuses it or gives samples that lie in it, and their
 //! payloads are no longer than was asked for and lie in it too. Boxes and elements are asked for within the
-//! file, and few bytes are held. Packing makes an image that the reader accepts.
+//! file, and few bytes are held, also in search of the duration. Packing makes an image that the reader
+//! accepts.
 
 use wirepath_media::container::{Movie, MovieReader, Samples};
 use wirepath_media::image::{Header, Layout, PAGE, Table};
@@ -24,6 +25,7 @@ pub(crate) fn fuzz(file: &[u8], reader: impl Fn(u64) -> MovieReader) {
     let (Ok((movie, samples)), Ok(report)) = (read, report) else { return };
     assert!(report.starts_us.is_sorted(), "starts out of order");
     pack(file, &movie);
+    duration(file, &movie);
     let times = samples.iter().map(|sample| movie.tracks()[sample.track].decode_us(sample));
     let tables = matches!(&movie, Movie::Mp4(movie) if !movie.fragmented);
     assert!(!tables || times.is_sorted(), "tables are interleaved by decode time");
@@ -70,6 +72,15 @@ fn pack(file: &[u8], movie: &Movie) {
         let trains = entry.trains(&header.plan, table.until_us(index, &header), bytes);
         assert!(trains.expect("a segment").iter().all(|train| usize::from(train.packet_size) <= 12 + LIMIT));
     }
+}
+
+/// Searches the duration, which is at most ten years.
+fn duration(file: &[u8], movie: &Movie) {
+    let mut reader = movie.duration();
+    while let Some(wanted) = reader.wanted() {
+        reader.take(bytes(file, wanted).to_vec());
+    }
+    assert!(reader.finish().is_none_or(|us| us <= 315_360_000_000_000), "a duration of more than ten years");
 }
 
 fn bytes(file: &[u8], wanted: Extent) -> &[u8] {

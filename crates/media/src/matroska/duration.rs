@@ -1,7 +1,7 @@
 //! Duration of a segment: from its first block to the end of its last one.
 //!
-//! Live recordings have no duration in the segment information. Then the last cluster is searched near the end of the
-//! file. Nothing else of the file is read.
+//! Live recordings have no duration in the segment information. Then the last cluster is searched near the
+//! end of the file. Nothing else of the file is read.
 
 use bytes::Bytes;
 
@@ -86,8 +86,8 @@ impl DurationReader {
         };
     }
 
-    /// Returns the duration in microseconds; `None` if the file does not tell it. Call it when no more bytes are
-    /// wanted.
+    /// Returns the duration in microseconds; `None` if the file does not tell it. Call it when no more bytes
+    /// are wanted.
     pub fn finish(self) -> Option<u64> {
         let ends = self.end_us.map(|end_us| end_us.saturating_sub(self.begin_us)).filter(|us| *us > 0);
         ends.or(self.stated_us.map(|stated_us| match stated_us.checked_sub(self.begin_us) {
@@ -96,8 +96,8 @@ impl DurationReader {
         }))
     }
 
-    /// Takes an element, up to the first block. Then a stated duration suffices, unless the first block is late: for
-    /// some writers it counts from that block, for others from time 0.
+    /// Takes an element, up to the first block. Then a stated duration suffices, unless the first block is
+    /// late: for some writers it counts from that block, for others from time 0.
     fn first(&mut self, bytes: &[u8]) -> Step {
         self.elements += 1;
         match self.clusters.take(bytes) {
@@ -117,8 +117,8 @@ impl DurationReader {
         tail(index, self.cluster, self.end).map_or(Step::Done, |extent| Step::Tail(index, extent))
     }
 
-    /// End of the last block in the cluster at a place of `bytes`, which begin at `offset`; `None` if there is no
-    /// cluster with a block of a track.
+    /// End of the last block in the cluster at a place of `bytes`, which begin at `offset`; `None` if there
+    /// is no cluster with a block of a track.
     fn end_of(&self, bytes: &[u8], offset: u64, at: usize) -> Option<u64> {
         let mut clusters = Clusters::new(Some(offset + at as u64), self.end);
         let mut end_us = None;

@@ -66,7 +66,8 @@ fn the_time_before_the_first_block_does_not_count() {
 }
 
 proptest! {
-    /// Promise: No file, however hostile, makes the search of a duration panic, leave the file, or read much of it.
+    /// Promise: No file, however hostile, makes the search of a duration panic, leave the file, or read much
+    /// of it.
     #[test]
     fn hostile_files_have_some_duration_or_none(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),

@@ -1,8 +1,8 @@
 //! Duration of a movie: from its first sample to the end of its last one.
 //!
-//! The `moov` box of a fragmented movie often has no duration, since it is written before the fragments. Then the
-//! duration is that of a segment index (`sidx`), or the end of the last fragment, which is found near the end of the
-//! file. Nothing else of the file is read.
+//! The `moov` box of a fragmented movie often has no duration, since it is written before the fragments. Then
+//! the duration is that of a segment index (`sidx`), or the end of the last fragment, which is found near the
+//! end of the file. Nothing else of the file is read.
 
 use bytes::Bytes;
 
@@ -49,7 +49,8 @@ enum Step {
     FirstFragment(Extent),
     /// Bytes at the end of the file, by the index of their extent.
     Tail(usize, Extent),
-    /// Random access index, then header and contents of the last fragment in it; and the tail to read otherwise.
+    /// Random access index, then header and contents of the last fragment in it; and the tail to read
+    /// otherwise.
     AccessIndex(usize, Extent),
     LastHeader(usize, Extent),
     LastFragment(usize, Extent),
@@ -155,8 +156,8 @@ impl DurationReader {
         };
     }
 
-    /// Returns the duration in microseconds; `None` if the file does not tell it. Call it when no more bytes are
-    /// wanted.
+    /// Returns the duration in microseconds; `None` if the file does not tell it. Call it when no more bytes
+    /// are wanted.
     pub fn finish(self) -> Option<u64> {
         let begin_us = self.begin_us.unwrap_or(0);
         let stated_us = self.stated_us.map(|stated_us| match stated_us.checked_sub(begin_us) {
@@ -191,8 +192,8 @@ impl DurationReader {
         }
     }
 
-    /// Continues at the end of the file, unless the duration is known: for some writers it counts from the first
-    /// sample, for others from time 0, which differ only if the first sample is late.
+    /// Continues at the end of the file, unless the duration is known: for some writers it counts from the
+    /// first sample, for others from time 0, which differ only if the first sample is late.
     fn after_first(&mut self) -> Step {
         if !self.has_fragment && self.walk.wanted().is_none() {
             self.end_us = self.tables_us;

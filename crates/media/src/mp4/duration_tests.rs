@@ -75,7 +75,8 @@ fn with_box(file: &[u8], new: &[u8]) -> Vec<u8> {
     [head, new, fragments].concat()
 }
 
-/// Promise: The duration of a fragmented movie without one is found at its end, from the time of the last fragment.
+/// Promise: The duration of a fragmented movie without one is found at its end, from the time of the last
+/// fragment.
 #[test]
 fn the_last_fragment_tells_the_duration() {
     let file = fragments(25, 1000);
@@ -147,7 +148,8 @@ fn indexes_tell_what_the_last_bytes_do_not() {
     assert!(found == Some(80_000) && read < 200_000, "{found:?} in {read} bytes");
 }
 
-/// Promise: Durations that are too large, counts that are too high and offsets outside of the file are no durations.
+/// Promise: Durations that are too large, counts that are too high and offsets outside of the file are no
+/// durations.
 #[test]
 fn hostile_durations_are_unknown() {
     let long = |kind: &[u8; 4], parts: &[u64]| {
@@ -192,7 +194,8 @@ fn hostile_durations_are_unknown() {
 }
 
 proptest! {
-    /// Promise: No file, however hostile, makes the search of a duration panic, leave the file, or read much of it.
+    /// Promise: No file, however hostile, makes the search of a duration panic, leave the file, or read much
+    /// of it.
     #[test]
     fn hostile_files_have_some_duration_or_none(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),

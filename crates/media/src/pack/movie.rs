@@ -1,10 +1,9 @@
 //! Packing of movies: the samples of all tracks become one sequence of trains, ordered by departure.
 //!
-//! Departures follow decode times, timestamps are presentation times, both from the first sample on: the time before it
-//! in the file is left out. The packets of a picture are spread
-//! over its duration, so that key frames cause no peaks of the bit rate, and padding gives them one length, so
-//! that one call can send several pictures. Packets of audio depart in groups, each before the pictures of its
-//! time.
+//! Departures follow decode times, timestamps are presentation times, both from the first sample on: the time
+//! before it in the file is left out. The packets of a picture are spread over its duration, so that key
+//! frames cause no peaks of the bit rate, and padding gives them one length, so that one call can send
+//! several pictures. Packets of audio depart in groups, each before the pictures of its time.
 
 mod packing;
 mod playable;

@@ -51,6 +51,13 @@ fn comes_back(name: &str, least_tracks: usize) -> Result<()> {
     let streams = streams?.context("no tracks")?;
     let identity = Identity { size: file.len() as u64, mtime_ns: 0, inode: 1, device: 1 };
     let recipe = PathLimits { payload: 1440, burst_us: 20_000 }.tracks();
+    // An image begins with the first sample that is played.
+    let tracks = playable.movie.tracks();
+    let mut begins = samples.iter().filter_map(|sample| {
+        let track = tracks.iter().find(|track| track.id as usize == sample.track + 1)?;
+        Some(track.decode_us(sample).max(0))
+    });
+    let begin_us = begins.next().context("no sample")?;
     let packets = packets(&image(&file, Plan { identity, recipe, streams })?)?;
     for (track, (format, stream)) in
         playable.movie.tracks().iter().zip(playable.formats.iter().zip(streams.iter()))
@@ -68,7 +75,8 @@ fn comes_back(name: &str, least_tracks: usize) -> Result<()> {
         let least: usize = shown.map(|sample| sample.extent.length as usize).sum();
         ensure!(back.len() >= least, "{} bytes of track {}, {least} are shown", back.len(), track.id);
         let last_sample = samples.iter().rfind(of_track).context("no sample")?;
-        let ticks = i128::from(track.presentation_us(last_sample)) * i128::from(stream.clock_hz) / 1_000_000;
+        let last_us = i128::from(track.presentation_us(last_sample) - begin_us);
+        let ticks = last_us * i128::from(stream.clock_hz) / 1_000_000;
         let last = ours.map(|(header, _)| header.timestamp).next_back().context("no packet")?;
         let apart = ticks as i64 - i64::from(last);
         // The last packet of audio has the timestamp of its first frame, at most four frames before the last

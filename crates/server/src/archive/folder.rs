@@ -133,7 +133,8 @@ impl ArchiveFolder {
         Ok(recordings)
     }
 
-    /// Opens a recording; none while it is being written, which is true of the newest one only. Waits for storage.
+    /// Opens a recording; none while it is being written, which is true of the newest one only. Waits for
+    /// storage.
     pub(crate) fn open(
         &self,
         recording: &Recording,
@@ -201,7 +202,8 @@ impl ArchiveFolder {
         self.left_out.lock().remove(&recording.name);
     }
 
-    /// Formats of the tracks of a recording; none if it cannot be played, at present or at all. Waits for storage.
+    /// Formats of the tracks of a recording; none if it cannot be played, at present or at all. Waits for
+    /// storage.
     pub(super) fn formats(
         &self,
         recording: &Recording,

@@ -2,8 +2,8 @@
 
 use wirepath_media::image::Description;
 
-/// Formats of the tracks of a recording, with their parameters. Clients know those of the first recording that they
-/// play.
+/// Formats of the tracks of a recording, with their parameters. Clients know those of the first recording
+/// that they play.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Formats(Vec<(String, Option<String>)>);
 

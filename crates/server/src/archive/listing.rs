@@ -75,7 +75,8 @@ pub(crate) fn respond(folder: &ArchiveFolder, query: &str) -> Option<Response> {
     Some(response.header(header::CACHE_CONTROL, "no-cache"))
 }
 
-/// A page of recordings. Recordings that are gone or cannot be played, or do not tell their duration, have none.
+/// A page of recordings. Recordings that are gone or cannot be played, or do not tell their duration, have
+/// none.
 fn page(folder: &ArchiveFolder, recordings: &Recordings, query: Query) -> Json {
     let found = recordings.between(query.from_us, query.to_us);
     let listed = found.get(..query.limit).unwrap_or(found);

@@ -20,8 +20,8 @@ const TRIES: usize = 64;
 /// cannot be played.
 const TRIES_BEFORE: usize = 8;
 
-/// Longest search for the first recording that can be played, in one request. Recordings that cannot be played are
-/// remembered, so that the next request goes further.
+/// Longest search for the first recording that can be played, in one request. Recordings that cannot be
+/// played are remembered, so that the next request goes further.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
 
 /// Interval and number of further attempts to open a recording that cannot be opened at present.
@@ -101,8 +101,8 @@ enum Attempt {
 }
 
 impl Opener {
-    /// The first recording that can be played and has the formats of the newest one. Recordings that cannot be read at
-    /// present are passed over if a later one can be. Waits for storage.
+    /// The first recording that can be played and has the formats of the newest one. Recordings that cannot
+    /// be read at present are passed over if a later one can be. Waits for storage.
     pub(super) fn first(&self) -> Result<First, FindError> {
         let recordings = self.folder.recordings()?;
         let (begun, mut is_growing, mut failure) = (Instant::now(), false, None);
@@ -245,7 +245,8 @@ mod tests {
     use crate::images::{ImageFolder, Progress, Store};
     use crate::library::Library;
 
-    /// Promise: A recording that cannot be opened at present, as while the cache is full, is tried again, not left out.
+    /// Promise: A recording that cannot be opened at present, as while the cache is full, is tried again, not
+    /// left out.
     #[test]
     fn failures_that_pass_leave_no_recording_out() {
         let home = tempfile::tempdir().unwrap();

@@ -81,7 +81,8 @@ fn first(opener: &Opener) -> Result<Opened, OpenError> {
     }
 }
 
-/// End of the last recording that can be played, in microseconds since 1970; none if it does not tell its duration.
+/// End of the last recording that can be played, in microseconds since 1970; none if it does not tell its
+/// duration.
 fn end_us(folder: &ArchiveFolder) -> Result<Option<i64>, FindError> {
     let recordings = folder.recordings()?;
     for recording in recordings.all().iter().rev().take(EXAMINED) {

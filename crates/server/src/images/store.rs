@@ -216,8 +216,8 @@ impl Store {
         Ok(image)
     }
 
-    /// Duration of an asset in microseconds: that of its finished image, or as far as its beginning and end or its
-    /// index show it. Waits for storage.
+    /// Duration of an asset in microseconds: that of its finished image, or as far as its beginning and end
+    /// or its index show it. Waits for storage.
     pub(crate) fn duration_us(&self, asset: &File) -> Result<Option<u64>, StoreError> {
         if let Some(duration_us) = self.finished_duration_us(asset)? {
             return Ok(Some(duration_us));
@@ -226,7 +226,8 @@ impl Store {
         packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.duration_us)
     }
 
-    /// Description of an asset that is not packed, as far as its beginning or its index shows it. Waits for storage.
+    /// Description of an asset that is not packed, as far as its beginning or its index shows it. Waits for
+    /// storage.
     pub(crate) fn description(&self, asset: &File) -> Result<Description, StoreError> {
         let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
         packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.description)

@@ -55,8 +55,8 @@ pub(crate) struct ListPlace {
 }
 
 impl Channel {
-    /// A channel whose list was read, and its first item: that of the first asset that can be sent. Others are left
-    /// out with a warning, now and in each round. Waits for storage.
+    /// A channel whose list was read, and its first item: that of the first asset that can be sent. Others
+    /// are left out with a warning, now and in each round. Waits for storage.
     pub(crate) fn open(
         options: ChannelOptions,
         playlist: Playlist,
