@@ -62,7 +62,7 @@ pub fn run(
             let cases = if is_possible(part) { cases::cases(part) } else { Vec::new() };
             cases.into_iter().chain(handlers)
         };
-        let cases: Vec<RelayCase> = wanted(options).into_iter().flat_map(all).collect(); // TEMPORARY
+        let cases: Vec<RelayCase> = wanted(options).into_iter().flat_map(all).collect();
         rounds::measure(options, test_bed, &cases, descriptors, found)
     })
 }
