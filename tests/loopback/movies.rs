@@ -25,6 +25,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_plays_webm_over_tcp => || ffmpeg_plays(WEBM, "tcp"),
         ffmpeg_plays_l16_of_matroska_over_udp => || unless_overloaded(|| ffmpeg_plays_pcm("pcm_s16be", "mkv", "udp")),
         ffmpeg_plays_l16_of_matroska_over_tcp => || ffmpeg_plays_pcm("pcm_s16be", "mkv", "tcp"),
+        ffmpeg_plays_little_endian_pcm_of_matroska_over_tcp => || ffmpeg_plays_pcm("pcm_s16le", "mkv", "tcp"),
+        ffmpeg_plays_little_endian_pcm_of_quicktime_over_udp => || unless_overloaded(|| ffmpeg_plays_pcm("pcm_s16le", "mov", "udp")),
         ffmpeg_plays_mu_law_of_quicktime_over_udp => || unless_overloaded(|| ffmpeg_plays_pcm("pcm_mulaw", "mov", "udp")),
         ffmpeg_seeks_in_a_movie_over_udp => || unless_overloaded(|| ffmpeg_seeks(H264_AAC, "udp")),
         ffmpeg_seeks_in_a_movie_over_tcp => || ffmpeg_seeks(H264_AAC, "tcp"),

@@ -8,7 +8,7 @@ use wirepath_media::image::{Header, Layout, PAGE, Table};
 use wirepath_media::inspect::{MovieError, MovieInspector, MovieReport};
 use wirepath_media::pack::PlayableMovie;
 use wirepath_media::payload::depacketize::{depacketize, received};
-use wirepath_media::payload::{Format, Packetizer, Payloads, Piece, TrackDescription, Unit, Units};
+use wirepath_media::payload::{Format, Packetizer, Payloads, Piece, Swapped, TrackDescription, Unit, Units};
 use wirepath_media::track::{Codec, Extent, Next, Sample, TrackKind};
 
 use crate::seeds;
@@ -137,7 +137,8 @@ fn packetize<'a>(file: &[u8], format: Format, codec: &Codec, samples: impl Itera
         for piece in payload.pieces {
             assert!(
                 matches!(piece, Piece::Generated(_))
-                    || matches!(piece, Piece::Extent(extent) if extent.end() <= file.len() as u64)
+                    || matches!(piece, Piece::Extent(extent) | Piece::Swapped(Swapped { extent, .. })
+                        if extent.end() <= file.len() as u64)
             );
         }
     }

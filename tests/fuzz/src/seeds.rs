@@ -106,6 +106,8 @@ fn track(format: Format, samples: &[&[usize]]) -> SampleTrack {
             PcmEncoding::Pcmu => (audio(b"ulaw", &[]), 0),
             PcmEncoding::L16 => (audio(b"twos", &[]), 0),
             PcmEncoding::L24 => (audio(b"in24", &[]), 0),
+            PcmEncoding::L16Little => (audio(b"sowt", &[]), 0),
+            PcmEncoding::L24Little => (audio(b"ipcm", &[atom(b"pcmC", &[vec![0, 0, 0, 0, 1, 24]])]), 0),
         },
     };
     let shape = |units: &&[usize]| {

@@ -272,6 +272,10 @@ fn copy_pieces(asset: &[u8], pieces: &[Piece], mut payload: &mut [u8]) {
         match piece {
             Piece::Generated(generated) => to.copy_from_slice(generated.bytes()),
             Piece::Extent(extent) => to.copy_from_slice(&asset[extent.offset as usize..][..to.len()]),
+            Piece::Swapped(swapped) => {
+                to.copy_from_slice(&asset[swapped.extent.offset as usize..][..to.len()]);
+                swapped.swap(to);
+            }
             Piece::Padding(padding) => fill_padding(to, *padding),
         }
         payload = rest;

@@ -1,7 +1,7 @@
 //! Depacketizers for tests. They follow the specifications, share no code with the packetizers, and refuse
 //! everything that a receiver may refuse.
 
-use super::{Format, Unit};
+use super::{Format, PcmEncoding, Unit};
 use crate::track::Extent;
 
 /// Packet: payload and marker bit.
@@ -39,7 +39,16 @@ pub fn received(asset: &[u8], format: Format, sample: Extent, units: &[Unit]) ->
     let Extent { offset, length } = sample;
     match format {
         Format::Av1 => units.iter().flat_map(obu).collect(),
-        Format::Pcm(format) => part(offset, length - length % format.frame_length() as u64).to_vec(),
+        Format::Pcm(format) => {
+            let sound = part(offset, length - length % format.frame_length() as u64);
+            match format.encoding {
+                PcmEncoding::L16Little => sound.chunks(2).flat_map(|number| [number[1], number[0]]).collect(),
+                PcmEncoding::L24Little => {
+                    sound.chunks(3).flat_map(|number| [number[2], number[1], number[0]]).collect()
+                }
+                _ => sound.to_vec(),
+            }
+        }
         _ => part(offset, length).to_vec(),
     }
 }

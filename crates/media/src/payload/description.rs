@@ -78,15 +78,15 @@ impl TrackDescription {
 
 /// Static payload type of a format (RFC 3551 tables 4 and 5).
 fn static_type(format: Format) -> Option<u8> {
-    use PcmEncoding::{L16, Pcma, Pcmu};
+    use PcmEncoding::{L16, L16Little, Pcma, Pcmu};
     match format {
         Format::MpegAudio => Some(MPEG_AUDIO),
         Format::Pcm(PcmFormat { encoding, channels, sample_rate }) => match (encoding, channels, sample_rate)
         {
             (Pcmu, 1, 8000) => Some(0),
             (Pcma, 1, 8000) => Some(8),
-            (L16, 2, 44_100) => Some(10),
-            (L16, 1, 44_100) => Some(11),
+            (L16 | L16Little, 2, 44_100) => Some(10),
+            (L16 | L16Little, 1, 44_100) => Some(11),
             _ => None,
         },
         _ => None,
@@ -98,8 +98,8 @@ fn pcm(PcmFormat { encoding, channels, sample_rate }: PcmFormat) -> String {
     let name = match encoding {
         PcmEncoding::Pcma => "PCMA",
         PcmEncoding::Pcmu => "PCMU",
-        PcmEncoding::L16 => "L16",
-        PcmEncoding::L24 => "L24",
+        PcmEncoding::L16 | PcmEncoding::L16Little => "L16",
+        PcmEncoding::L24 | PcmEncoding::L24Little => "L24",
     };
     let channels = if channels > 1 { format!("/{channels}") } else { String::new() };
     format!("{name}/{sample_rate}{channels}")

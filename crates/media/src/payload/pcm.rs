@@ -24,7 +24,10 @@ pub(super) fn packetize(
     let length = usual.saturating_mul(most.max(1)).min(limit / frame).max(1) * frame;
     let whole = Extent { length: sound.length - sound.length % frame as u64, ..sound };
     for part in cut(whole, length) {
-        payloads.refer(part);
+        match format.encoding.is_swapped() {
+            true => payloads.refer_swapped(part, format.encoding.width()),
+            false => payloads.refer(part),
+        }
         let before = (part.offset - sound.offset) / frame as u64;
         payloads.end(timestamp.wrapping_add(before), false);
     }

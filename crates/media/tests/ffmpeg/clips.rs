@@ -18,7 +18,7 @@ const H264: &str = "PICTURE SOUND -c:v libx264 -preset veryfast -bf 3 -g 25 -c:a
 const COPY: &str = "-i b-frames.mp4 -c copy -map 0";
 
 /// Clips with tables, with fragments, and of each codec.
-const CLIPS: [Clip; 35] = [
+const CLIPS: [Clip; 38] = [
     Clip { name: "b-frames.mp4", arguments: H264 },
     Clip { name: "faststart.mp4", arguments: "COPY -movflags +faststart" },
     Clip { name: "fragments.mp4", arguments: "COPY -movflags +frag_keyframe+empty_moov+default_base_moof" },
@@ -50,6 +50,8 @@ const CLIPS: [Clip; 35] = [
     },
     Clip { name: "pcm.mov", arguments: "SOUND -c:a pcm_s16le" },
     Clip { name: "l16.mov", arguments: "SOUND -c:a pcm_s16be -ac 2" },
+    Clip { name: "l16-little.mov", arguments: "SOUND -c:a pcm_s16le -ac 2" },
+    Clip { name: "l24-little.mov", arguments: "SOUND -c:a pcm_s24le -ac 2" },
     Clip { name: "a-law.mov", arguments: "SOUND -ar 8000 -c:a pcm_alaw" },
     Clip { name: "mu-law.mov", arguments: "SOUND -ar 16000 -c:a pcm_mulaw -ac 2" },
     Clip { name: "b-frames.mkv", arguments: "COPY" },
@@ -91,6 +93,7 @@ const CLIPS: [Clip; 35] = [
     },
     Clip { name: "mp2.ts", arguments: "PICTURE SOUND -c:v libx264 -preset veryfast -bf 0 -c:a mp2" },
     Clip { name: "l16.mkv", arguments: "SOUND -c:a pcm_s16be -ac 2" },
+    Clip { name: "l16-little.mkv", arguments: "SOUND -c:a pcm_s16le -ac 2" },
     Clip { name: "a-law.mkv", arguments: "SOUND -ar 8000 -c:a pcm_alaw" },
 ];
 

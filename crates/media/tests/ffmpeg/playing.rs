@@ -44,6 +44,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         mu_law_comes_out_as_it_is_in_the_file => || sounds("mu-law.mov", 4),
         l16_comes_out_as_it_is_in_the_file => || sounds("l16.mov", 1),
         l16_in_matroska_comes_out_as_it_is_in_the_file => || sounds("l16.mkv", 1),
+        little_endian_l16_comes_out_as_it_is_in_the_file => || sounds("l16-little.mov", 1),
+        little_endian_l24_comes_out_as_it_is_in_the_file => || sounds("l24-little.mov", 1),
+        little_endian_l16_in_matroska_comes_out_as_it_is_in_the_file => || sounds("l16-little.mkv", 1),
         a_law_in_matroska_comes_out_as_it_is_in_the_file => || sounds("a-law.mkv", 1),
     ]
 }

@@ -99,6 +99,10 @@ impl AssetReader {
             match piece {
                 Piece::Generated(generated) => part.copy_from_slice(generated.bytes()),
                 Piece::Extent(extent) => part.copy_from_slice(self.read(asset, *extent)?),
+                Piece::Swapped(swapped) => {
+                    part.copy_from_slice(self.read(asset, swapped.extent)?);
+                    swapped.swap(part);
+                }
                 Piece::Padding(padding) => fill_padding(part, *padding),
             }
             payload = rest;

@@ -23,6 +23,9 @@ fn matroska_entry(number: u64, format: Format) -> Vec<u8> {
         Format::MpegAudio => audio(number, "A_MPEG/L3", &[], &[]),
         Format::Ac3 => audio(number, "A_AC3", &[], &[]),
         Format::Pcm(PcmFormat { encoding: PcmEncoding::Pcma, .. }) => audio(number, "A_MS/ACM", &[6, 0], &[]),
+        Format::Pcm(PcmFormat { encoding: PcmEncoding::L16Little, .. }) => {
+            audio(number, "A_PCM/INT/LIT", &[], &[])
+        }
         Format::Pcm(_) => audio(number, "A_PCM/INT/BIG", &[], &[]),
     }
 }

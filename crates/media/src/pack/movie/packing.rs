@@ -11,7 +11,7 @@ use super::track::PackedTrack;
 use crate::container::{self, MAX_TIME_US, Samples, TrackFault};
 use crate::image::{MovieDescription, NewSegment, PayloadRun};
 use crate::pack::Error;
-use crate::payload::{Payloads, Piece, Unit, Units, padding_of};
+use crate::payload::{Payloads, Piece, Swapped, Unit, Units, padding_of};
 use crate::track::{Extent, Next, Sample};
 use crate::ts::{Warning, WarningKind};
 
@@ -134,11 +134,16 @@ impl Packing {
                     Piece::Extent(extent) => {
                         bytes.extend_from_slice(samples.stored(*extent).unwrap_or_default())
                     }
+                    Piece::Swapped(swapped) => {
+                        let begin = bytes.len();
+                        bytes.extend_from_slice(samples.stored(swapped.extent).unwrap_or_default());
+                        swapped.swap(&mut bytes[begin..]);
+                    }
                     Piece::Padding(padding) => bytes.extend(padding_of(*padding)),
                 }
             }
             for piece in pieces.iter() {
-                if let Piece::Extent(extent) = piece {
+                if let Piece::Extent(extent) | Piece::Swapped(Swapped { extent, .. }) = piece {
                     samples.release(*extent);
                 }
             }

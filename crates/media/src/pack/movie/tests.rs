@@ -19,7 +19,7 @@ const LIMITS: PathLimits = PathLimits { payload: 300, burst_us: 20_000 };
 
 pub(super) const VIDEO: [Format; 5] = [Format::H264, Format::H265, Format::Av1, Format::Vp8, Format::Vp9];
 
-pub(super) const SOUND: [Format; 7] = [
+pub(super) const SOUND: [Format; 9] = [
     Format::Aac,
     Format::Opus,
     Format::MpegAudio,
@@ -27,6 +27,8 @@ pub(super) const SOUND: [Format; 7] = [
     pcm(PcmEncoding::Pcma),
     pcm(PcmEncoding::L16),
     pcm(PcmEncoding::L24),
+    pcm(PcmEncoding::L16Little),
+    pcm(PcmEncoding::L24Little),
 ];
 
 const fn pcm(encoding: PcmEncoding) -> Format {
@@ -51,6 +53,8 @@ fn entry(format: Format) -> Vec<u8> {
             PcmEncoding::Pcmu => audio(b"ulaw", &[]),
             PcmEncoding::L16 => audio(b"twos", &[]),
             PcmEncoding::L24 => audio(b"in24", &[]),
+            PcmEncoding::L16Little => audio(b"sowt", &[]),
+            PcmEncoding::L24Little => audio(b"ipcm", &[atom(b"pcmC", &[vec![0, 0, 0, 0, 1, 24]])]),
         },
     }
 }
