@@ -54,7 +54,7 @@ vm: ## a shell in a guest; ARGS="--kernel 6.1 --module kernel/module …"; Ctrl-
 	@scripts/install.sh vm
 	cargo run --quiet --locked -p wirepath-vm -- shell $(ARGS)
 
-bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE, and the one that is measured
+bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE, and the handler measured by `assess relay`
 	@scripts/install.sh bpf
 	$(MAKE) -C kernel/bpf all measured
 

@@ -390,8 +390,7 @@ fn loans_are_forced_and_counted() -> Result<()> {
     Ok(())
 }
 
-/// Promise: `loan` decides by measured thresholds, for aligned and other sends; lent and copied sends are
-/// compared in pairs.
+/// Promise: `loan` decides by measured thresholds, for aligned and other sends.
 ///
 /// The threshold of a file decides, for sends over UDP; over TCP it has none, and the guess does.
 fn a_download_lends_by_the_calibration() -> Result<()> {

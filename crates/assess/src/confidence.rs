@@ -108,6 +108,7 @@ mod tests {
         assert!((outside - (2000.0 - 2.576 * 1000.0_f64.sqrt())).abs() < 2.0, "{outside}");
     }
 
+    /// Promise: The size from which `loan` lends is found by comparing lent and copied sends in pairs.
     #[test]
     fn pairs_cancel_what_both_have_in_common() {
         let load = [1.0, 3.0, 1.5, 9.0, 1.0, 1.1, 2.0, 1.3];

@@ -41,7 +41,7 @@ const NEAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 1);
 /// Address of the receiver's end of the veth pair.
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
 /// Address on the link of the veth pair that neither end has.
-const NOBODY: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 9);
+const UNASSIGNED: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 9);
 /// Address behind the device that drops packets. Bare loops send there too.
 const DROPPED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 80, 1, 0)), 5000);
 
@@ -316,9 +316,11 @@ impl TestBed {
 
     /// Address whose packets the far end of the TCP route sends over the veth pair and the near end drops, as they
     /// are for another machine.
-    pub(crate) fn address_of_nobody(&self) -> Result<SocketAddr, Error> {
-        self.in_peer_namespace(|_| ip(&format!("neigh replace {NOBODY} lladdr 02:00:00:00:00:09 dev far")))?;
-        Ok(SocketAddr::new(NOBODY.into(), DROPPED.port()))
+    pub(crate) fn unassigned_address(&self) -> Result<SocketAddr, Error> {
+        self.in_peer_namespace(|_| {
+            ip(&format!("neigh replace {UNASSIGNED} lladdr 02:00:00:00:00:09 dev far"))
+        })?;
+        Ok(SocketAddr::new(UNASSIGNED.into(), DROPPED.port()))
     }
 
     /// Time so far in which the processors that may be used were not idle.

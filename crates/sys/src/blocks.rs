@@ -23,39 +23,38 @@ const PAGE: usize = 4096;
 const SPARE: usize = 8;
 const SPARE_BYTES: usize = 1024 * 1024;
 
-/// A block with no bytes of its own, and its size: so many bytes of it are initialised.
-struct Spare {
-    block: BytesMut,
-    size: usize,
-}
-
 thread_local! {
     /// Blocks of writers that were dropped on this thread, in that order. Parts of them may be in use.
-    static SPARES: RefCell<VecDeque<Spare>> = const { RefCell::new(VecDeque::new()) };
+    static SPARES: RefCell<VecDeque<Block>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Block whose first `size` bytes were filled with zeros when it was allocated.
+struct Block {
+    /// Bytes that were not taken yet.
+    bytes: BytesMut,
+    size: usize,
 }
 
 /// Blocks of one writer. Blocks that are left when it is dropped serve the next writers of the thread.
 pub struct Blocks {
     /// Size of a block in bytes: the longest needed so far, up to [`MOST`].
     size: usize,
-    /// Rest of the current block: all of its length is initialised.
-    rest: Option<BytesMut>,
-    /// True if the current block is too long for reuse.
-    is_long: bool,
+    /// Current block: all of its bytes are initialised.
+    current: Option<Block>,
     /// Blocks whose parts may be in use.
-    used: VecDeque<BytesMut>,
+    used: VecDeque<Block>,
 }
 
 impl Blocks {
     /// Blocks of `size` bytes, or larger if needed; allocated on demand.
     pub fn new(size: usize) -> Blocks {
-        Blocks { size, rest: None, is_long: false, used: VecDeque::new() }
+        Blocks { size, current: None, used: VecDeque::new() }
     }
 
     /// Next bytes of a block, at least `length`. Their content is unspecified.
     pub fn room(&mut self, length: usize) -> &mut [u8] {
         if self.rest() < length {
-            if let Some(last) = self.rest.take_if(|_| !self.is_long) {
+            if let Some(last) = self.current.take().filter(Block::is_kept) {
                 self.used.truncate((KEPT_BYTES / self.size.max(1)).clamp(1, KEPT) - 1);
                 self.used.push_front(last);
             }
@@ -63,15 +62,15 @@ impl Blocks {
                 self.size = length.next_multiple_of(PAGE);
                 self.used.clear(); // too short
             }
-            self.is_long = length > self.size;
-            self.rest = self.free(length);
+            self.current = self.free(length);
         }
-        self.rest.get_or_insert_with(|| BytesMut::zeroed(length.max(self.size)))
+        let size = length.max(self.size);
+        &mut self.current.get_or_insert_with(|| Block { bytes: BytesMut::zeroed(size), size }).bytes
     }
 
     /// Bytes left in the current block.
     pub fn rest(&self) -> usize {
-        self.rest.as_ref().map_or(0, |rest| rest.len())
+        self.current.as_ref().map_or(0, |current| current.bytes.len())
     }
 
     /// Takes the first `length` bytes of the result of [`Blocks::room`].
@@ -79,59 +78,66 @@ impl Blocks {
     /// # Panics
     /// If there are fewer.
     pub fn take(&mut self, length: usize) -> BytesMut {
-        self.rest.get_or_insert_with(BytesMut::new).split_to(length)
+        self.current.as_mut().map_or_else(BytesMut::new, |current| current.bytes.split_to(length))
     }
 
     /// Block of at least `length` bytes whose parts have all been dropped: one of this writer, or of an earlier
     /// one.
-    fn free(&mut self, length: usize) -> Option<BytesMut> {
+    fn free(&mut self, length: usize) -> Option<Block> {
         if length > self.size {
             return None;
         }
         let mut block = self.free_of_own().or_else(|| free_of_earlier(self.size))?;
         // SAFETY: the block has `self.size` bytes, as it was reclaimed. It was allocated filled with zeros, and
         // only slices of initialised bytes were given out of it and of its parts since: all of it is initialised.
-        unsafe { block.set_len(self.size) };
+        unsafe { block.bytes.set_len(self.size) };
         Some(block)
     }
 
-    fn free_of_own(&mut self) -> Option<BytesMut> {
-        let place = self.used.iter_mut().position(|block| is_free(block, self.size))?;
+    fn free_of_own(&mut self) -> Option<Block> {
+        let place = self.used.iter_mut().position(|block| block.is_free(self.size))?;
         self.used.remove(place)
     }
 }
 
-/// Empties the block, and returns whether no part of its `size` bytes is in use.
-fn is_free(block: &mut BytesMut, size: usize) -> bool {
-    block.clear();
-    block.try_reclaim(size)
+impl Block {
+    /// Returns whether the block is short enough to be used again.
+    fn is_kept(&self) -> bool {
+        self.size <= MOST
+    }
+
+    /// Empties the block, and returns whether so many bytes of it are not in use.
+    fn is_free(&mut self, bytes: usize) -> bool {
+        self.bytes.clear();
+        self.bytes.try_reclaim(bytes)
+    }
 }
 
-/// Block of `size` bytes or more of a writer that was dropped.
-fn free_of_earlier(size: usize) -> Option<BytesMut> {
+/// Smallest block of `size` bytes to twice as many, of a writer that was dropped: longer ones are left to writers that
+/// need them.
+fn free_of_earlier(size: usize) -> Option<Block> {
     SPARES.with_borrow_mut(|spares| {
-        let place =
-            spares.iter_mut().position(|spare| spare.size >= size && is_free(&mut spare.block, size))?;
-        spares.remove(place).map(|spare| spare.block)
+        let places = spares.iter_mut().enumerate();
+        let fitting = places
+            .filter_map(|(place, block)| (size..=2 * size).contains(&block.size).then_some((place, block)));
+        let free = fitting.filter_map(|(place, block)| block.is_free(size).then_some((block.size, place)));
+        free.min().and_then(|(_, place)| spares.remove(place))
     })
 }
 
-fn bytes_of(spares: &VecDeque<Spare>) -> usize {
-    spares.iter().map(|spare| spare.size).sum()
+fn bytes_of(blocks: &VecDeque<Block>) -> usize {
+    blocks.iter().map(|block| block.size).sum()
 }
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        let size = self.size;
-        let last = self.rest.take_if(|_| !self.is_long);
-        let left = last.into_iter().chain(mem::take(&mut self.used));
+        let left = self.current.take().filter(Block::is_kept).into_iter().chain(mem::take(&mut self.used));
         // A thread that ends has no spare blocks any more.
         let _ = SPARES.try_with(|spares| {
             let mut spares = spares.borrow_mut();
-            spares.extend(left.map(|block| Spare { block, size }));
-            let mut bytes = bytes_of(&spares);
-            while bytes > SPARE_BYTES || spares.len() > SPARE {
-                bytes -= spares.pop_front().map_or(bytes, |spare| spare.size);
+            spares.extend(left);
+            while bytes_of(&spares) > SPARE_BYTES || spares.len() > SPARE {
+                spares.pop_front();
             }
         });
     }
@@ -182,8 +188,8 @@ mod tests {
         assert_ne!(part(100, 2, 60).as_ptr(), place, "a part of it is in use");
         assert!(first.iter().all(|byte| *byte == 1));
         drop(first);
-        let again = [part(100, 3, 1), part(50, 4, 50), part(20, 5, 7)];
-        assert!(again.iter().any(|part| part.as_ptr() == place), "for blocks that are no longer");
+        let again = [part(49, 3, 1), part(50, 4, 50), part(20, 5, 7)];
+        assert_eq!(again[1].as_ptr(), place, "for blocks of half its size to its size");
         assert!(again.iter().zip(3..).all(|(part, byte)| part.iter().all(|other| *other == byte)));
         drop(again);
         drop(part(PAGE, 6, PAGE));
@@ -192,25 +198,22 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_few_blocks_of_earlier_writers() {
-        let kept = || SPARES.with_borrow(|spares| (spares.len(), bytes_of(spares)));
-        for _ in 0..3 * SPARE {
-            let writers: Vec<Blocks> = (0..3)
-                .map(|_| {
-                    let mut blocks = Blocks::new(10);
-                    blocks.room(10);
-                    blocks
-                })
-                .collect();
-            drop(writers);
-        }
-        assert!(kept().0 <= SPARE, "{:?}", kept());
-        for length in [MOST, MOST + 1, SPARE_BYTES / 2 + 1, SPARE_BYTES / 2 + 1] {
-            let mut first = Blocks::new(10);
-            let mut second = Blocks::new(10);
-            first.room(length);
-            second.room(length);
-            drop((first, second));
-            assert!(kept().1 <= SPARE_BYTES, "{:?}", kept());
+        let drop_writers = |size, length| {
+            let writer = || {
+                let mut blocks = Blocks::new(size);
+                blocks.room(length);
+                blocks
+            };
+            drop([(); 3].map(|()| writer()));
+        };
+        for (size, length) in
+            [(10, 10), (10, MOST), (MOST, 1), (700 << 10, 1), (600 << 10, 1), (10, MOST + 1)]
+        {
+            (0..SPARE).for_each(|_| drop_writers(size, length));
+            SPARES.with_borrow(|spares| {
+                let bytes: usize = spares.iter().map(|block| block.bytes.capacity().max(block.size)).sum();
+                assert!(spares.len() <= SPARE && bytes <= SPARE_BYTES, "{} of {bytes}", spares.len());
+            });
         }
     }
 

@@ -137,8 +137,7 @@ mod tests {
         assert_eq!(shared.policy(), none, "no send is so large");
     }
 
-    /// Promise: `loan` decides by measured thresholds, for aligned and other sends; lent and copied sends are
-    /// compared in pairs.
+    /// Promise: `loan` decides by measured thresholds, for aligned and other sends.
     #[test]
     fn size_and_alignment_decide() {
         let page = rustix::param::page_size();

@@ -125,8 +125,7 @@ mod tests {
         assert_eq!(all.loan_policy(&Host::this(), &[DeviceKind::WithChecksums], 1500, Transport::Udp), None);
     }
 
-    /// Promise: `loan` decides by measured thresholds, for aligned and other sends; lent and copied sends are
-    /// compared in pairs.
+    /// Promise: `loan` decides by measured thresholds, for aligned and other sends.
     #[test]
     fn a_quick_measurement_replaces_no_full_one() {
         let mut all = Calibrations::default();

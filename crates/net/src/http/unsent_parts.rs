@@ -36,7 +36,8 @@ impl<'a> UnsentParts<'a> {
         while self.parts.get(self.sent).is_some_and(|part| part.length() == 0) {
             (self.sent, self.in_memory) = (self.sent + 1, None);
         }
-        let Some((part, later)) = self.parts[self.sent..].split_first_mut() else { return Ok(None) };
+        let unsent = self.parts.get_mut(self.sent..).and_then(<[_]>::split_first_mut);
+        let Some((part, later)) = unsent else { return Ok(None) };
         // Empty parts do not follow: bytes held back for them would wait for TCP's timer of 200 ms.
         let is_followed = later.iter().any(|part| part.length() > 0);
         if part.goes_in_windows() || self.in_memory.is_none_or(|found| found.elapsed() > TRUST) {

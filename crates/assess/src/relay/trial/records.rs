@@ -113,7 +113,7 @@ impl Trials<'_> {
         };
         let side = self.side(case, Shape::Datagrams(addresses), None)?;
         let to = match discards {
-            true => self.test_bed.address_of_nobody()?,
+            true => self.test_bed.unassigned_address()?,
             false => SocketAddr::new(self.test_bed.near_address()?, side.port),
         };
         let least = match &receiving {
