@@ -30,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
         the_newest_recording_tells_the_tracks,
+        movies_larger_than_the_cache_are_left_out,
         many_bad_recordings_do_not_hide_the_good_ones,
         an_archive_whose_only_recording_is_being_written_says_so,
         what_an_archive_cannot_do_is_refused,
@@ -342,6 +343,33 @@ fn the_newest_recording_tells_the_tracks() -> Result<()> {
     }
     let left_out = server.status()?["archives"][0]["left_out"].to_string();
     ensure!(left_out.contains("10-00-00.ts") && left_out.contains("newest"), "{left_out}");
+    Ok(())
+}
+
+/// Promise: Movies of an archive that are larger than the whole cache are left out, at its beginning and between others.
+fn movies_larger_than_the_cache_are_left_out() -> Result<()> {
+    let (small, large) = (clips::mp4(2)?, clips::mp4(20)?);
+    let length = fs::metadata(&large)?.len();
+    ensure!(fs::metadata(&small)?.len() * 4 < length, "two small movies do not fit");
+    let folder = folder(&[
+        ("2026-11-23T10-00-00.mp4", large.clone()),
+        ("2026-11-23T10-00-20.mp4", small.clone()),
+        ("2026-11-23T10-00-22.mp4", large),
+        ("2026-11-23T10-00-42.mp4", small),
+    ])?;
+    let server = serve(&folder, &["--cache-size", &length.to_string()])?;
+    let mut movie = Movie::set_up(server.rtsp, "cam")?;
+    movie.play(None)?;
+    // Two recordings of 2 s, without a wait for the one between them.
+    let tracks = movie.to_the_end(Deadline::seconds(11.0))?;
+    for received in &tracks {
+        let (half, rest) = received.payload.split_at(received.payload.len() / 2);
+        ensure!(!half.is_empty() && half == rest, "the second recording differs from the first");
+    }
+    let left_out = server.status()?["archives"][0]["left_out"].to_string();
+    for name in ["10-00-00.mp4", "10-00-22.mp4"] {
+        ensure!(left_out.contains(name) && left_out.contains("raise --cache-size"), "{left_out}");
+    }
     Ok(())
 }
 

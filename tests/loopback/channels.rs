@@ -313,7 +313,10 @@ fn a_channel_without_an_asset_waits_for_one() -> Result<()> {
     let answer = news.client.request("DESCRIBE", &url, &accept)?;
     let body = String::from_utf8_lossy(&answer.body).into_owned();
     ensure!(answer.status == 503 && body.contains("no asset of this channel"), "{answer:?}: {body}");
-    fs::copy(&clip, folder.path().join("later.ts"))?;
+    // The server may open it at any time: it must be complete.
+    let copied = folder.path().join("later.part");
+    fs::copy(&clip, &copied)?;
+    fs::rename(&copied, folder.path().join("later.ts"))?;
     Deadline::seconds(30.0).wait_for("the channel", || {
         let answer = news.client.request("DESCRIBE", &url, &accept)?;
         Ok((answer.status == 200).then_some(()))

@@ -4,6 +4,7 @@
 //! between recordings count, whether they are skipped or held.
 
 mod chain;
+mod first_search;
 mod folder;
 mod formats;
 mod listing;

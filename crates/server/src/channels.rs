@@ -117,13 +117,13 @@ impl Channels {
                 ChannelError::List(options.name.clone(), Box::new(SendFailure::Playlist(error)))
             })?;
             let slot = Arc::new(Slot { options, channel: OnceLock::new() });
-            let mut told = String::new();
+            let mut logged = String::new();
             let opened = slot.open(playlist, store, pool);
-            let opened = opened.inspect_err(|error| slot.tell(error, &mut told)).ok();
+            let opened = opened.inspect_err(|error| slot.log_once(error, &mut logged)).ok();
             if let Some(channel) = &opened {
                 slot.channel.get_or_init(|| Arc::clone(channel));
             }
-            all.tasks.spawn(Arc::clone(&slot).run(opened, told, Arc::clone(store), pool.clone()));
+            all.tasks.spawn(Arc::clone(&slot).run(opened, logged, Arc::clone(store), pool.clone()));
             all.channels.push(slot);
         }
         Ok(all)
@@ -166,22 +166,22 @@ impl Slot {
         LiveChannel::open(self.options.clone(), playlist, store, pool)
     }
 
-    /// Logs why the channel has nothing to play, unless that was told.
-    fn tell(&self, error: &SendFailure, told: &mut String) {
+    /// Logs why the channel has nothing to play, unless that was logged.
+    fn log_once(&self, error: &SendFailure, logged: &mut String) {
         let error = error.to_string();
-        if error != *told {
+        if error != *logged {
             let channel = &self.options.name;
             tracing::warn!(channel, error, "a channel has nothing to play: it waits for an asset");
-            *told = error;
+            *logged = error;
         }
     }
 
-    /// Runs the channel; tries again to open it until that succeeds. `told`: the error that was logged. Never
+    /// Runs the channel; tries again to open it until that succeeds. `logged`: the error that was logged. Never
     /// ends.
     async fn run(
         self: Arc<Self>,
         mut opened: Option<Arc<LiveChannel>>,
-        mut told: String,
+        mut logged: String,
         store: Arc<Store>,
         pool: BlockingPool,
     ) {
@@ -194,11 +194,15 @@ impl Slot {
             let attempt =
                 tokio::task::spawn_blocking(move || slot.open(slot.options.playlist()?, &store, &pool));
             match attempt.await {
-                Ok(result) => opened = result.inspect_err(|error| self.tell(error, &mut told)).ok(),
+                Ok(result) => opened = result.inspect_err(|error| self.log_once(error, &mut logged)).ok(),
+                Err(error) if error.is_panic() => tracing::error!(
+                    channel = self.options.name,
+                    "opening a channel panicked, which is a bug: report it with the panic's message; it is tried again"
+                ),
                 Err(_) => return, // the runtime ends
             }
         };
-        if !told.is_empty() {
+        if !logged.is_empty() {
             tracing::info!(channel = self.options.name, "a channel begins");
         }
         self.channel.get_or_init(|| Arc::clone(&channel));

@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value as Json, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use wirepath_http::AssetPath;
@@ -13,6 +13,7 @@ use wirepath_media::image::Identity;
 use wirepath_net::LogLimit;
 
 use super::ArchiveOptions;
+use super::first_search::FirstSearch;
 use super::formats::Formats;
 use super::name_pattern::NamePattern;
 use super::recordings::{Recording, Recordings};
@@ -50,6 +51,7 @@ pub(crate) struct ArchiveFolder {
     formats: Examined<Arc<Formats>>,
     /// Recordings that cannot be played with the others, and the reasons.
     left_out: Mutex<HashMap<Box<[u8]>, String>>,
+    first_search: Mutex<FirstSearch>,
     /// Permits of pages that are being made.
     listings: Semaphore,
     log: LogLimit,
@@ -97,6 +99,7 @@ impl ArchiveFolder {
             lengths: Mutex::default(),
             formats: Mutex::default(),
             left_out: Mutex::default(),
+            first_search: Mutex::default(),
             listings: Semaphore::new(LISTINGS),
             log: LogLimit::new(LINES_PER_SECOND),
         }))
@@ -126,8 +129,16 @@ impl ArchiveFolder {
                 "an archive has more than {MOST_NAMES} names: others are left out"
             );
         }
-        let recordings = Arc::new(Recordings::of(names, &self.pattern));
-        self.forget_gone(&recordings);
+        let recordings = Recordings::of(names, &self.pattern);
+        let unchanged = known.as_ref().filter(|known| known.version == version);
+        let unchanged = unchanged.filter(|known| *known.recordings == recordings);
+        let recordings = match unchanged.map(|known| Arc::clone(&known.recordings)) {
+            Some(recordings) => recordings,
+            None => {
+                self.forget_gone(&recordings);
+                Arc::new(recordings)
+            }
+        };
         let is_fresh = version.age_s(now_s()) < DISTINCT_AFTER_S;
         *known = Some(Known { version, is_fresh, recordings: Arc::clone(&recordings) });
         Ok(recordings)
@@ -178,14 +189,20 @@ impl ArchiveFolder {
         Ok(length)
     }
 
+    /// The search for the first recording, once it is not used by another request; none if that takes longer
+    /// than `limit`.
+    pub(super) fn first_search(&self, limit: Duration) -> Option<MutexGuard<'_, FirstSearch>> {
+        self.first_search.try_lock_for(limit)
+    }
+
     /// Notes that this version of a recording cannot be played, so that it is not examined again.
-    pub(super) fn give_up(&self, recording: &Recording, identity: Identity, why: &str) {
+    pub(super) fn mark_unplayable(&self, recording: &Recording, identity: Identity, why: &str) {
         self.leave_out(recording, why);
         self.lengths.lock().insert(recording.name.clone(), (identity, Length::NotPlayable));
     }
 
     /// Returns whether this version of a recording is known not to be playable.
-    pub(super) fn is_given_up(&self, recording: &Recording, identity: Identity) -> bool {
+    pub(super) fn is_unplayable(&self, recording: &Recording, identity: Identity) -> bool {
         self.lengths.lock().get(&recording.name) == Some(&(identity, Length::NotPlayable))
     }
 
@@ -198,7 +215,7 @@ impl ArchiveFolder {
     }
 
     /// Notes that a recording is played.
-    pub(super) fn take_in(&self, recording: &Recording) {
+    pub(super) fn note_played(&self, recording: &Recording) {
         self.left_out.lock().remove(&recording.name);
     }
 
@@ -211,7 +228,7 @@ impl ArchiveFolder {
     ) -> Result<Option<Arc<Formats>>, FindError> {
         let Some(asset) = self.open(recording, recordings)? else { return Ok(None) };
         let identity = asset.version.identity;
-        if self.is_given_up(recording, identity) {
+        if self.is_unplayable(recording, identity) {
             return Ok(None);
         }
         let known = self.formats.lock().get(&recording.name).filter(|(known, _)| *known == identity).cloned();
@@ -221,7 +238,7 @@ impl ArchiveFolder {
         let formats = match self.store.description(&asset.file) {
             Ok(description) => Formats::of(&description),
             Err(StoreError::NotPlayable(why)) => {
-                self.give_up(recording, identity, &why);
+                self.mark_unplayable(recording, identity, &why);
                 return Ok(None);
             }
             Err(error) => {

@@ -61,10 +61,10 @@ async fn seek(
             Search::Later(_, error) if failures == RETRIES => {
                 return Err(PlayError::Source(format!("a recording cannot be opened: {error}").into()));
             }
-            Search::Later(start_us, _) => {
+            Search::Later(recording, _) => {
                 failures += 1;
                 tokio::time::sleep(RETRY).await;
-                let time_us = from_us.max(start_us);
+                let time_us = from_us.max(recording.start_us);
                 search = find(opener, time_us, like, |opener, time, like| opener.at(time, like)).await?;
                 continue;
             }

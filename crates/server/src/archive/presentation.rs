@@ -74,7 +74,8 @@ fn first(opener: &Opener) -> Result<Opened, OpenError> {
             not_yet("the first recording of the archive is still being written; try again later")
         }
         First::NotYet => not_yet(
-            "many recordings of the archive cannot be played (see /api/status); try again for the rest",
+            "the search for the first recording of the archive that can be played is not finished, as with many \
+             that cannot (see /api/status); try again: it continues",
         ),
         First::Later(OpenFailure::Find(error)) => Err(find_error(error)),
         First::Later(OpenFailure::Store(error)) => Err(open_error(error)),

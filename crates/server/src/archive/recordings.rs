@@ -12,7 +12,7 @@ pub(crate) struct Recording {
 }
 
 /// Recordings, by their times.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recordings(Vec<Recording>);
 
 impl Recordings {
@@ -31,6 +31,12 @@ impl Recordings {
     /// All of them.
     pub(crate) fn all(&self) -> &[Recording] {
         &self.0
+    }
+
+    /// Recordings that begin at or after a time.
+    pub(crate) fn since(&self, time_us: i64) -> &[Recording] {
+        let before = self.0.partition_point(|recording| recording.start_us < time_us);
+        self.0.get(before..).unwrap_or_default()
     }
 
     /// Recordings that begin at or before a time.

@@ -113,6 +113,7 @@ impl ArchiveSource {
 /// Opens each recording when the previous one begins. Ends with the source.
 pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Formats) {
     let Some(wanted) = source.upgrade().map(|source| Arc::clone(&source.wanted)) else { return };
+    let folder = Arc::clone(&opener.folder);
     loop {
         wanted.notified().await;
         let Some(there) = source.upgrade() else { return };
@@ -130,9 +131,9 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
             match search {
                 Ok(Ok(Search::Found(opened))) => break Following::Known(opened),
                 Ok(Ok(Search::NotYet(up_to_us))) if is_wanted() => after_us = up_to_us,
-                Ok(Ok(Search::Later(start_us, error))) if failures == RETRIES => {
-                    tracing::warn!(%error, "a recording of an archive is passed over: it cannot be opened");
-                    (after_us, failures) = (start_us, 0);
+                Ok(Ok(Search::Later(recording, error))) if failures == RETRIES => {
+                    folder.note_failure(&recording, &error);
+                    (after_us, failures) = (recording.start_us, 0);
                 }
                 Ok(Ok(Search::Later(..))) if is_wanted() => {
                     failures += 1;
@@ -142,6 +143,20 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "an archive cannot be read: a session ends with its recording");
                     break Following::End;
+                }
+                Err(error) if error.is_panic() => {
+                    if failures == 0 {
+                        tracing::error!(
+                            archive = folder.path(),
+                            "the search for a recording panicked, which is a bug: report it with the panic's message; \
+                             it is tried again"
+                        );
+                    }
+                    if failures == RETRIES || !is_wanted() {
+                        break Following::End;
+                    }
+                    failures += 1;
+                    tokio::time::sleep(RETRY).await;
                 }
                 Err(_) => return, // the runtime ends
             }

@@ -40,6 +40,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Returns whether the image is larger than the whole cache, so that another attempt fails too.
+    pub(crate) fn exceeds_cache(&self) -> bool {
+        matches!(self, StoreError::Folder(FolderError::Budget { needed, budget, .. }) if needed > budget)
+    }
+
     /// Text for clients, without names of folders of this machine.
     pub fn public(&self) -> String {
         match self {

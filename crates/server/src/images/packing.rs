@@ -69,17 +69,53 @@ pub(super) fn examine(
     recipe: Recipe,
     memory: &MemoryBudget,
 ) -> Result<(Summary, Streams), StoreError> {
-    if size > MAX_SIZE {
-        return Err(not_playable(format!("it has {size} bytes: at most {MAX_SIZE} are played")));
-    }
+    check_size(size)?;
     if recipe.is_transport_stream() {
         let (ssrc, sequence, timestamp) = random_numbers()?;
         let stream = StreamPlan::transport_stream(ssrc, sequence, timestamp);
         return Ok((estimate(asset, size, memory)?, stream.into()));
     }
-    if size == 0 {
-        return Err(StoreError::NotPlayable(EMPTY.to_owned()));
+    let playable = playable_movie(asset, size, recipe, memory)?;
+    let streams = playable.streams(random_numbers)?.ok_or_else(|| not_playable("it has no track"))?;
+    let duration_us = match recipe.is_demuxed() {
+        // Its tracks do not say it, but its clock does, if there is one.
+        true => estimate(asset, size, memory).ok().and_then(|estimate| estimate.duration_us),
+        false => movie_duration_us(asset, &playable, memory)?,
+    };
+    Ok((Summary { duration_us, payload_bytes: size, description: playable.describe() }, streams))
+}
+
+/// Description of an asset that is not packed yet, without a search for its duration. Waits until memory is
+/// free.
+pub(super) fn describe(
+    asset: &File,
+    size: u64,
+    recipe: Recipe,
+    memory: &MemoryBudget,
+) -> Result<Description, StoreError> {
+    check_size(size)?;
+    match recipe.is_transport_stream() {
+        true => Ok(estimate_of(asset, size, ESTIMATE_LENGTHS[0], memory)?.description),
+        false => playable_movie(asset, size, recipe, memory).map(PlayableMovie::describe),
     }
+}
+
+/// Fails if an asset is too long or empty.
+fn check_size(size: u64) -> Result<(), StoreError> {
+    match size {
+        0 => Err(StoreError::NotPlayable(EMPTY.to_owned())),
+        1..=MAX_SIZE => Ok(()),
+        _ => Err(not_playable(format!("it has {size} bytes: at most {MAX_SIZE} are played"))),
+    }
+}
+
+/// Tracks of an asset that are played. Waits until memory is free.
+fn playable_movie(
+    asset: &File,
+    size: u64,
+    recipe: Recipe,
+    memory: &MemoryBudget,
+) -> Result<PlayableMovie, StoreError> {
     let (mut reader, mut reserved) = (movie_reader(asset, size, recipe)?, None);
     while let Some(wanted) = reader.wanted() {
         if wanted.length > PAGE && reserved.is_none() {
@@ -89,15 +125,7 @@ pub(super) fn examine(
         asset.read_exact_at(&mut bytes, wanted.offset).map_err(reading)?;
         reader.take(bytes).map_err(not_playable)?;
     }
-    let playable = PlayableMovie::of(reader.finish().map_err(not_playable)?).map_err(not_playable)?;
-    let streams = playable.streams(random_numbers)?.ok_or_else(|| not_playable("it has no track"))?;
-    drop(reserved);
-    let duration_us = match recipe.is_demuxed() {
-        // Its tracks do not say it, but its clock does, if there is one.
-        true => estimate(asset, size, memory).ok().and_then(|estimate| estimate.duration_us),
-        false => movie_duration_us(asset, &playable, memory)?,
-    };
-    Ok((Summary { duration_us, payload_bytes: size, description: playable.describe() }, streams))
+    PlayableMovie::of(reader.finish().map_err(not_playable)?).map_err(not_playable)
 }
 
 /// Duration of a movie in microseconds, if its description or its end tells it. Waits until memory is free.
@@ -134,22 +162,24 @@ fn random_numbers() -> Result<(u32, u16, u32), StoreError> {
 
 /// Estimate from both ends of an asset of `size` bytes. Waits until memory for it is free.
 fn estimate(asset: &File, size: u64, memory: &MemoryBudget) -> Result<Summary, StoreError> {
-    if size == 0 {
-        return Err(StoreError::NotPlayable(EMPTY.to_owned()));
-    }
     let mut summary = Summary::default();
     for length in ESTIMATE_LENGTHS {
-        let _memory = memory.reserve(ESTIMATE_FACTOR * length as u64);
-        let head = read_at_most(asset, 0, length)?;
-        let tail = read_at_most(asset, size.saturating_sub(length as u64), length)?;
-        let estimate = estimate_bytes(&head, &tail, size).map_err(not_playable)?;
-        let description = Description::TransportStream(estimate.description);
-        summary = Summary { duration_us: estimate.duration_us, payload_bytes: size, description };
+        summary = estimate_of(asset, size, length, memory)?;
         if summary.duration_us.is_some() {
             break;
         }
     }
     Ok(summary)
+}
+
+/// Estimate from `length` bytes at each end of an asset of `size` bytes. Waits until memory for it is free.
+fn estimate_of(asset: &File, size: u64, length: usize, memory: &MemoryBudget) -> Result<Summary, StoreError> {
+    let _memory = memory.reserve(ESTIMATE_FACTOR * length as u64);
+    let head = read_at_most(asset, 0, length)?;
+    let tail = read_at_most(asset, size.saturating_sub(length as u64), length)?;
+    let estimate = estimate_bytes(&head, &tail, size).map_err(not_playable)?;
+    let description = Description::TransportStream(estimate.description);
+    Ok(Summary { duration_us: estimate.duration_us, payload_bytes: size, description })
 }
 
 /// The layout for the first play of an asset: an index if the payload is contiguous, according to the

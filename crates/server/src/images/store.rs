@@ -226,19 +226,21 @@ impl Store {
         packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.duration_us)
     }
 
-    /// Description of an asset that is not packed, as far as its beginning or its index shows it. Waits for
-    /// storage.
+    /// Description of an asset that is not packed, as far as its beginning or its index shows it. Its duration
+    /// is not searched. Waits for storage.
     pub(crate) fn description(&self, asset: &File) -> Result<Description, StoreError> {
         let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
-        packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.description)
+        packing::describe(asset, size, recipe, &self.estimates)
     }
 
     /// Duration of an asset in microseconds, if its image is finished. Waits for storage.
     pub(crate) fn finished_duration_us(&self, asset: &File) -> Result<Option<u64>, StoreError> {
         let identity = identity(asset)?;
         let key = Key::of(identity, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
-        if let Some(open) = self.open.lock().find(key, identity, Instant::now()) {
-            let image = open?;
+        // A statement of its own: the lock is released before the image is asked and dropped. An image that
+        // could not be packed tells nothing about its asset.
+        let open = self.open.lock().find(key, identity, Instant::now());
+        if let Some(Ok(image)) = open {
             let is_complete = *image.progress().borrow() == Progress::Complete;
             return Ok(image.duration_us().filter(|_| is_complete));
         }

@@ -64,7 +64,7 @@ impl Channel {
         limits: PathLimits,
         name_of: NameOf,
     ) -> Result<(Arc<Channel>, Arc<Image>), SendFailure> {
-        let (first, image) = first(&playlist, &store, limits, name_of)?;
+        let (first, image) = first(&options.name, &playlist, &store, limits, name_of)?;
         for error in playlist.missing_from(first.index).take(MOST_MISSING) {
             tracing::warn!(channel = options.name, %error, "an item of a channel is missing");
         }
@@ -178,8 +178,11 @@ impl Channel {
             let differs = difference(like, &image);
             differs.map_or(Ok(image), |differs| Err(entry.error(&differs)))
         });
-        let image =
-            image.inspect_err(|error| tracing::warn!(%error, "an item of a channel is left out")).ok();
+        let channel = &self.options.name;
+        let image = image.inspect_err(|error| {
+            tracing::warn!(channel, %error, "an item of a channel is left out");
+        });
+        let image = image.ok();
         Some((image, ListPlace { index, entry }))
     }
 
@@ -211,6 +214,7 @@ fn time_until(unix_s: u64) -> Option<Duration> {
 
 /// The place and the image of the first entry that can be sent. Waits for storage.
 fn first(
+    name: &str,
     playlist: &Playlist,
     store: &Store,
     limits: PathLimits,
@@ -221,7 +225,10 @@ fn first(
         match open(store, entry, limits, name_of) {
             Ok(image) => {
                 if let Some(error) = failure {
-                    tracing::warn!(%error, left_out = index, "the first items of a channel are left out");
+                    tracing::warn!(
+                        channel = name, %error, left_out = index,
+                        "the first items of a channel are left out"
+                    );
                 }
                 return Ok((ListPlace { index, entry: entry.clone() }, image));
             }
