@@ -336,7 +336,7 @@ fn the_duration_of_a_fragmented_file_is_that_of_its_image() {
             length: 300,
             duration: 1920,
             composition_offset: offsets[number % 4],
-            sync: number % 4 == 0,
+            sync: number.is_multiple_of(4),
         };
         let tracks = vec![track(Format::H264, (0..24).map(picture).collect(), edits)];
         let mut file = File { tracks, layout: Layout::Fragments, samples_in_chunk: 4, long: false }.bytes();
