@@ -36,6 +36,16 @@ pub(crate) fn tail(index: usize, begin: u64, end: u64) -> Option<Extent> {
     (length > 0 && is_longer).then_some(Extent { offset: end - length, length })
 }
 
+/// Duration from the first sample, at `begin_us`, to `end_us`; if there is no end, the stated one, which some
+/// writers count from the first sample and others from time 0.
+pub(crate) fn duration_from(begin_us: u64, end_us: Option<u64>, stated_us: Option<u64>) -> Option<u64> {
+    let until_end = end_us.map(|end_us| end_us.saturating_sub(begin_us)).filter(|us| *us > 0);
+    until_end.or(stated_us.map(|stated_us| match stated_us.checked_sub(begin_us) {
+        Some(rest @ 1..) => rest,
+        Some(0) | None => stated_us,
+    }))
+}
+
 /// Places of a code in bytes, the last one first.
 pub(crate) fn last_places<'a>(bytes: &'a [u8], code: &'a [u8; 4]) -> impl Iterator<Item = usize> + 'a {
     let mut before = bytes.len();
@@ -162,8 +172,7 @@ impl Track {
 
     /// End of the shown media by the edit list, in microseconds since the beginning of the movie.
     pub(crate) fn end_us(&self) -> Option<u64> {
-        let end = i128::from(self.end?) + i128::from(self.shift);
-        Some(self.us(end).max(0).unsigned_abs())
+        Some(self.movie_us(self.end?))
     }
 
     /// End of the track in microseconds, from the duration in the file and the edit list; `None` if unknown.
@@ -172,6 +181,11 @@ impl Track {
         let us = length.max(0) * 1_000_000 / i128::from(self.timescale);
         let us = us.min(i128::from(u64::MAX)) as u64;
         (self.duration > 0).then_some(us.min(self.end_us().unwrap_or(u64::MAX)))
+    }
+
+    /// Microseconds since the beginning of the movie of a time without `shift`; 0 for a time before it.
+    pub(crate) fn movie_us(&self, time: u64) -> u64 {
+        self.us(i128::from(time) + i128::from(self.shift)).max(0).unsigned_abs()
     }
 
     /// Converts a time of the track to microseconds.

@@ -9,7 +9,7 @@ use super::clusters::{Block, Clusters};
 use super::id::CLUSTER;
 use super::segment::Segment;
 use super::track::{FrameLength, Plan};
-use crate::track::{Extent, STATED_FROM_US, Track, last_places, tail};
+use crate::track::{Extent, STATED_FROM_US, Track, duration_from, last_places, tail};
 
 /// Most elements that are read for the first block.
 const MAX_ELEMENTS: usize = 64;
@@ -89,11 +89,7 @@ impl DurationReader {
     /// Returns the duration in microseconds; `None` if the file does not tell it. Call it when no more bytes
     /// are wanted.
     pub fn finish(self) -> Option<u64> {
-        let ends = self.end_us.map(|end_us| end_us.saturating_sub(self.begin_us)).filter(|us| *us > 0);
-        ends.or(self.stated_us.map(|stated_us| match stated_us.checked_sub(self.begin_us) {
-            Some(rest @ 1..) => rest,
-            Some(0) | None => stated_us,
-        }))
+        duration_from(self.begin_us, self.end_us, self.stated_us)
     }
 
     /// Takes an element, up to the first block. Then a stated duration suffices, unless the first block is
@@ -149,8 +145,7 @@ impl DurationReader {
             (None, FrameLength::Bytes(each), _) => bytes().checked_div(each).unwrap_or(0),
             (None, FrameLength::Unknown, interval) => interval.unwrap_or(0).saturating_mul(count),
         };
-        let us = |time: u64| track.us(i128::from(time) + i128::from(track.shift)).max(0).unsigned_abs();
-        Some((us(begin), us(begin.saturating_add(length))))
+        Some((track.movie_us(begin), track.movie_us(begin.saturating_add(length))))
     }
 }
 

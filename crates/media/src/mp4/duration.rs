@@ -13,7 +13,7 @@ use super::reader::Walk;
 use super::samples::MAX_FRAGMENT_BYTES;
 use super::track::Defaults;
 use super::{Extent, Track};
-use crate::track::{Fields, STATED_FROM_US, last_places, tail};
+use crate::track::{Fields, STATED_FROM_US, duration_from, last_places, tail};
 
 /// Most boxes that are read for the first fragment.
 const MAX_BOXES: usize = 32;
@@ -37,8 +37,10 @@ pub struct DurationReader {
     /// End of the samples of the tables, and of the whole movie, in microseconds.
     tables_us: Option<u64>,
     end_us: Option<u64>,
-    /// Duration from the description of the movie, or from a segment index.
+    /// Duration from the description of the movie.
     stated_us: Option<u64>,
+    /// Duration from a segment index: from the first sample.
+    indexed_us: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +72,7 @@ impl Movie {
         let defaults = self.places.iter().map(|places| places.defaults);
         let tracks = self.tracks.iter().cloned().zip(defaults).filter(|(track, _)| !track.external);
         let tabled = self.tracks.iter().zip(&self.places).filter(|(_, places)| places.table.samples > 0);
-        let begin_us = tabled.map(|(track, _)| track.us(track.shift.into()).max(0).unsigned_abs()).min();
+        let begin_us = tabled.map(|(track, _)| track.movie_us(0)).min();
         let tables_us = self.tracks.iter().filter_map(Track::duration_us).max();
         let mut reader = DurationReader {
             tracks: tracks.collect(),
@@ -84,6 +86,7 @@ impl Movie {
             tables_us,
             end_us: None,
             stated_us: self.stated_us,
+            indexed_us: None,
         };
         match self.fragmented {
             true => reader.step = reader.next_box(),
@@ -119,8 +122,8 @@ impl DurationReader {
         self.step = match self.step {
             Step::Header(_) => self.header(&bytes),
             Step::SegmentIndex(extent) => {
-                let stated_us = segment_index_us(bytes, extent.offset, self.size);
-                self.stated_us = self.stated_us.or(stated_us);
+                let indexed_us = segment_index_us(bytes, extent.offset, self.size);
+                self.indexed_us = self.indexed_us.or(indexed_us);
                 self.next_box()
             }
             Step::FirstFragment(extent) => {
@@ -160,12 +163,8 @@ impl DurationReader {
     /// are wanted.
     pub fn finish(self) -> Option<u64> {
         let begin_us = self.begin_us.unwrap_or(0);
-        let stated_us = self.stated_us.map(|stated_us| match stated_us.checked_sub(begin_us) {
-            Some(rest @ 1..) => rest,
-            Some(0) | None => stated_us,
-        });
-        let ends = self.end_us.map(|end_us| end_us.saturating_sub(begin_us)).filter(|us| *us > 0);
-        ends.or(stated_us)
+        let stated_us = || duration_from(begin_us, None, self.stated_us);
+        duration_from(begin_us, self.end_us, None).or(self.indexed_us).or_else(stated_us)
     }
 
     /// Continues with the next box, for the first fragment.
@@ -192,17 +191,15 @@ impl DurationReader {
         }
     }
 
-    /// Continues at the end of the file, unless the duration is known: for some writers it counts from the
-    /// first sample, for others from time 0, which differ only if the first sample is late.
+    /// Continues at the end of the file, unless the duration is known: for some writers the stated one counts
+    /// from the first sample, for others from time 0, which differ only if the first sample is late.
     fn after_first(&mut self) -> Step {
         if !self.has_fragment && self.walk.wanted().is_none() {
             self.end_us = self.tables_us;
             return Step::Done;
         }
-        match self.stated_us {
-            Some(_) if self.begin_us.unwrap_or(0) < STATED_FROM_US => Step::Done,
-            _ => self.tail(0),
-        }
+        let is_stated = self.stated_us.is_some() && self.begin_us.unwrap_or(0) < STATED_FROM_US;
+        if is_stated || self.indexed_us.is_some() { Step::Done } else { self.tail(0) }
     }
 
     fn tail(&self, index: usize) -> Step {
@@ -257,12 +254,11 @@ impl DurationReader {
         for run in &runs {
             let Some(index) = of(run.track_id) else { continue };
             let Some(start) = run.start.or(ends[index]) else { continue };
-            let end = start.saturating_add(run.duration());
-            ends[index] = Some(end);
+            let length = run.duration();
+            ends[index] = Some(start.saturating_add(length.decoded));
             let track = &self.tracks[index].0;
-            let us = |time: u64| track.us(i128::from(time) + i128::from(track.shift)).max(0).unsigned_abs();
-            begin_us = begin_us.into_iter().chain([us(start)]).min();
-            end_us = end_us.max(Some(us(end)));
+            begin_us = begin_us.into_iter().chain([track.movie_us(start)]).min();
+            end_us = end_us.max(Some(track.movie_us(start.saturating_add(length.shown))));
         }
         Some(Span { begin_us, end_us: end_us? })
     }

@@ -25,7 +25,7 @@ fn samples(file: &[u8]) -> Vec<Sample> {
     read(file).expect("a good file").1
 }
 
-/// Reads a file of 20 pictures with this edit list of version 1: durations, times and rates.
+/// Reads a file of 20 pictures, 800 ms, with this edit list of version 1: durations, times and rates.
 fn edited(movie_timescale: u32, edits: &[(u64, i64, u32)]) -> Result<(Movie, Vec<Sample>, u64), Error> {
     let file = video(reordered(&(0..20).collect::<Vec<_>>()), vec![(1, 0)]).bytes();
     let entries = edits.iter().flat_map(|(duration, time, rate)| {
@@ -34,6 +34,7 @@ fn edited(movie_timescale: u32, edits: &[(u64, i64, u32)]) -> Result<(Movie, Vec
     let list = [words(&[1 << 24, edits.len() as u32]), entries.collect()].concat();
     // The file has its media first, so that other tables do not move it.
     let file = replace(&file, b"elst", &list);
+    let file = replace(&file, b"mdhd", &words(&[0, 0, 0, 1000, 800, 0]));
     let header = [words(&[0, 0, 0, movie_timescale, 0]), vec![0; 80]].concat();
     read(&replace(&file, b"mvhd", &header))
 }
@@ -116,7 +117,26 @@ fn hostile_edits_are_bounded() {
                     let edit = (duration, start, rate);
                     let (movie, samples, _) = edited(timescale, &[edit, edit]).expect("a good file");
                     assert!(samples.len() <= 20);
-                    assert!(movie.tracks[0].duration_us().is_none());
+                    let found = u128::from(movie.tracks[0].duration_us().expect("a duration"));
+                    match u128::try_from(start) {
+                        // An end shortens it, unless the edit runs backward or has no rate.
+                        Ok(start) => {
+                            let rest = 800_u128.saturating_sub(start) * 1000;
+                            let has_end = (1..=i32::MAX as u32).contains(&rate);
+                            assert!(
+                                if has_end { found <= rest } else { found == rest },
+                                "{found} of {edit:?}"
+                            );
+                        }
+                        // Two delays.
+                        Err(_) => {
+                            let most = i64::MAX as u128;
+                            let delay =
+                                (u128::from(duration) * 1000 / u128::from(timescale.max(1))).min(most);
+                            let late = (800 + (2 * delay).min(most)) * 1000;
+                            assert_eq!(found, late.min(u64::MAX.into()), "{edit:?}");
+                        }
+                    }
                 }
             }
         }

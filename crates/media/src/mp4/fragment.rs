@@ -39,6 +39,23 @@ pub(super) struct Run {
     offset: u64,
 }
 
+/// Fields of a sample in a run, with the defaults of the track.
+struct Entry {
+    duration: u32,
+    size: u32,
+    flags: Option<u32>,
+    composition_offset: i64,
+}
+
+/// Lengths of a run in time, both from the decode time of its first sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RunLength {
+    /// To the decode time of the next run.
+    pub(super) decoded: u64,
+    /// To the end of the sample that is shown last.
+    pub(super) shown: u64,
+}
+
 /// Sample of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunSample {
@@ -151,13 +168,17 @@ impl Run {
         self.entries.len()
     }
 
-    /// Duration of all samples of the run.
-    pub(super) fn duration(&self) -> u64 {
-        if self.flags & flag::DURATION == 0 {
-            return u64::from(self.left) * u64::from(self.defaults.duration);
+    /// Length of the run in time.
+    pub(super) fn duration(&self) -> RunLength {
+        if self.flags & (flag::DURATION | flag::COMPOSITION) == 0 {
+            let decoded = u64::from(self.left) * u64::from(self.defaults.duration);
+            return RunLength { decoded, shown: decoded };
         }
-        let entries = self.entries.chunks_exact(entry_length(self.flags));
-        entries.filter_map(|entry| Fields(entry).u32()).map(u64::from).sum()
+        self.fields().fold(RunLength::default(), |length, entry| {
+            let decoded = length.decoded + u64::from(entry.duration);
+            let shown = decoded.saturating_add_signed(entry.composition_offset.max(0));
+            RunLength { decoded, shown: length.shown.max(shown) }
+        })
     }
 
     /// Bytes of all samples of the run.
@@ -165,9 +186,24 @@ impl Run {
         if self.flags & flag::SIZE == 0 {
             return u64::from(self.left) * u64::from(self.defaults.size);
         }
-        let before = if self.flags & flag::DURATION != 0 { 4 } else { 0 };
-        let entries = self.entries.chunks_exact(entry_length(self.flags));
-        entries.filter_map(|entry| Fields(&entry[before..]).u32()).map(u64::from).sum()
+        self.fields().map(|entry| u64::from(entry.size)).sum()
+    }
+
+    /// Fields of all samples. A sample has at least one.
+    fn fields(&self) -> impl Iterator<Item = Entry> {
+        self.entries.chunks_exact(entry_length(self.flags)).map(|entry| self.entry(entry))
+    }
+
+    /// Fields of a sample.
+    fn entry(&self, entry: &[u8]) -> Entry {
+        let mut fields = Fields(entry);
+        let mut field = |flag| if self.flags & flag != 0 { fields.u32() } else { None };
+        Entry {
+            duration: field(flag::DURATION).unwrap_or(self.defaults.duration),
+            size: field(flag::SIZE).unwrap_or(self.defaults.size),
+            flags: field(flag::FLAGS),
+            composition_offset: i64::from(field(flag::COMPOSITION).unwrap_or_default() as i32),
+        }
     }
 }
 
@@ -177,12 +213,8 @@ impl Iterator for Run {
     fn next(&mut self) -> Option<RunSample> {
         self.left = self.left.checked_sub(1)?;
         let length = entry_length(self.flags);
-        let mut fields = Fields(self.entries.get(..length)?);
-        let mut field = |flag| if self.flags & flag != 0 { fields.u32() } else { None };
-        let duration = field(flag::DURATION).unwrap_or(self.defaults.duration);
-        let size = field(flag::SIZE).unwrap_or(self.defaults.size);
-        let flags = field(flag::FLAGS);
-        let composition_offset = i64::from(field(flag::COMPOSITION).unwrap_or_default() as i32);
+        let entry = self.entry(self.entries.get(..length)?);
+        let Entry { duration, size, flags, composition_offset } = entry;
         let flags = flags.or(self.first_flags).unwrap_or(self.defaults.flags);
         self.first_flags = None;
         self.entries = self.entries.slice(length..);

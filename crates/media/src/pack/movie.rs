@@ -20,7 +20,7 @@ use crate::image::{Description, End, NewSegment, PayloadRecipe, Plan, PlanError}
 use crate::payload::{Payloads, Unit};
 use crate::track::Extent;
 use crate::ts::{Warning, WarningKind};
-use packing::{Packing, Reading};
+use packing::{Beginning, Packing, Reading};
 use schedule::Schedule;
 use sound::Windows;
 use track::{PackedTrack, Recipe};
@@ -92,7 +92,7 @@ impl MoviePacker {
             .collect();
         Ok(State::Samples(Box::new(Packing {
             windows: Windows::default(),
-            is_at_begin: true,
+            beginning: Beginning::BeforeFirst,
             latest_us: 0,
             samples,
             tracks,
@@ -102,7 +102,6 @@ impl MoviePacker {
             reading: Reading::Nothing,
             units: Vec::new(),
             empty_units: 0,
-            has_begun: false,
             due: VecDeque::new(),
             size: self.plan.identity.size,
             damage: None,

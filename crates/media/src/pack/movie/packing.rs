@@ -30,8 +30,7 @@ const MAX_HEAD: usize = 8;
 pub(super) struct Packing {
     /// Windows of groups of sound.
     pub(super) windows: Windows,
-    /// True before the first sample.
-    pub(super) is_at_begin: bool,
+    pub(super) beginning: Beginning,
     /// Latest departure of a sample.
     pub(super) latest_us: u64,
     pub(super) samples: Samples,
@@ -45,14 +44,23 @@ pub(super) struct Packing {
     pub(super) units: Vec<Unit>,
     /// Number of units of the sample that are not sent.
     pub(super) empty_units: usize,
-    /// True if a sample to pack was found.
-    pub(super) has_begun: bool,
     /// Samples to pack next.
     pub(super) due: VecDeque<Sample>,
     /// Length of the file.
     pub(super) size: u64,
     /// Error in the rest of the file, which is not packed.
     pub(super) damage: Option<container::Error>,
+}
+
+/// What was found of the beginning of the movie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// No sample.
+    BeforeFirst,
+    /// Samples, but none to pack.
+    BeforeDue,
+    /// A sample to pack.
+    Running,
 }
 
 /// Purpose of the next bytes to read.
@@ -187,24 +195,25 @@ impl Packing {
     }
 
     fn admit(&mut self, sample: Sample) -> Result<(), Error> {
-        if std::mem::take(&mut self.is_at_begin) {
+        if self.beginning == Beginning::BeforeFirst {
             let begin_us = self.tracks[sample.track].departure_us(&sample);
             self.tracks.iter_mut().for_each(|track| track.begin_at(begin_us));
+            self.beginning = Beginning::BeforeDue;
         }
         let track = &mut self.tracks[sample.track];
         if track.latest_us(&sample) > MAX_TIME_US {
             return Err(Error::Times { track: track.id() });
         }
         track.admit(sample, &mut self.due);
-        if !self.has_begun && !self.due.is_empty() {
+        if self.beginning == Beginning::BeforeDue && !self.due.is_empty() {
             self.set_preroll();
+            self.beginning = Beginning::Running;
         }
         Ok(())
     }
 
     /// Sets the pace of the samples before the beginning, by the first of them.
     fn set_preroll(&mut self) {
-        self.has_begun = true;
         let due = self.due.iter().map(|sample| self.tracks[sample.track].before_us(sample));
         let hidden =
             self.tracks.iter().flat_map(|track| track.first_hidden().map(|first| track.before_us(first)));

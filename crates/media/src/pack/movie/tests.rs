@@ -326,6 +326,30 @@ fn what_is_long_before_the_beginning_is_left_out() {
     assert_eq!((pictures, packets(&image, &streams[1]).len()), (15, 65));
 }
 
+/// Promise: The duration of a fragmented MP4 file with reordered pictures is the same before and after packing.
+#[test]
+fn the_duration_of_a_fragmented_file_is_that_of_its_image() {
+    for (edits, duration_us) in [(Vec::new(), 1_040_000), (vec![(0, 3840)], 960_000)] {
+        // Shown two pictures late, in the order 0, 2, 3, 1: the last one decoded is not the last one shown.
+        let offsets = [2, 4, 1, 1].map(|pictures| pictures * 1920);
+        let picture = |number: usize| SampleShape {
+            length: 300,
+            duration: 1920,
+            composition_offset: offsets[number % 4],
+            sync: number.is_multiple_of(4),
+        };
+        let tracks = vec![track(Format::H264, (0..24).map(picture).collect(), edits)];
+        let mut file = File { tracks, layout: Layout::Fragments, samples_in_chunk: 4, long: false }.bytes();
+        let (movie, _) = fill(&mut file, &[50]);
+        let mut reader = movie.duration();
+        while let Some(wanted) = reader.wanted() {
+            reader.take(file[wanted.offset as usize..wanted.end() as usize].to_vec());
+        }
+        let packed_us = packed(&file, &movie).header.duration_us;
+        assert_eq!((reader.finish(), packed_us), (Some(duration_us), duration_us));
+    }
+}
+
 /// Promise: A movie that was trimmed without encoding ends where its edit list says, in all tracks.
 #[test]
 fn what_is_after_the_end_is_left_out() {
