@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{Chain, ChainError, Link};
-use crate::handler::{Handler, HandlerError, HandlerId};
+use crate::handler::{Handler, HandlerError, HandlerId, Reach};
 
 /// Most changes of a chain that are deferred to the end of a record.
 pub(crate) const MAX_WAITING_CHANGES: usize = 16;
@@ -88,7 +88,9 @@ impl Chain {
             }
             (Some(place), What::Remove(on_removed)) => on_removed(self.links.remove(place).handler),
             (Some(place), What::Replace(handler, on_removed)) => {
-                let Link { id, force, awaits_record, .. } = self.links[place];
+                let Link { id, force, mut awaits_record, .. } = self.links[place];
+                // For a handler of whole records, an endless record ends here. Its end is still to come.
+                awaits_record |= handler.reach() != Reach::Pieces;
                 let link = Link { force, awaits_record, ..Link::new(id, *handler, self.drops_refused) };
                 on_removed(std::mem::replace(&mut self.links[place], link).handler);
             }

@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{Common, HandlerChangeError, HandlerError, HandlerId, PieceMut, Verdict};
+use crate::{Common, HandlerChangeError, HandlerError, HandlerId, Piece, PieceMut, Reach, Verdict};
 
 /// Combines each byte with a mask that control messages set, and logs the order of its calls.
 struct Masking {
@@ -339,6 +339,52 @@ fn a_handler_that_waits_for_the_next_record_is_replaced_by_one_that_waits_too() 
     feed(&mut stream, &mut source, b"aaaaaa");
     assert_eq!(collected.bytes(), b"aaaaAAAA");
     assert_eq!((log.lock().len(), log_there.lock().len()), (1, 1));
+}
+
+/// Handler that logs the whole records it sees.
+struct Reading(Log);
+
+impl Common for Reading {
+    fn name(&self) -> &'static str {
+        "reading"
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Records { limit: LIMIT }
+    }
+}
+
+impl crate::Read for Reading {
+    fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
+        self.0.lock().push(format!("record {}", piece.length()));
+        Ok(Verdict::Pass)
+    }
+}
+
+/// Promise: Handlers are removed and replaced between two records while the stream runs.
+///
+/// A handler of whole records takes the place of one that was added within a record without an end: the record
+/// ends there for the handlers behind it, too, and the new handler sees the next one.
+#[test]
+fn a_replacement_of_whole_records_does_not_see_the_end_of_an_endless_one() {
+    let (mut source, inlet) = UnixStream::pair().unwrap();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .output(object)
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Whole)
+        .build();
+    let (behind, pieces) = masking(0x20);
+    stream.add_output_handler(Port(0), behind).unwrap();
+    feed(&mut stream, &mut source, b"AA");
+    let id = stream.add_handler(masking(0).0);
+    let records = Log::default();
+    stream.replace_handler(id, Handler::Read(Box::new(Reading(Arc::clone(&records)))), drop).unwrap();
+    feed(&mut stream, &mut source, b"AAA");
+    drop(source);
+    stream.run().unwrap();
+    assert_eq!(collected.bytes(), b"aaaaa");
+    assert_eq!(*records.lock(), ["record 3"]);
+    assert_eq!(*pieces.lock(), ["piece true false", "piece false true", "piece true true"]);
 }
 
 /// Promise: Handlers are removed and replaced between two records while the stream runs.
