@@ -1,7 +1,7 @@
 //! Network services shared by server and relay: listeners, limits on clients, authentication, HTTP
 //! connections, metrics and status.
 //!
-//! A [`Site`](http::Site) answers requests, and a [program](program) serves it until a signal:
+//! A [`Site`](http::Site) answers requests, and a [`program`] serves it until a signal:
 //!
 //! ```no_run
 //! use std::net::SocketAddr;

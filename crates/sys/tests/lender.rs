@@ -289,13 +289,16 @@ fn moved_memory_stays_guarded() -> Result<()> {
     for round in 0..50_u8 {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh mapping, which is moved to a fresh place, and of which one slice at a time exists.
+        // SAFETY: a fresh mapping, of which one slice at a time exists. Its front is moved to a fresh place, since the
+        // rest leaves no room to grow; the rest is not accessed.
         let moved = unsafe {
-            let old = libc::mmap(std::ptr::null_mut(), LENGTH, protection, flags, -1, 0);
+            let old = libc::mmap(std::ptr::null_mut(), 2 * LENGTH, libc::PROT_NONE, flags, -1, 0);
+            ensure!(old != libc::MAP_FAILED && libc::mprotect(old, LENGTH, protection) == 0, "no memory");
             std::slice::from_raw_parts_mut(old.cast::<u8>(), LENGTH).fill(round);
             connection.lend(&mut lender, std::slice::from_raw_parts(old.cast::<u8>(), LENGTH))?;
             let moved = libc::mremap(old, LENGTH, 4 * LENGTH, libc::MREMAP_MAYMOVE);
             ensure!(moved != libc::MAP_FAILED && moved != old, "it was not moved");
+            libc::munmap(old.byte_add(LENGTH), LENGTH);
             std::slice::from_raw_parts_mut(moved.cast::<u8>(), 4 * LENGTH)
         };
         ensure!(moved[..LENGTH].iter().all(|&byte| byte == round), "round {round}");
