@@ -158,7 +158,7 @@ fn may_be_missing(result: &Value, part: &str, way: &str) -> Result<bool> {
     Ok(not_installed || part == "crowd" && why.contains("descriptors"))
 }
 
-/// What a report of a result writes.
+/// Text of the report of a result.
 fn shown(result: &Value, arguments: &[&str]) -> Result<String> {
     let folder = process::open_folder()?;
     let json = folder.path().join("result.json");

@@ -73,7 +73,7 @@ struct Sender {
     ring: Ring,
     /// Number of trains to copy for each socket for which the kernel copied one.
     copies: HashMap<u32, u32>,
-    /// What this thread has added to the counts of the process.
+    /// Part of the counts of the process that is due to this thread.
     counted: LentTrains,
 }
 

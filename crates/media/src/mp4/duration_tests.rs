@@ -94,7 +94,7 @@ fn the_time_before_the_first_sample_does_not_count() {
     let mut file = fragments(25, 1000);
     begin_at(&mut file, 3_600_000);
     assert_eq!(duration_us(&file), Some(1_000_000));
-    // Whether the writer counts it or not.
+    // Stated durations with and without the time before the first sample.
     for stated in [1000, 3_601_000] {
         state(&mut file, stated);
         assert_eq!(duration_us(&file), Some(1_000_000), "{stated}");

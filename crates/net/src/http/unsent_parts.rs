@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn empty_parts_hold_nothing_back() {
         let pool = BlockingPool::start("closing", 1, Priority::Normal).expect("a thread");
-        // What is held back on a datagram socket stays there, while TCP sends it after 200 ms.
+        // A datagram socket holds bytes back until the next send; TCP would send them after 200 ms.
         let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         let (client, server) = (bind(), bind());
         server.connect(client.local_addr().expect("an address")).expect("connected");

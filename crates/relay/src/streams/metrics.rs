@@ -34,7 +34,7 @@ const RELAY: &[Metric<Totals>] = metrics! {
     "streams_ended", "Streams that ended, by outcome.", |totals| Counters("how", ended(totals));
 };
 
-/// What the streams of a relay have lent.
+/// Counts of lending of all streams of a relay.
 #[derive(Clone)]
 pub(super) struct Loans {
     pub(super) lent_bytes: u64,

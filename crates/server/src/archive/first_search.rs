@@ -96,7 +96,7 @@ mod tests {
         search.pass(10);
         let changed = Arc::new(Recordings::default());
         search.resume(&changed, None, now);
-        assert_eq!(search.next_us(), 11, "a change of the folder starts an unfinished search over");
+        assert_eq!(search.next_us(), 11, "an unfinished search continues after a change of the folder");
         search.note_found(20);
         search.resume(&changed, None, now);
         assert_eq!(search.next_us(), 20);

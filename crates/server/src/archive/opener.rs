@@ -389,7 +389,7 @@ mod tests {
         assert!(left_out.contains("raise --cache-size"), "{left_out}");
     }
 
-    /// Promise: Requests for an archive continue the search for its first recording; a change of the folder starts it over.
+    /// Promise: Requests continue the search for the first recording; after it was found, a changed folder is searched again.
     #[test]
     fn the_search_for_the_first_recording_continues() {
         let (good, bad) = (Sample::default().stream().bytes, b"no transport stream".as_slice());

@@ -52,14 +52,14 @@ pub(super) struct Packing {
     pub(super) damage: Option<container::Error>,
 }
 
-/// What was found of the beginning of the movie.
+/// Progress of the search for the first sample to pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// No sample.
+    /// No sample was found.
     BeforeFirst,
-    /// Samples, but none to pack.
+    /// Samples were found, but none to pack.
     BeforeDue,
-    /// A sample to pack.
+    /// A sample to pack was found.
     Running,
 }
 
