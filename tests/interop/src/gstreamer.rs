@@ -37,13 +37,8 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         let held_back = 3 + frames::within_last(&bed.stored(&case.format)?[0], clients::GSTREAMER_LATENCY_S);
         return case.ensure_pictures(whole, bed, held_back);
     }
-    let launch = || clients::gstreamer_chains(properties, &url, &chains, LIMIT_S);
-    match launch() {
-        // gst-launch-1.0 links pads as they appear, and now and then misses one of two that appear at once: it says so,
-        // and never ends.
-        Err(error) if format!("{error:#}").contains("Delayed linking failed") => launch()?,
-        other => other?,
-    }
+    let files: &[&Path] = if case.format.audio.is_some() { &[&pictures, &sound] } else { &[&pictures] };
+    clients::gstreamer_chains(properties, &url, (&chains, files), LIMIT_S)?;
     let stored = bed.stored(&case.format)?;
     let held_back = |track: usize| 3 + frames::within_last(&stored[track], clients::GSTREAMER_LATENCY_S);
     let came = decode(&pictures)?;
