@@ -107,6 +107,7 @@ pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
                 let of_burst = |case: RelayCase| case.of(burst * RELAY_DATAGRAM).with(RECEIVERS);
                 cases.extend([of_burst(loops), of_burst(streams)]);
             }
+            cases.push(by(Method::Trains).of(BURST * RELAY_DATAGRAM).with(RECEIVERS));
             cases.push(streams.of(BURST * RELAY_DATAGRAM).with(RECEIVERS).touched());
             cases.extend(sinks::by_sinks(part));
         }

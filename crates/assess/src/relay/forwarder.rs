@@ -89,6 +89,9 @@ fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
             plain::prepare(task, ends)
         }
         (Method::ReadWrite, Shape::Datagrams(receivers)) => datagrams::prepare(receivers, task.touch, ends),
+        (Method::Trains, Shape::Datagrams(receivers)) => {
+            datagrams::prepare_trains(receivers, task.touch, ends)
+        }
         (Method::ReadWrite | Method::Plain, Shape::Merge | Shape::Stripe | Shape::Random | Shape::Mirror) => {
             fan::prepare(task, ends)
         }

@@ -126,6 +126,9 @@ impl FromStr for Part {
 pub enum Method {
     /// Loop of `read` and `write`; for datagrams, `recv` and `send`.
     ReadWrite,
+    /// Loop of `recv` and `send` of datagrams that the kernel joins when they arrive (`UDP_GRO`) and cuts when they
+    /// leave (`UDP_SEGMENT`).
+    Trains,
     /// Plain program: a thread for each link that reads into its single buffer, processes the data, and
     /// writes.
     Plain,
@@ -177,8 +180,9 @@ impl Program {
 
 impl Method {
     /// Methods other than programs.
-    const OWN: [Method; 8] = [
+    const OWN: [Method; 9] = [
         Method::ReadWrite,
+        Method::Trains,
         Method::Plain,
         Method::Sendfile,
         Method::Splice,
@@ -192,6 +196,7 @@ impl Method {
     pub const fn name(self) -> &'static str {
         match self {
             Method::ReadWrite => "read_write",
+            Method::Trains => "trains",
             Method::Plain => "plain",
             Method::Sendfile => "sendfile",
             Method::Splice => "splice",

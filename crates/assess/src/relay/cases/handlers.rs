@@ -45,7 +45,14 @@ pub(crate) fn handler_cases(part: Part) -> Vec<RelayCase> {
                 cases.extend([loops.of(BLOCK), streams].map(RelayCase::touched)); // with fewer links
             }
         }
-        Part::Merge => cases.extend([loops, streams].map(|case| case.of(BLOCK).handled(Read))),
+        Part::Merge => {
+            cases.extend(
+                BLOCKS.iter().flat_map(|record| [loops, streams].map(|case| case.of(*record).handled(Read))),
+            );
+            cases.extend(
+                BLOCKS[1..].iter().flat_map(|record| [loops, streams].map(|case| case.of(*record).touched())),
+            );
+        }
         _ => return cases,
     }
     cases.extend(

@@ -6,18 +6,22 @@ use crate::result::{Method, Part, RELAY_DATAGRAM, RelayCase};
 /// Numbers of sinks of one source.
 const SINKS: [u32; 4] = [1, LINKS, RECEIVERS, 256];
 
+/// Block sizes of careful loops, of which the best counts.
+const BLOCKS: [u64; 2] = [BLOCK, 1 << 20];
+
 /// Datagrams that arrive together: about as many as a train may have.
 const LONG_TRAIN: u64 = 48;
 
-/// Cases of a careful loop and of the stream service, both changing each byte, for each number of sinks.
+/// Cases of careful loops and of the stream service, which change each byte, for each number of sinks.
 pub(super) fn by_sinks(part: Part) -> impl Iterator<Item = RelayCase> {
     let by = |method| RelayCase::new(part, method).touched();
-    let (reads, streams) = match part {
+    let (loops, streams) = match part {
         Part::UdpMirror => {
-            let block = LONG_TRAIN * RELAY_DATAGRAM;
-            (by(Method::ReadWrite).of(block), by(Method::Streams).of(block))
+            let of_train = |method| by(method).of(LONG_TRAIN * RELAY_DATAGRAM);
+            (vec![of_train(Method::ReadWrite), of_train(Method::Trains)], of_train(Method::Streams))
         }
-        _ => (by(Method::ReadWrite).of(BLOCK), by(Method::Streams)),
+        _ => (BLOCKS.map(|block| by(Method::ReadWrite).of(block)).to_vec(), by(Method::Streams)),
     };
-    SINKS.into_iter().flat_map(move |sinks| [reads.with(sinks), streams.with(sinks)])
+    let cases: Vec<RelayCase> = loops.into_iter().chain([streams]).collect();
+    SINKS.into_iter().flat_map(move |sinks| cases.clone().into_iter().map(move |case| case.with(sinks)))
 }
