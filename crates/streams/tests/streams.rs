@@ -146,6 +146,38 @@ fn a_handler_that_panics_ends_its_stream_and_no_other() {
     assert_eq!(collected.bytes(), b"still here");
 }
 
+/// Promise: A handler that does not return holds up only the thread of its stream.
+#[test]
+fn a_handler_that_does_not_return_holds_up_only_its_thread() {
+    let (tell, called) = channel();
+    let (release, released) = channel::<()>();
+    let endless = Filter::new(LIMIT, move |_: &[u8]| {
+        tell.send(()).unwrap();
+        released.recv().is_ok()
+    });
+    let (mut near, mut stream, _) = from_socket(Framing::Fixed(1), vec![Handler::Read(Box::new(endless))]);
+    near.write_all(b"x").unwrap();
+    let held = std::thread::spawn(move || stream.run());
+    called.recv_timeout(PATIENCE).unwrap();
+
+    let engine = engine(Sharing::default());
+    let others = [(); 2].map(|()| from_socket(Framing::Whole, Vec::new()));
+    let [(mut near_engine, on_engine, first), (mut near_thread, mut on_thread, second)] = others;
+    let on_engine = on_engine.start(&engine, StreamOptions::default());
+    let on_thread = std::thread::spawn(move || on_thread.run());
+    for near in [&mut near_engine, &mut near_thread] {
+        near.write_all(b"goes on").unwrap();
+    }
+    drop((near_engine, near_thread));
+    assert_eq!((on_engine.wait().result, on_thread.join().unwrap()), (Ok(()), Ok(())));
+    assert_eq!((first.bytes(), second.bytes()), (b"goes on".to_vec(), b"goes on".to_vec()));
+    assert!(!held.is_finished());
+
+    release.send(()).unwrap();
+    drop(near);
+    assert_eq!(held.join().unwrap(), Ok(()));
+}
+
 /// Promise: Inputs and outputs are added and removed between records; nothing is lost or repeated.
 #[test]
 fn a_stream_is_asked_stopped_and_changed_while_it_runs() {

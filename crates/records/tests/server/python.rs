@@ -230,7 +230,7 @@ for text, words in {
     )
 }
 
-/// Promise: pandas and DuckDB read the answers of `wirepath-records` over HTTP.
+/// Promise: pandas and DuckDB read the answers of `wirepath-records` over HTTP and over TCP.
 fn pandas_and_duckdb_read_answers() -> Result<()> {
     run(
         &TestBed::new()?,
@@ -246,6 +246,15 @@ found = duckdb.sql("select carrier, sum(n), sum(point.x) from answer group by ca
 rows = table.to_pylist()
 total = lambda carrier: sum(row["n"] for row in rows if row["carrier"] == carrier)
 assert [(carrier, number) for carrier, number, _ in found] == [(c, total(c)) for c in ["AF", "KL", "LH"]], found
+import socket
+def over_tcp(line):
+    connection = socket.create_connection(("127.0.0.1", int(sys.argv[3])), timeout=20)
+    connection.sendall(line)
+    return ipc.open_stream(connection.makefile("rb"))
+frame = over_tcp(b"a.feather?select=n,carrier,text\n").read_pandas()
+assert frame.equals(table.select(["n", "carrier", "text"]).to_pandas()), frame
+answer = over_tcp(b"a.feather?select=n,carrier,point\n")
+assert duckdb.sql("select carrier, sum(n), sum(point.x) from answer group by carrier order by carrier").fetchall() == found
 "#,
     )
 }

@@ -1,6 +1,6 @@
 //! Inputs and outputs that are attached and detached while the stream runs.
 
-use wirepath_streams::{Object, OutputOptions};
+use wirepath_streams::{Framing, Object, OutputOptions, Port};
 
 use super::{FEEDS, OUTLETS, Outlet, Web};
 
@@ -12,17 +12,20 @@ impl Web<'_> {
         } else if self.feeds.len() < FEEDS {
             let object = self.any_feed();
             let framing = self.framing();
-            let port = self.carrier.ask(move |stream| stream.attach_input(object, framing).unwrap());
-            self.feeds.last_mut().unwrap().port = port;
+            self.feeds.last_mut().unwrap().port = self.attach(object, framing);
             self.tally.note("operation: attach an input");
         }
     }
 
     pub(super) fn unpark(&mut self, (number, object): (u32, Object)) {
         let framing = self.framing();
-        let port = self.carrier.ask(move |stream| stream.attach_input(object, framing).unwrap());
-        self.feeds[number as usize].port = port;
+        self.feeds[number as usize].port = self.attach(object, framing);
         self.tally.note("operation: attach an input again");
+    }
+
+    /// Attaches an input, unless the stream has ended, or fails and only sends what is left.
+    fn attach(&mut self, object: Object, framing: Framing) -> Option<Port> {
+        self.carrier.ask(move |stream| stream.attach_input(object, framing).ok()).flatten()
     }
 
     /// Detaches an input, but never the first, so that the stream continues.
