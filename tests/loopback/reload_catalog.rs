@@ -76,7 +76,8 @@ impl TestBed {
         Ok(fs::read(self.home.path().join("list/short.ts"))?.repeat(RECORDINGS.len()))
     }
 
-    /// Changes the file, sends SIGHUP and waits for a new line of the log that has these words. Returns the line.
+    /// Changes the file, sends SIGHUP and waits for a new line of the log that has these words. Returns the
+    /// line.
     fn reload_until(&self, configuration: &str, words: &str) -> Result<String> {
         fs::write(self.home.path().join("wirepath.toml"), configuration)?;
         let count = || self.server.process.log().matches(words).count();
@@ -140,7 +141,8 @@ fn ensure_ends(mut session: Interleaved, bytes: &[u8]) -> Result<()> {
     ensure_bytes(&session.received, bytes)
 }
 
-/// Promise: A reload adds an archive, or removes it: then requests get 404, and its sessions play all recordings.
+/// Promise: A reload adds an archive, or removes it: then requests get 404, and its sessions play all
+/// recordings.
 fn an_archive_is_added_and_removed() -> Result<()> {
     let without = "paths = [\"one\"]\n";
     let bed = TestBed::new(without)?;
@@ -161,7 +163,8 @@ fn an_archive_is_added_and_removed() -> Result<()> {
     ensure_ends(session, &bed.archive()?)
 }
 
-/// Promise: A reload with another pattern of an archive makes it another archive; its sessions keep their pattern.
+/// Promise: A reload with another pattern of an archive makes it another archive; its sessions keep their
+/// pattern.
 fn an_archive_with_another_pattern_is_another_one() -> Result<()> {
     let bed = TestBed::new("paths = [\"one\"]\narchive = [\"cam\"]\n")?;
     let session = bed.play("cam")?;
@@ -214,7 +217,8 @@ fn a_channel_is_added() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Sessions of a channel that a reload removes end with the asset that is on; requests get 404, PLAY 503.
+/// Promise: Sessions of a channel that a reload removes end with the asset that is on; requests get 404, PLAY
+/// 503.
 fn a_channel_is_removed() -> Result<()> {
     let both = "paths = [\"one\"]\nchannel = [\"news=list/both.m3u\", \"music=list/music.m3u\"]\n";
     let bed = TestBed::new(both)?;
@@ -377,7 +381,8 @@ fn what_is_added_waits_with_the_users_that_it_is_for() -> Result<()> {
     Ok(())
 }
 
-/// Promise: A reload refuses paths, playlists and assets that a confined server cannot open: they need a restart.
+/// Promise: A reload refuses paths, playlists and assets that a confined server cannot open: they need a
+/// restart.
 fn what_a_confined_server_cannot_open_is_refused() -> Result<()> {
     let bed = TestBed::new("paths = [\"one\", \"two\"]\n")?;
     let is_confined = bed.server.process.log().contains("to its folders by Landlock");

@@ -107,8 +107,8 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     }
 }
 
-/// Ensures that the server may read the files of the local time zone: a confined server may not, unless it had
-/// archives with local times at its start.
+/// Ensures that the server may read the files of the local time zone: a confined server may not, unless it
+/// had archives with local times at its start.
 pub(crate) fn ensure_zone() -> Result<()> {
     for file in OF_ZONE {
         match std::fs::File::open(file) {

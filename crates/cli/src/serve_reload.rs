@@ -22,8 +22,8 @@ const RELOADABLE: &[&str] = &["cors", "folder-cache-control", "folder-burst-max"
 /// users in that file.
 const RULES: &[&str] = &["folder-users", "status-users", "admin-users"];
 
-/// Options of what is served. A running server can change them as long as the options [`ACCESS`] stay the same: what
-/// is added may not be for everyone.
+/// Options of what is served. A running server can change them as long as the options [`ACCESS`] stay the
+/// same: what is added may not be for everyone.
 const CATALOG: &[&str] = &["paths", "archive", "archive-zone", "archive-gaps", "channel"];
 
 /// Options of who is served, which wait for a restart.
@@ -129,8 +129,8 @@ fn without_names(address: &ListenAddress) -> Result<SocketAddr, String> {
     }
 }
 
-/// Checks that the files exist which the next start needs, and that those of the local time zone can be read. A
-/// confined server can see whether files exist, but cannot open all of them.
+/// Checks that the files exist which the next start needs, and that those of the local time zone can be read.
+/// A confined server can see whether files exist, but cannot open all of them.
 fn checked(options: ServerOptions) -> Result<ServerOptions> {
     let paths = options.catalog.paths.iter().map(|path| ("path", path));
     let access = options.auth.iter().flat_map(|auth| {

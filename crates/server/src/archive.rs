@@ -55,8 +55,8 @@ pub(crate) struct Archives {
 }
 
 impl Archives {
-    /// Archives of a library. Those that are the same among others are taken over, with all that is known about
-    /// their recordings. Warns of new ones whose folders cannot be read.
+    /// Archives of a library. Those that are the same among others are taken over, with all that is known
+    /// about their recordings. Warns of new ones whose folders cannot be read.
     pub(crate) fn open(
         options: &[ArchiveOptions],
         gaps: Gaps,

@@ -1,7 +1,7 @@
 //! The catalog: files, archives and channels that a server serves. A reload replaces it as a whole.
 //!
-//! Requests take the current catalog once. Sessions keep what they play, not the catalog, so that they continue
-//! when it is replaced.
+//! Requests take the current catalog once. Sessions keep what they play, not the catalog, so that they
+//! continue when it is replaced.
 
 mod player;
 
@@ -84,8 +84,8 @@ impl Catalog {
     }
 
     /// Opens the catalog that succeeds this one. Entries that are in both are taken over as they are. Refuses
-    /// files that the server may not open, such as those out of reach of a confined server. Must be called on a
-    /// tokio runtime; waits for storage.
+    /// files that the server may not open, such as those out of reach of a confined server. Must be called on
+    /// a tokio runtime; waits for storage.
     pub(crate) fn open_next(
         &self,
         options: CatalogOptions,
@@ -131,7 +131,8 @@ impl Catalog {
             }
         }
         for (path, from, to) in next.library.moved_since(&self.library) {
-            tracing::warn!(path = %path.display(), from, to, "URLs of a served path change with the number of paths");
+            let path = path.display();
+            tracing::warn!(%path, from, to, "URLs of a served path change with the number of paths");
         }
     }
 }

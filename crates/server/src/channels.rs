@@ -108,8 +108,8 @@ impl Drop for Task {
 /// Channel that runs.
 pub(crate) struct LiveChannel {
     list: Arc<Channel>,
-    /// The first asset, whose tracks all have, and whose numbers those of sessions are. The last reference to it
-    /// closes files, which no engine thread may wait for.
+    /// The first asset, whose tracks all have, and whose numbers those of sessions are. The last reference to
+    /// it closes files, which no engine thread may wait for.
     first: DropOnPool<Arc<Image>>,
     timeline: Timeline,
 }
@@ -148,8 +148,8 @@ impl Channels {
         Ok(all)
     }
 
-    /// Ensures that the server may open the lists, and the assets in them, of channels that others do not have.
-    /// A confined server may open only files in certain folders. Waits for storage.
+    /// Ensures that the server may open the lists, and the assets in them, of channels that others do not
+    /// have. A confined server may open only files in certain folders. Waits for storage.
     pub(crate) fn ensure_permitted(
         options: &[LiveChannelOptions],
         others: &Channels,
@@ -174,8 +174,8 @@ impl Channels {
         Channels { slots: self.slots.iter().filter(is_common).cloned().collect() }
     }
 
-    /// Takes the place of others: channels that only they have end with the asset that is on, and channels whose
-    /// list differs go on with the new one.
+    /// Takes the place of others: channels that only they have end with the asset that is on, and channels
+    /// whose list differs go on with the new one.
     pub(crate) fn succeed(&self, others: &Channels) {
         for slot in &others.slots {
             match self.slots.iter().find(|other| other.is_same(slot)) {

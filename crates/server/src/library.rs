@@ -132,8 +132,8 @@ impl Library {
         Self::open_like(paths, &Self::empty())
     }
 
-    /// Opens the folders and files to serve. Those that another library serves by the same paths are not opened
-    /// again.
+    /// Opens the folders and files to serve. Those that another library serves by the same paths are not
+    /// opened again.
     pub(crate) fn open_like(paths: &[PathBuf], other: &Self) -> Result<Self, LibraryError> {
         let open = |path: &PathBuf| match other.served().find(|served| served.given == *path) {
             Some(served) => Ok(Arc::clone(served)),

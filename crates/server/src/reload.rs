@@ -1,5 +1,5 @@
-//! Parts of a running server that are read or set again: files of users and certificates, the catalog, rules and
-//! limits of folders, fields of responses. Sessions and connections in progress keep the old values.
+//! Parts of a running server that are read or set again: files of users and certificates, the catalog, rules
+//! and limits of folders, fields of responses. Sessions and connections in progress keep the old values.
 
 use std::sync::Arc;
 
@@ -103,8 +103,8 @@ impl Reloader {
         let current = self.catalog.get();
         let catalog = catalog.filter(|options| !current.has(options));
         let next = catalog.map(|options| current.open_next(options, &self.store, &self.pool)).transpose()?;
-        // What is removed is not served for a moment without its rules and fields, nor what is added before it has
-        // them.
+        // What is removed is not served for a moment without its rules and fields, nor what is added before
+        // it has them.
         if let Some(next) = &next {
             self.catalog.reduce_to(next);
         }

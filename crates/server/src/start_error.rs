@@ -15,7 +15,8 @@ use crate::session_limit::TooManySessions;
 /// A server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Files or channels cannot be served: a [`CatalogError`](crate::CatalogError), whose module uses this one.
+    /// Files or channels cannot be served: a [`CatalogError`](crate::CatalogError), whose module uses this
+    /// one.
     #[error("{0}")]
     Catalog(Box<dyn std::error::Error + Send + Sync>),
     /// Authentication cannot begin.

@@ -1,4 +1,5 @@
-//! The player of a server: channels by their names, archives by their paths, everything else from the library.
+//! The player of a server: channels by their names, archives by their paths, everything else from the
+//! library.
 
 use std::io;
 use std::net::IpAddr;
