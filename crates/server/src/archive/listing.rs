@@ -112,7 +112,6 @@ fn shown(time_us: i64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use wirepath_engine::{BlockingPool, Priority};
 

@@ -73,7 +73,7 @@ fn names_in_the_cache_open_at_once_by_the_same_rules() {
         if let (Ok(content), Some(mut asset)) = (&found, cached) {
             assert_eq!(*content, std::io::read_to_string(&mut asset.file).unwrap());
         } else {
-            let is_local = !matches!(&library.tree, Tree::Root(folder) if !folder.is_local());
+            let is_local = !matches!(&library.tree, Tree::Root(folder) if !folder.folder.is_local());
             assert!(found.is_err() || !is_local, "{name} is not opened from the cache");
             assert!(library.find_cached(&path(name)).is_none(), "{name}");
         }
