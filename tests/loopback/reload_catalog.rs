@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use wirepath_tests::interleaved::{Came, Interleaved};
 use wirepath_tests::playback::{Playback, ensure_bytes};
+use wirepath_tests::rtp::Receiver;
 use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, http, require, trials};
@@ -23,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_unchanged_archive_keeps_what_it_knows,
         a_channel_is_added,
         a_channel_is_removed,
+        the_group_of_a_removed_channel_ends,
         a_channel_goes_on_with_another_list,
         a_path_is_added,
         a_path_is_removed,
@@ -119,6 +122,22 @@ impl TestBed {
             ensure!(!matches!(session.read()?, Came::End), "the connection ended");
         }
         Ok(session)
+    }
+
+    /// What a channel of the playlist `both` plays, again and again.
+    fn loops(&self) -> Result<Vec<u8>> {
+        let short = fs::read(self.home.path().join("list/short.ts"))?;
+        Ok([short, self.clip.clone()].concat().repeat(8))
+    }
+
+    /// Waits until the longer asset of the playlist `both` has just begun: sessions read nothing of the next
+    /// one yet.
+    fn wait_for_long_asset(&self, channel: &str) -> Result<()> {
+        for asset in ["short.ts", "clip.ts"] {
+            let is_on = || Ok((self.channel(channel)?["asset"] == asset).then_some(()));
+            Deadline::seconds(LIMIT_S).wait_for(asset, is_on)?;
+        }
+        Ok(())
     }
 
     fn channel(&self, name: &str) -> Result<Value> {
@@ -230,18 +249,13 @@ fn a_channel_is_removed() -> Result<()> {
     };
     let mut session = bed.play("news")?;
     let mut other = bed.play("music")?;
-    // The longer asset has just begun: sessions read nothing of the next one yet.
-    for asset in ["short.ts", "clip.ts"] {
-        let is_on = || Ok((bed.channel("news")?["asset"] == asset).then_some(()));
-        Deadline::seconds(LIMIT_S).wait_for(asset, is_on)?;
-    }
+    bed.wait_for_long_asset("news")?;
     bed.reload("paths = [\"one\"]\nchannel = [\"music=list/music.m3u\"]\n")?;
     ensure!(bed.describe("news")? == 404);
 
     session.to_the_end(Deadline::seconds(LIMIT_S))?;
     let received = udp.receiver.to_the_end(Deadline::seconds(LIMIT_S))?;
-    let short = fs::read(bed.home.path().join("list/short.ts"))?;
-    let loops = [short, bed.clip.clone()].concat().repeat(8);
+    let loops = bed.loops()?;
     for received in [&session.received, &received] {
         ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
         ensure!(loops.ends_with(&received.payload), "it did not end with the asset");
@@ -256,6 +270,26 @@ fn a_channel_is_removed() -> Result<()> {
     ensure!(answer.status == 503, "{url}: {answer:?}");
     other.succeed("PAUSE", &[])?;
     ensure!(bed.channel("music")?["position_s"].is_number());
+    Ok(())
+}
+
+/// Promise: The multicast group of a channel that a reload removes ends with the asset that is on.
+fn the_group_of_a_removed_channel_ends() -> Result<()> {
+    let common = "paths = [\"one\"]\nmulticast = \"239.255.77.91-239.255.77.91:5004?interface=127.0.0.1\"\n";
+    let bed = TestBed::new(&format!("{common}channel = [\"news=list/both.m3u\"]\n"))?;
+    let receiver = Receiver::join(Ipv4Addr::new(239, 255, 77, 91), 5004)?;
+    let (mut client, url) = (Client::connect(bed.server.rtsp)?, bed.server.rtsp_url("news"));
+    let answer = client.succeed("SETUP", &url, &[("Transport", "RTP/AVP;multicast")])?;
+    let session = answer.header("session").context("no session")?;
+    let session = session.split(';').next().unwrap_or_default().to_owned();
+    client.succeed("PLAY", &url, &[("Session", &session)])?;
+    bed.wait_for_long_asset("news")?;
+    bed.reload(common)?;
+    let received = receiver.to_the_end(Deadline::seconds(LIMIT_S))?;
+    ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+    ensure!(bed.loops()?.ends_with(&received.payload), "it did not end with the asset");
+    let answer = client.request("PLAY", &url, &[("Session", &session)])?;
+    ensure!(answer.status == 503, "{answer:?}");
     Ok(())
 }
 
