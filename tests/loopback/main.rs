@@ -59,6 +59,7 @@ mod relay_proxy_ends;
 mod relay_proxy_leaving;
 mod relay_proxy_patience;
 mod reload;
+mod reload_catalog;
 mod rtcp;
 mod rtsp;
 mod rtsp_multicast;
@@ -134,6 +135,7 @@ fn main() -> ExitCode {
         relay_cache_rules::trials(),
         relay_cache_uploads::trials(),
         reload::trials(),
+        reload_catalog::trials(),
         rtcp::trials(),
         rtsp::trials(),
         rtsp_multicast::trials(),

@@ -46,9 +46,17 @@ pub struct Builder<'a> {
 impl Server {
     /// A server of this folder or file, on free ports of the loopback address and with a cache of its own.
     pub fn of<'a>(path: impl AsRef<Path>) -> Builder<'a> {
-        let paths = vec![path.as_ref().to_owned()];
+        Server::without_paths().and(path)
+    }
+
+    /// A server of what this configuration file names, otherwise as [`of`](Self::of).
+    pub fn configured<'a>(file: &str) -> Builder<'a> {
+        Server::without_paths().with(["--config", file])
+    }
+
+    fn without_paths<'a>() -> Builder<'a> {
         Builder {
-            paths,
+            paths: Vec::new(),
             arguments: Vec::new(),
             namespace: None,
             address: "127.0.0.1".to_owned(),

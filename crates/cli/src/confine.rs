@@ -1,5 +1,6 @@
 //! Confinement of `wirepath serve` to the folders that it needs.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -78,16 +79,17 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
     let users = options.auth.iter().flat_map(|auth| auth.users.iter().chain(&auth.url_keys));
     let replaced =
         secrets.chain(users).chain([&options.calibration]).map(PathBuf::as_path).chain(configuration);
-    let served = options
+    let catalog = &options.catalog;
+    let served = catalog
         .paths
         .iter()
         .flat_map(|path| if path.is_dir() { vec![path.clone()] } else { folders(path).collect() });
-    let listed = options.channels.iter().flat_map(LiveChannelOptions::files);
+    let listed = catalog.channels.iter().flat_map(LiveChannelOptions::files);
     let listed: Vec<PathBuf> = listed.flat_map(|file| folders(&file).collect::<Vec<_>>()).collect();
     let system = OF_SYSTEM.iter().map(PathBuf::from);
     let callback = options.auth.iter().filter_map(|auth| auth.callback.as_ref());
     let asked = callback.flat_map(|callback| of_callback(&callback.url));
-    let is_local = options.archives.iter().any(|archive| archive.pattern.zone() == TimeZone::Local);
+    let is_local = catalog.archives.iter().any(|archive| archive.pattern.zone() == TimeZone::Local);
     let zone = OF_ZONE.iter().filter(|_| is_local).map(PathBuf::from);
     let readable = served
         .chain(listed)
@@ -103,6 +105,21 @@ fn reach(options: &ServerOptions, configuration: Option<&Path>) -> Reach {
         writable: DEVICES.iter().map(PathBuf::from).chain(kept).collect(),
         notify_socket: std::env::var_os("NOTIFY_SOCKET"),
     }
+}
+
+/// Ensures that the server may read the files of the local time zone: a confined server may not, unless it
+/// had archives with local times at its start.
+pub(crate) fn ensure_zone() -> Result<()> {
+    for file in OF_ZONE {
+        match std::fs::File::open(file) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(error).with_context(|| format!("--archive-zone local: cannot read {file}"));
+            }
+            // Without these files, local time is UTC.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Files that a request to the callback reads; none if its URL has an address and no TLS.

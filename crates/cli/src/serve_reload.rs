@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use wirepath_net::program::ListenAddress;
-use wirepath_server::{AccessRules, ReloadableOptions, Reloader, ResponseFields, ServerOptions};
+use wirepath_server::{
+    AccessRules, ReloadError, ReloadableOptions, Reloader, ResponseFields, ServerOptions, TimeZone,
+};
 
+use crate::confine::ensure_zone;
 use crate::serve_options::{FileOptions, ServeOptions};
 use crate::server_options::{administrators, server_options};
 
@@ -18,6 +21,13 @@ const RELOADABLE: &[&str] = &["cors", "folder-cache-control", "folder-burst-max"
 /// Options that a running server can change as long as the users file stays the same: the rules are about the
 /// users in that file.
 const RULES: &[&str] = &["folder-users", "status-users", "admin-users"];
+
+/// Options of what is served. A running server can change them as long as the options [`ACCESS`] stay the
+/// same: what is added may not be for everyone.
+const CATALOG: &[&str] = &["paths", "archive", "archive-zone", "archive-gaps", "channel"];
+
+/// Options of who is served, which wait for a restart.
+const ACCESS: &[&str] = &["users", "url-key", "auth-url"];
 
 /// Function that reads a configuration file and flags. Flags take precedence.
 type Read = fn(&Path, Vec<OsString>) -> Result<FileOptions>;
@@ -82,11 +92,14 @@ impl Configuration {
         let now = (self.read)(&self.file, self.flags.clone())?;
         let mut waiting = now.changed_since(&self.started);
         let same_users = !waiting.iter().any(|name| name == "users");
+        let same_access = !waiting.iter().any(|name| ACCESS.contains(&name.as_str()));
         waiting.retain(|name| {
             let name = name.as_str();
-            !RELOADABLE.contains(&name) && (!same_users || !RULES.contains(&name))
+            !(RELOADABLE.contains(&name)
+                || same_users && RULES.contains(&name)
+                || same_access && CATALOG.contains(&name))
         });
-        ensure_files(&server_options(now.options.clone(), without_names)?)?;
+        let ServerOptions { catalog, .. } = checked(server_options(now.options.clone(), without_names)?)?;
         let options = now.options;
         let rules = AccessRules {
             folders: options.folder_users,
@@ -94,6 +107,7 @@ impl Configuration {
             administrators: administrators(options.admin_users),
         };
         let reloadable = ReloadableOptions {
+            catalog: same_access.then_some(catalog),
             rules: same_users.then_some(rules),
             response_fields: ResponseFields {
                 origins: options.cors,
@@ -101,7 +115,7 @@ impl Configuration {
             },
             folder_bursts: options.folder_burst_max,
         };
-        reloader.take_over(reloadable).context("--folder-users")?;
+        reloader.take_over(reloadable)?;
         Ok(waiting)
     }
 }
@@ -115,25 +129,31 @@ fn without_names(address: &ListenAddress) -> Result<SocketAddr, String> {
     }
 }
 
-/// Checks that the files exist which the next start needs. A confined server can see whether files exist, but
-/// cannot open new ones.
-fn ensure_files(options: &ServerOptions) -> Result<()> {
-    let paths = options.paths.iter().map(|path| ("path", path));
+/// Checks that the files exist which the next start needs, and that those of the local time zone can be read.
+/// A confined server can see whether files exist, but cannot open all of them.
+fn checked(options: ServerOptions) -> Result<ServerOptions> {
+    let paths = options.catalog.paths.iter().map(|path| ("path", path));
     let access = options.auth.iter().flat_map(|auth| {
         let (users, keys) = (auth.users.iter(), auth.url_keys.iter());
         users.map(|file| ("users", file)).chain(keys.map(|file| ("url-key", file)))
     });
     let tls = options.tls.iter().map(|tls| &tls.files);
     let tls = tls.flat_map(|tls| [("tls-certificate", &tls.certificate), ("tls-key", &tls.key)]);
-    let lists = options.channels.iter().map(|channel| ("channel", &channel.playlist));
+    let lists = options.catalog.channels.iter().map(|channel| ("channel", &channel.playlist));
     for (option, file) in paths.chain(access).chain(tls).chain(lists) {
         file.metadata().with_context(|| format!("{option}: cannot find {}", file.display()))?;
     }
-    Ok(())
+    if options.catalog.archives.iter().any(|archive| archive.pattern.zone() == TimeZone::Local) {
+        ensure_zone()?;
+    }
+    Ok(options)
 }
 
 /// Returns whether the cause is a lack of permission to open a file (EACCES).
 fn is_denied(error: &anyhow::Error) -> bool {
-    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-    causes.any(|cause| cause.kind() == ErrorKind::PermissionDenied)
+    error.chain().any(|cause| {
+        let opening = cause.downcast_ref::<io::Error>();
+        opening.is_some_and(|error| error.kind() == ErrorKind::PermissionDenied)
+            || cause.downcast_ref::<ReloadError>().is_some_and(ReloadError::is_denied)
+    })
 }

@@ -16,8 +16,8 @@ use wirepath_net::program::ListenAddress;
 use wirepath_net::tls::TlsFiles;
 use wirepath_relay::RateSpec;
 use wirepath_server::{
-    AdmissionPolicy, ArchiveOptions, Burst, DataPath, Gaps, HotMemorySize, ResponseFields, RtspOptions,
-    ServerOptions, SrtpKeys, TimeZone, TlsAddresses, TlsOptions,
+    AdmissionPolicy, ArchiveOptions, Burst, CatalogOptions, DataPath, Gaps, HotMemorySize, ResponseFields,
+    RtspOptions, ServerOptions, SrtpKeys, TimeZone, TlsAddresses, TlsOptions,
 };
 
 use crate::image_options::CALIBRATION;
@@ -111,7 +111,12 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
     let default_policy = if is_hot { PolicyChoice::All } else { PolicyChoice::Auto };
     Ok(ServerOptions {
         calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
-        paths: options.paths,
+        catalog: CatalogOptions {
+            paths: options.paths,
+            archives: archives(options.archive, options.archive_zone.map_or(TimeZone::Utc, Into::into))?,
+            gaps: options.archive_gaps.map_or(Gaps::Skip, Into::into),
+            channels: options.channel,
+        },
         rtsp: address("rtsp", &options.rtsp)?.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8554))),
         http: address("http", &options.http)?.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8080))),
         cache,
@@ -135,9 +140,6 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         },
         folder_bursts: options.folder_burst_max,
         multicast: options.multicast,
-        archives: archives(options.archive, options.archive_zone.map_or(TimeZone::Utc, Into::into)),
-        gaps: options.archive_gaps.map_or(Gaps::Skip, Into::into),
-        channels: options.channel,
         drain: options.drain.unwrap_or(DRAIN),
         max_lag,
         auth,
@@ -160,11 +162,23 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
     })
 }
 
-/// Options of archives, with times of a zone.
-fn archives(archives: Vec<ArchiveOptions>, zone: TimeZone) -> Vec<ArchiveOptions> {
-    let in_zone =
-        |archive: ArchiveOptions| ArchiveOptions { pattern: archive.pattern.in_zone(zone), ..archive };
-    archives.into_iter().map(in_zone).collect()
+/// Options of archives, with times of a zone; each once. Fails if a folder has several patterns.
+fn archives(archives: Vec<ArchiveOptions>, zone: TimeZone) -> Result<Vec<ArchiveOptions>> {
+    let mut all = Vec::<ArchiveOptions>::new();
+    for archive in archives {
+        let archive = ArchiveOptions { pattern: archive.pattern.in_zone(zone), ..archive };
+        match all.iter().find(|other| other.path == archive.path) {
+            None => all.push(archive),
+            Some(other) if *other == archive => {}
+            Some(other) => bail!(
+                "--archive {}: the folder has two patterns, {} and {}; give one",
+                archive.path,
+                other.pattern,
+                archive.pattern
+            ),
+        }
+    }
+    Ok(all)
 }
 
 /// Authentication options, from `--users`, `--url-key`, `--auth-url` and the related options.

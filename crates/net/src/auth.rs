@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::json;
-use wirepath_auth::{Access, Area, Attempt, Authenticator, Denial, FolderUsers, Reason};
-use wirepath_auth::{Rules, RulesError, UrlDenial, UrlKeys, UrlSignature, Users};
+use wirepath_auth::{Area, Attempt, Authenticator, Denial, Reason};
+use wirepath_auth::{Rules, UrlDenial, UrlKeys, UrlSignature, Users};
 use wirepath_http::{AssetPath, Request, Response};
 
 use crate::http::now_s;
@@ -124,17 +124,10 @@ impl AccessControl {
         }
     }
 
-    /// Replaces the rules for folders, status and administration; contradictory rules leave the old rules in
-    /// use.
-    pub fn replace_rules(
-        &self,
-        folders: &[FolderUsers],
-        (status, administrators): (Access, Access),
-    ) -> Result<(), RulesError> {
-        let rules = Rules::new(folders, status)?.administered_by(administrators);
+    /// Replaces the rules for folders, status and administration.
+    pub fn replace_rules(&self, rules: Rules) {
         self.authenticator.replace_rules(rules);
         self.warn_of_unknown_users();
-        Ok(())
     }
 
     /// Returns whether any user may administer the server.

@@ -11,17 +11,22 @@ mod listing;
 mod name_pattern;
 mod opener;
 mod playback;
-mod player;
 mod presentation;
 mod recordings;
 mod source;
 
+use std::net::IpAddr;
 use std::sync::Arc;
+
+use crate::asset_player::{AssetPlayer, blocking};
+use crate::images::Store;
+use crate::library::Library;
+use crate::rtsp::player::{OpenError, Presentation};
 
 pub(crate) use self::folder::ArchiveFolder;
 pub(crate) use self::listing::respond as respond_with_recordings;
 pub use self::name_pattern::{NamePattern, PatternError, TimeZone};
-pub(crate) use self::player::ArchivePlayer;
+use self::presentation::ArchivePresentation;
 
 /// Folder that plays as one timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +48,46 @@ pub enum Gaps {
 }
 
 /// Archives of a server.
+#[derive(Default)]
 pub(crate) struct Archives {
     folders: Vec<Arc<ArchiveFolder>>,
+    gaps: Gaps,
 }
 
 impl Archives {
-    pub(crate) fn new(folders: Vec<Arc<ArchiveFolder>>) -> Archives {
-        Archives { folders }
+    /// Archives of a library. Those that are the same among others are taken over, with all that is known
+    /// about their recordings. Warns of new ones whose folders cannot be read.
+    pub(crate) fn open(
+        options: &[ArchiveOptions],
+        gaps: Gaps,
+        library: &Library,
+        others: &Archives,
+        store: &Arc<Store>,
+    ) -> Archives {
+        let folder = |options: &ArchiveOptions| {
+            if let Some(same) = others.folders.iter().find(|folder| folder.is_like(options, library)) {
+                return Some(Arc::clone(same));
+            }
+            let folder = ArchiveFolder::new(options.clone(), library, Arc::clone(store))?;
+            if let Err(error) = folder.recordings() {
+                let path = folder.path();
+                tracing::warn!(path, %error, "--archive: the folder cannot be read: check its path in URLs");
+            }
+            Some(folder)
+        };
+        Archives { folders: options.iter().filter_map(folder).collect(), gaps }
+    }
+
+    /// The archives that others have, too.
+    pub(crate) fn common(&self, others: &Archives) -> Archives {
+        let is_common =
+            |folder: &&Arc<ArchiveFolder>| others.folders.iter().any(|other| Arc::ptr_eq(folder, other));
+        Archives { folders: self.folders.iter().filter(is_common).cloned().collect(), gaps: self.gaps }
+    }
+
+    /// Playing of gaps between recordings.
+    pub(crate) fn gaps(&self) -> Gaps {
+        self.gaps
     }
 
     /// The archive of this path in URLs, decoded.
@@ -68,4 +106,18 @@ impl Archives {
     pub(crate) fn folders(&self) -> &[Arc<ArchiveFolder>] {
         &self.folders
     }
+}
+
+/// Opens an archive for a client.
+pub(crate) async fn open(
+    player: AssetPlayer,
+    folder: Arc<ArchiveFolder>,
+    gaps: Gaps,
+    client: IpAddr,
+) -> Result<Arc<dyn Presentation>, OpenError> {
+    blocking(move || {
+        let archive = ArchivePresentation::open(player, folder, client, gaps)?;
+        Ok(Arc::new(archive) as Arc<dyn Presentation>)
+    })
+    .await
 }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
@@ -14,11 +13,11 @@ use wirepath_media::image::StreamPlan;
 use wirepath_media::sdp::Description;
 use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
-    self as playback, ConnectionWriter, Cursor, Pictures, PlayError, PlayRequest, PlaybackOptions,
-    PlaybackSink, Playbacks, Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
+    self as playback, Cursor, Pictures, PlayError, PlayRequest, PlaybackOptions, PlaybackSink, Playbacks,
+    Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
 };
 
-use crate::admission::{Admission, Overload};
+use crate::admission::Admission;
 use crate::burst_limits::BurstLimits;
 use crate::describe::describe;
 use crate::images::{
@@ -30,18 +29,17 @@ use crate::multicast::{AssetMedia, MulticastGroups};
 use crate::played_as::PlayedAs;
 use crate::plays::Plays;
 use crate::rtsp::player::{
-    BoxFuture, Joined, MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Player, Presentation,
-    Reply, SessionPlayback, TrackSource, trailer,
+    BoxFuture, Joined, MediaSink, OnEvent, OpenError, PlayRange, PlaybackFailure, Presentation, Reply,
+    SessionPlayback, TrackSource, trailer,
 };
 use crate::waiting_play::WaitingPlay;
 
 /// Most concurrent searches for names in other letter case.
 pub(crate) const SEARCHES: usize = 4;
 
-/// Assets of a library, played from a store's images.
+/// Assets of libraries, played from a store's images.
 #[derive(Clone)]
 pub(crate) struct AssetPlayer {
-    pub(crate) library: Arc<Library>,
     pub(crate) store: Arc<Store>,
     pub(crate) playbacks: Arc<Playbacks>,
     pub(crate) hot: Option<Arc<HotMemory>>,
@@ -83,46 +81,27 @@ struct ImagePlayback {
     waiting: WaitingPlay,
 }
 
-impl Player for AssetPlayer {
-    fn open<'a>(
-        &'a self,
-        path: &'a [u8],
+impl AssetPlayer {
+    /// Opens the presentation at a path of a library, for a client at an address.
+    pub(crate) async fn open(
+        &self,
+        library: &Arc<Library>,
+        path: &[u8],
         played_as: PlayedAs,
         client: IpAddr,
-    ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
-        let path = AssetPath::from_decoded(path);
-        Box::pin(async move {
-            let path = path.map_err(|_| OpenError::NotFound)?;
-            let (player, exact) = (self.clone(), path.clone());
-            let opened = blocking(move || {
-                let asset = player.library.find_file(&exact).map_err(find_error)?;
-                player.open_found(&exact, asset, played_as, client)
-            });
-            match opened.await {
-                Err(OpenError::NotFound) => self.open_in_other_case(path, played_as, client).await,
-                result => result,
-            }
-        })
+    ) -> Result<Arc<dyn Presentation>, OpenError> {
+        let path = AssetPath::from_decoded(path).map_err(|_| OpenError::NotFound)?;
+        let (player, files, exact) = (self.clone(), Arc::clone(library), path.clone());
+        let opened = blocking(move || {
+            let asset = files.find_file(&exact).map_err(find_error)?;
+            player.open_found(&exact, asset, played_as, client)
+        });
+        match opened.await {
+            Err(OpenError::NotFound) => self.open_in_other_case(library, path, played_as, client).await,
+            result => result,
+        }
     }
 
-    fn admit(&self, bits_per_second: Option<u64>) -> Result<(), Overload> {
-        self.admission.admit(bits_per_second)
-    }
-
-    fn admit_faster(&self, more: f64) -> Result<(), Overload> {
-        self.admission.admit_faster(more)
-    }
-
-    fn has_groups(&self) -> bool {
-        self.groups.is_some()
-    }
-
-    fn open_writer(&self, socket: OwnedFd) -> io::Result<ConnectionWriter> {
-        self.playbacks.open_writer(socket)
-    }
-}
-
-impl AssetPlayer {
     /// The multicast groups; an error if there are none.
     pub(crate) fn groups(&self) -> Result<&Arc<MulticastGroups>, OpenError> {
         self.groups.as_ref().ok_or_else(|| OpenError::Failed("there are no groups".to_owned()))
@@ -131,14 +110,15 @@ impl AssetPlayer {
     /// Opens the presentation at a path that differs from this one only in letter case.
     async fn open_in_other_case(
         &self,
+        library: &Arc<Library>,
         path: AssetPath,
         played_as: PlayedAs,
         client: IpAddr,
     ) -> Result<Arc<dyn Presentation>, OpenError> {
         let _search = self.searches.acquire().await;
-        let player = self.clone();
+        let (player, files) = (self.clone(), Arc::clone(library));
         blocking(move || {
-            let (path, asset) = player.library.find_file_in_other_case(&path).map_err(find_error)?;
+            let (path, asset) = files.find_file_in_other_case(&path).map_err(find_error)?;
             player.open_found(&path, asset, played_as, client)
         })
         .await

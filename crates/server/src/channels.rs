@@ -5,28 +5,30 @@
 
 mod group;
 mod playback;
-mod player;
 mod presentation;
 mod source;
 mod timeline;
 
+use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use tokio::task::JoinSet;
-use wirepath_engine::BlockingPool;
-use wirepath_http::AssetPath;
+use tokio::task::AbortHandle;
+use wirepath_engine::{BlockingPool, DropOnPool};
 use wirepath_media::image::{PathLimits, USUAL_BURST_US};
 use wirepath_playback::PlayError;
 
+use self::presentation::ChannelPresentation;
 use self::timeline::{Place, Timeline};
+use crate::asset_player::AssetPlayer;
 use crate::images::{Image, Store};
-use crate::library::Library;
-use crate::sending::{Channel, ChannelOptions, Playlist, PlaylistError, RETRY as LIST_RETRY, SendFailure};
-
-pub(crate) use self::player::ChannelPlayer;
+use crate::rtsp::player::{OpenError, PlaybackFailure, Presentation};
+use crate::sending::{
+    Channel, ChannelOptions, Playlist, PlaylistError, RETRY as LIST_RETRY, SendFailure, open_asset,
+};
 
 /// Time until the next attempt to find a place while none is known.
 const RETRY: Duration = Duration::from_millis(50);
@@ -37,6 +39,9 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// Least MTU of paths to clients over UDP that packets of channels fit: that of usual tunnels.
 const PATH_MTU: u16 = 1420;
 const IPV6_HEADER: u16 = 40;
+
+/// Reason for which a channel that was removed cannot be played, in words for clients.
+const REMOVED: &str = "the channel is not served any more";
 
 /// Channel of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,100 +77,215 @@ pub enum ChannelError {
     /// Its list cannot be read.
     #[error("--channel {0}: {1}")]
     List(String, Box<SendFailure>),
+    /// The server lacks the permission to open its list or an asset in it (EACCES).
+    #[error("--channel {0}: cannot open {path}: {2}", path = .1.display())]
+    Denied(String, PathBuf, io::Error),
 }
 
 /// Channels of a server.
 #[derive(Default)]
 pub(crate) struct Channels {
-    channels: Vec<Arc<Slot>>,
-    /// Tasks of the channels. Aborted when dropped.
-    tasks: JoinSet<()>,
+    slots: Vec<Arc<Slot>>,
 }
 
 /// Channel of the options, which runs once an asset of its list can be played.
 pub(crate) struct Slot {
     options: LiveChannelOptions,
-    channel: OnceLock<Arc<LiveChannel>>,
+    channel: Arc<OnceLock<Arc<LiveChannel>>>,
+    /// Shared with the slot of the same channel that has another list.
+    task: Arc<Task>,
+}
+
+/// Task of a channel, which is aborted when this is dropped.
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Channel that runs.
 pub(crate) struct LiveChannel {
     list: Arc<Channel>,
-    /// The first asset, whose tracks all have, and whose numbers those of sessions are.
-    first: Arc<Image>,
+    /// The first asset, whose tracks all have, and whose numbers those of sessions are. The last reference to
+    /// it closes files, which no engine thread may wait for.
+    first: DropOnPool<Arc<Image>>,
     timeline: Timeline,
 }
 
 impl Channels {
-    /// Opens channels, which begin now, or as soon as an asset of their lists can be played. Must be called
-    /// on a tokio runtime; waits for storage.
+    /// Opens channels, which begin now, or as soon as an asset of their lists can be played. Those that run
+    /// among others go on, with the others' lists until [`succeed`](Self::succeed). Must be called on a tokio
+    /// runtime; waits for storage.
     pub(crate) fn open(
-        options: Vec<LiveChannelOptions>,
-        library: &Library,
-        is_archive: impl Fn(&[u8]) -> bool,
+        options: &[LiveChannelOptions],
+        others: &Channels,
+        is_taken: impl Fn(&[u8]) -> bool,
         store: &Arc<Store>,
         pool: &BlockingPool,
     ) -> Result<Channels, ChannelError> {
         let mut all = Channels::default();
         for options in options {
             let name = options.name.as_bytes();
-            let is_served = AssetPath::from_decoded(name).is_ok_and(|path| library.has(&path));
-            if is_served || is_archive(name) || all.find(name).is_some() {
-                return Err(ChannelError::Taken(options.name));
+            if is_taken(name) || all.find(name).is_some() {
+                return Err(ChannelError::Taken(options.name.clone()));
+            }
+            let same = others.slots.iter().find(|slot| slot.options.name == options.name);
+            if let Some(same) = same.filter(|slot| slot.options == *options) {
+                all.slots.push(Arc::clone(same));
+                continue;
             }
             let playlist = options.playlist().map_err(|error| {
                 ChannelError::List(options.name.clone(), Box::new(SendFailure::Playlist(error)))
             })?;
-            let slot = Arc::new(Slot { options, channel: OnceLock::new() });
-            let mut logged = String::new();
-            let opened = slot.open(playlist, store, pool);
-            let opened = opened.inspect_err(|error| slot.log_once(error, &mut logged)).ok();
-            if let Some(channel) = &opened {
-                slot.channel.get_or_init(|| Arc::clone(channel));
-            }
-            all.tasks.spawn(Arc::clone(&slot).run(opened, logged, Arc::clone(store), pool.clone()));
-            all.channels.push(slot);
+            let slot = match same.filter(|slot| slot.channel().is_some()) {
+                Some(running) => running.with(options.clone()),
+                None => Slot::open(options.clone(), playlist, store, pool),
+            };
+            all.slots.push(Arc::new(slot));
         }
         Ok(all)
     }
 
+    /// Ensures that the server may open the lists, and the assets in them, of channels that others do not
+    /// have. A confined server may open only files in certain folders. Waits for storage.
+    pub(crate) fn ensure_permitted(
+        options: &[LiveChannelOptions],
+        others: &Channels,
+    ) -> Result<(), ChannelError> {
+        let is_new =
+            |options: &&LiveChannelOptions| !others.slots.iter().any(|slot| slot.options == **options);
+        for options in options.iter().filter(is_new) {
+            for path in options.files() {
+                if let Err(error) = open_asset(&path)
+                    && error.kind() == io::ErrorKind::PermissionDenied
+                {
+                    return Err(ChannelError::Denied(options.name.clone(), path, error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The channels that others have, too.
+    pub(crate) fn common(&self, others: &Channels) -> Channels {
+        let is_common = |slot: &&Arc<Slot>| others.slots.iter().any(|other| other.is_same(slot));
+        Channels { slots: self.slots.iter().filter(is_common).cloned().collect() }
+    }
+
+    /// Takes the place of others: channels that only they have end with the asset that is on, and channels
+    /// whose list differs go on with the new one.
+    pub(crate) fn succeed(&self, others: &Channels) {
+        for slot in &others.slots {
+            match self.slots.iter().find(|other| other.is_same(slot)) {
+                None => slot.end(),
+                Some(new) if new.options != slot.options => {
+                    let running = new.channel.get();
+                    running.inspect(|channel| channel.list.replace(vec![new.options.playlist.clone()]));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
     /// The channel of this path in URLs, decoded, in whatever letter case.
     pub(crate) fn find(&self, path: &[u8]) -> Option<&Slot> {
-        let mut slots = self.channels.iter().map(|slot| &**slot);
+        let mut slots = self.slots.iter().map(|slot| &**slot);
         slots.find(|slot| slot.options.name.as_bytes().eq_ignore_ascii_case(path))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.channels.is_empty()
+        self.slots.is_empty()
     }
 
     /// Has all lists read again, each before its next asset is opened.
     pub(crate) fn reload(&self) {
-        self.channels.iter().filter_map(|slot| slot.channel.get()).for_each(|channel| channel.list.reload());
+        self.slots.iter().filter_map(|slot| slot.channel.get()).for_each(|channel| channel.list.reload());
     }
 
     /// The channels for `/api/status`.
     pub(crate) fn json(&self) -> Json {
-        self.channels.iter().map(|slot| slot.json()).collect()
+        self.slots.iter().map(|slot| slot.json()).collect()
     }
 }
 
 impl Slot {
-    /// The channel, if it runs.
-    pub(crate) fn channel(&self) -> Option<Arc<LiveChannel>> {
-        self.channel.get().cloned()
-    }
-
-    /// Opens the channel. Waits for storage.
+    /// A channel that begins now, or as soon as an asset of its list can be played.
     fn open(
-        &self,
+        options: LiveChannelOptions,
         playlist: Playlist,
         store: &Arc<Store>,
         pool: &BlockingPool,
-    ) -> Result<Arc<LiveChannel>, SendFailure> {
-        LiveChannel::open(self.options.clone(), playlist, store, pool)
+    ) -> Slot {
+        let opening = Opening { options: options.clone(), channel: Arc::default() };
+        let channel = Arc::clone(&opening.channel);
+        let mut logged = String::new();
+        let opened = LiveChannel::open(options.clone(), playlist, store, pool);
+        let opened = opened.inspect_err(|error| opening.log_once(error, &mut logged)).ok();
+        if let Some(opened) = &opened {
+            channel.get_or_init(|| Arc::clone(opened));
+        }
+        let task = tokio::spawn(opening.run(opened, logged, Arc::clone(store), pool.clone()));
+        Slot { options, channel, task: Arc::new(Task(task.abort_handle())) }
     }
 
+    /// The same channel with other options.
+    fn with(&self, options: LiveChannelOptions) -> Slot {
+        Slot { options, channel: Arc::clone(&self.channel), task: Arc::clone(&self.task) }
+    }
+
+    fn is_same(&self, other: &Slot) -> bool {
+        Arc::ptr_eq(&self.channel, &other.channel)
+    }
+
+    /// Ends the channel with the asset that is on.
+    fn end(&self) {
+        self.task.0.abort();
+        if let Some(channel) = self.channel.get() {
+            channel.timeline.end();
+        }
+    }
+
+    /// Opens the channel for a client.
+    pub(crate) fn presentation(
+        &self,
+        player: AssetPlayer,
+        client: IpAddr,
+    ) -> Result<Arc<dyn Presentation>, OpenError> {
+        match self.channel() {
+            Some(channel) => Ok(Arc::new(ChannelPresentation { player, channel, client })),
+            None => {
+                let why = "no asset of this channel can be played at present; try again later";
+                Err(OpenError::NotYet(why.to_owned()))
+            }
+        }
+    }
+
+    /// The channel, if it runs.
+    fn channel(&self) -> Option<Arc<LiveChannel>> {
+        self.channel.get().cloned()
+    }
+
+    /// The channel for `/api/status`.
+    fn json(&self) -> Json {
+        let channel = self.channel.get();
+        json!({
+            "name": self.options.name,
+            "asset": channel.and_then(|channel| channel.timeline.asset()),
+            "entries": channel.map(|channel| channel.list.length()),
+            "position_s": channel.map(|channel| channel.timeline.now_us() as f64 / 1e6),
+        })
+    }
+}
+
+/// Channel until it runs.
+struct Opening {
+    options: LiveChannelOptions,
+    channel: Arc<OnceLock<Arc<LiveChannel>>>,
+}
+
+impl Opening {
     /// Logs why the channel has nothing to play, unless that was logged.
     fn log_once(&self, error: &SendFailure, logged: &mut String) {
         let error = error.to_string();
@@ -179,7 +299,7 @@ impl Slot {
     /// Runs the channel; tries again to open it until that succeeds. `logged`: the error that was logged. Never
     /// ends.
     async fn run(
-        self: Arc<Self>,
+        self,
         mut opened: Option<Arc<LiveChannel>>,
         mut logged: String,
         store: Arc<Store>,
@@ -190,9 +310,11 @@ impl Slot {
                 break channel;
             }
             tokio::time::sleep(LIST_RETRY).await;
-            let (slot, store, pool) = (Arc::clone(&self), Arc::clone(&store), pool.clone());
-            let attempt =
-                tokio::task::spawn_blocking(move || slot.open(slot.options.playlist()?, &store, &pool));
+            let (options, store, pool) = (self.options.clone(), Arc::clone(&store), pool.clone());
+            let attempt = tokio::task::spawn_blocking(move || {
+                let playlist = options.playlist()?;
+                LiveChannel::open(options, playlist, &store, &pool)
+            });
             match attempt.await {
                 Ok(result) => opened = result.inspect_err(|error| self.log_once(error, &mut logged)).ok(),
                 Err(error) if error.is_panic() => tracing::error!(
@@ -207,17 +329,6 @@ impl Slot {
         }
         self.channel.get_or_init(|| Arc::clone(&channel));
         timeline::run(channel).await;
-    }
-
-    /// The channel for `/api/status`.
-    fn json(&self) -> Json {
-        let channel = self.channel.get();
-        json!({
-            "name": self.options.name,
-            "asset": channel.and_then(|channel| channel.timeline.asset()),
-            "entries": channel.map(|channel| channel.list.length()),
-            "position_s": channel.map(|channel| channel.timeline.now_us() as f64 / 1e6),
-        })
     }
 }
 
@@ -243,11 +354,18 @@ impl LiveChannel {
         let name_of =
             |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (list, first) = Channel::open(options, playlist, Arc::clone(store), limits, name_of)?;
+        let first = DropOnPool::new(first, pool);
         Ok(Arc::new(LiveChannel { list, first, timeline: Timeline::new(pool) }))
     }
 
     fn name(&self) -> &str {
         self.list.name()
+    }
+
+    /// Reason why the channel cannot be played from now on.
+    fn failure(&self) -> Option<PlaybackFailure> {
+        let reason = REMOVED.to_owned();
+        self.timeline.is_ending().then_some(PlaybackFailure { reason, is_asset: false })
     }
 
     /// Waits for the next place where a decoder can begin, until its packets are due.
@@ -256,18 +374,23 @@ impl LiveChannel {
         let place = async {
             loop {
                 match self.timeline.next_place() {
-                    Some(place) => return place,
+                    Some(place) => return Ok(place),
+                    // Nothing follows the asset that is on.
+                    None if self.timeline.is_ending() => return Err(PlayError::Source(REMOVED.into())),
                     None => tokio::time::sleep(RETRY).await,
                 }
             }
         };
         let nothing_is_on = || PlayError::Source("nothing is on the channel; try again later".into());
-        let place = tokio::time::timeout_at(end, place).await.map_err(|_| nothing_is_on())?;
+        let place = tokio::time::timeout_at(end, place).await.map_err(|_| nothing_is_on())??;
         let wait = Duration::from_micros(place.at_us.saturating_sub(self.timeline.now_us()));
         if tokio::time::Instant::now() + wait > end {
             return Err(nothing_is_on());
         }
         tokio::time::sleep(wait).await;
-        Ok(place)
+        match self.timeline.is_beyond_end(&place.piece) {
+            true => Err(PlayError::Source(REMOVED.into())),
+            false => Ok(place),
+        }
     }
 }

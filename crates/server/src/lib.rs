@@ -5,6 +5,7 @@ mod archive;
 mod asset_player;
 mod burst_limits;
 mod calibrated;
+mod catalog;
 mod channels;
 mod core;
 mod describe;
@@ -34,12 +35,13 @@ mod warnings;
 pub use admission::AdmissionPolicy;
 pub use archive::{ArchiveOptions, Gaps, NamePattern, PatternError, TimeZone};
 pub use burst_limits::FolderBurst;
+pub use catalog::{CatalogError, CatalogOptions};
 pub use channels::{ChannelError, LiveChannelOptions};
 pub use http::{FolderCacheControl, LibrarySite, ResponseFields};
 pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
 pub use multicast::MulticastRange;
-pub use reload::{AccessRules, ReloadableOptions, Reloader};
+pub use reload::{AccessRules, ReloadError, ReloadableOptions, Reloader};
 pub use rtsp::{RtspOptions, SrtpKeys, port_pairs};
 pub use sending::{
     ChannelOptions, ChannelStatus, Destination, Form, Interface, OutputStatus, PlaylistError, SendFailure,

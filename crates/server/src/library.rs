@@ -23,20 +23,23 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use wirepath_http::AssetPath;
 
 /// The served files and folders.
 #[derive(Debug)]
 pub struct Library {
     tree: Tree,
+    number: u64,
 }
 
 #[derive(Debug)]
 enum Tree {
     /// One folder, which is the root.
-    Root(ServedFolder),
+    Root(Arc<Served>),
     /// Folders and files below the root, by name.
-    Named(BTreeMap<OsString, Served>),
+    Named(BTreeMap<OsString, Arc<Served>>),
 }
 
 #[derive(Debug)]
@@ -76,6 +79,13 @@ pub enum LibraryError {
         path = .0.display()
     )]
     NoOpenat2(PathBuf, std::io::Error),
+}
+
+impl LibraryError {
+    /// Returns whether the server lacks the permission to open the path (EACCES).
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Open(_, error) if error.kind() == std::io::ErrorKind::PermissionDenied)
+    }
 }
 
 /// A path that cannot be served.
@@ -119,13 +129,114 @@ pub(crate) enum Found {
 impl Library {
     /// Opens the folders and files to serve.
     pub fn open(paths: &[PathBuf]) -> Result<Self, LibraryError> {
-        let mut served = paths.iter().map(|path| Served::open(path)).collect::<Result<Vec<_>, _>>()?;
+        Self::open_like(paths, &Self::empty())
+    }
+
+    /// Opens the folders and files to serve. Those that another library serves by the same paths are not
+    /// opened again.
+    pub(crate) fn open_like(paths: &[PathBuf], other: &Self) -> Result<Self, LibraryError> {
+        let open = |path: &PathBuf| match other.served().find(|served| served.given == *path) {
+            Some(served) => Ok(Arc::clone(served)),
+            None => Served::open(path).map(Arc::new),
+        };
+        let served = paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let tree = match &served[..] {
             [] => return Err(LibraryError::Nothing),
-            [Served { file: None, .. }] => Tree::Root(served.remove(0).folder),
+            [only] if only.file.is_none() => Tree::Root(Arc::clone(only)),
             _ => Tree::Named(by_name(served)?),
         };
-        Ok(Self { tree })
+        Ok(Self::of(tree))
+    }
+
+    /// A library without files.
+    pub(crate) fn empty() -> Self {
+        Self::of(Tree::Named(BTreeMap::new()))
+    }
+
+    fn of(tree: Tree) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        Self { tree, number: NUMBERS.fetch_add(1, Relaxed) }
+    }
+
+    /// Number of this library, which no other one of the process has.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The served folders and files.
+    fn served(&self) -> impl Iterator<Item = &Arc<Served>> {
+        let (root, named) = match &self.tree {
+            Tree::Root(root) => (Some(root), None),
+            Tree::Named(named) => (None, Some(named.values())),
+        };
+        root.into_iter().chain(named.into_iter().flatten())
+    }
+
+    /// The part of the library that this library and another one serve under the same paths in URLs.
+    pub(crate) fn common(&self, other: &Self) -> Self {
+        Self::of(match (&self.tree, &other.tree) {
+            (Tree::Root(root), Tree::Root(also)) if Arc::ptr_eq(root, also) => Tree::Root(Arc::clone(root)),
+            (Tree::Named(named), Tree::Named(others)) => {
+                let is_common = |(name, served): &(&OsString, &Arc<Served>)| {
+                    others.get(*name).is_some_and(|other| Arc::ptr_eq(other, served))
+                };
+                let common = named.iter().filter(is_common);
+                Tree::Named(common.map(|(name, served)| (name.clone(), Arc::clone(served))).collect())
+            }
+            (Tree::Root(_) | Tree::Named(_), _) => Tree::Named(BTreeMap::new()),
+        })
+    }
+
+    /// The served folder or file that a path leads into, as a library in which it has the same path; an empty
+    /// library if there is none.
+    pub(crate) fn around(&self, path: &AssetPath) -> Self {
+        Self::of(match &self.tree {
+            Tree::Root(root) => Tree::Root(Arc::clone(root)),
+            Tree::Named(named) => {
+                let (name, _) = split_first(path.as_bytes());
+                let found = named.get_key_value(OsStr::from_bytes(name));
+                Tree::Named(
+                    found.into_iter().map(|(name, served)| (name.clone(), Arc::clone(served))).collect(),
+                )
+            }
+        })
+    }
+
+    /// Returns whether another library serves the same under the same paths in URLs.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (&self.tree, &other.tree) {
+            (Tree::Root(root), Tree::Root(other)) => Arc::ptr_eq(root, other),
+            (Tree::Named(named), Tree::Named(others)) => {
+                named.len() == others.len()
+                    && named.iter().zip(others).all(|((name, served), (other_name, other))| {
+                        name == other_name && Arc::ptr_eq(served, other)
+                    })
+            }
+            (Tree::Root(_) | Tree::Named(_), _) => false,
+        }
+    }
+
+    /// Paths as given, and paths in URLs, of what another library serves under another path in URLs.
+    pub(crate) fn moved_since<'a>(
+        &'a self,
+        before: &'a Self,
+    ) -> impl Iterator<Item = (&'a Path, String, String)> {
+        self.served().filter_map(|served| {
+            let (from, to) = (before.url_path(served)?, self.url_path(served)?);
+            (from != to).then_some((served.given.as_path(), from, to))
+        })
+    }
+
+    /// Path in URLs of a served folder or file.
+    fn url_path(&self, served: &Arc<Served>) -> Option<String> {
+        match &self.tree {
+            Tree::Root(root) => Arc::ptr_eq(root, served).then(|| "/".to_owned()),
+            Tree::Named(named) => {
+                let (name, served) = named.iter().find(|(_, other)| Arc::ptr_eq(other, served))?;
+                let slash = if served.file.is_none() { "/" } else { "" };
+                Some(format!("/{}{slash}", name.display()))
+            }
+        }
     }
 
     /// Finds what a path names and opens it if it is a file.
@@ -197,7 +308,7 @@ impl Library {
 
     fn locate<'a>(&'a self, path: &'a AssetPath) -> Result<Location<'a>, FindError> {
         let named = match &self.tree {
-            Tree::Root(folder) => return Ok(Location::Below(folder, path.as_bytes())),
+            Tree::Root(root) => return Ok(Location::Below(&root.folder, path.as_bytes())),
             Tree::Named(named) if path.is_root() => return Ok(Location::Top(named)),
             Tree::Named(named) => named,
         };
@@ -214,7 +325,7 @@ impl Library {
 /// Target of a path in the tree.
 enum Location<'a> {
     /// To the root above several.
-    Top(&'a BTreeMap<OsString, Served>),
+    Top(&'a BTreeMap<OsString, Arc<Served>>),
     /// To a path below a served folder.
     Below(&'a ServedFolder, &'a [u8]),
 }
@@ -249,12 +360,12 @@ impl Served {
     }
 }
 
-fn by_name(served: Vec<Served>) -> Result<BTreeMap<OsString, Served>, LibraryError> {
-    let mut named = BTreeMap::new();
+fn by_name(served: Vec<Arc<Served>>) -> Result<BTreeMap<OsString, Arc<Served>>, LibraryError> {
+    let mut named = BTreeMap::<_, Arc<Served>>::new();
     for second in served {
         let name = second.name()?;
-        if let Some(Served { given: first, .. }) = named.remove(&name) {
-            return Err(LibraryError::Clash(first, second.given, name));
+        if let Some(first) = named.remove(&name) {
+            return Err(LibraryError::Clash(first.given.clone(), second.given.clone(), name));
         }
         named.insert(name, second);
     }

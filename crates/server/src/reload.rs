@@ -1,16 +1,18 @@
-//! Parts of a running server that are read or set again: files of users and certificates, rules and limits of
-//! folders, fields of responses. Sessions and connections in progress keep the old values.
+//! Parts of a running server that are read or set again: files of users and certificates, the catalog, rules
+//! and limits of folders, fields of responses. Sessions and connections in progress keep the old values.
 
 use std::sync::Arc;
 
-use wirepath_auth::{Access, FolderUsers, RulesError};
+use wirepath_auth::{Access, FolderUsers, Rules, RulesError};
+use wirepath_engine::BlockingPool;
 use wirepath_http::AssetPath;
 use wirepath_net::auth::AccessControl;
 use wirepath_net::tls::Terminator;
 
 use crate::burst_limits::{BurstLimits, FolderBurst};
-use crate::channels::Channels;
+use crate::catalog::{CatalogError, CatalogOptions, CurrentCatalog};
 use crate::http::{CurrentFields, ResponseFields};
+use crate::images::Store;
 use crate::library::Library;
 
 /// Rules of who may open what.
@@ -27,6 +29,8 @@ pub struct AccessRules {
 /// Options that can be changed while the server runs.
 #[derive(Clone, Debug)]
 pub struct ReloadableOptions {
+    /// What is served; None leaves it as it is.
+    pub catalog: Option<CatalogOptions>,
     /// Rules for users; None leaves them as they are.
     pub rules: Option<AccessRules>,
     /// Fields of HTTP responses.
@@ -35,21 +39,40 @@ pub struct ReloadableOptions {
     pub folder_bursts: Vec<FolderBurst>,
 }
 
+/// Options that a running server cannot take.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// Files, archives or channels cannot be served.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// Rules contradict each other.
+    #[error("--folder-users: {0}")]
+    Rules(RulesError),
+}
+
+impl ReloadError {
+    /// Returns whether the server lacks the permission to open a file or folder (EACCES).
+    pub fn is_denied(&self) -> bool {
+        matches!(self, ReloadError::Catalog(error) if error.is_denied())
+    }
+}
+
 /// Handle for changing options of a running server.
 #[derive(Clone)]
 pub struct Reloader {
-    pub(crate) library: Arc<Library>,
+    pub(crate) catalog: Arc<CurrentCatalog>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) pool: BlockingPool,
     pub(crate) access: Option<Arc<AccessControl>>,
     pub(crate) terminator: Option<Arc<Terminator>>,
     pub(crate) fields: Arc<CurrentFields>,
     pub(crate) bursts: Arc<BurstLimits>,
-    pub(crate) channels: Arc<Channels>,
 }
 
 impl Reloader {
     /// Returns whether there are users, a certificate or channels to read again.
     pub fn has_files(&self) -> bool {
-        self.access.is_some() || self.terminator.is_some() || !self.channels.is_empty()
+        self.access.is_some() || self.terminator.is_some() || !self.catalog.get().channels.is_empty()
     }
 
     /// Returns whether the server has users. Without users, everyone is served.
@@ -65,18 +88,38 @@ impl Reloader {
         if let Some(terminator) = &self.terminator {
             terminator.reload();
         }
-        self.channels.reload();
+        self.catalog.get().channels.reload();
     }
 
-    /// Applies options. Rules that contradict each other change nothing.
-    pub fn take_over(&self, options: ReloadableOptions) -> Result<(), RulesError> {
-        if let (Some(access), Some(rules)) = (&self.access, options.rules) {
-            access.replace_rules(&rules.folders, (rules.status, rules.administrators))?;
-            warn_of_idle_users(&self.library, &rules.folders);
+    /// Applies options. Invalid ones change nothing. Must be called on a tokio runtime; waits for storage.
+    pub fn take_over(&self, options: ReloadableOptions) -> Result<(), ReloadError> {
+        let ReloadableOptions { catalog, rules, response_fields, folder_bursts } = options;
+        let access = self.access.as_ref().zip(rules);
+        let rules = access.map(|(access, AccessRules { folders, status, administrators })| {
+            let rules = Rules::new(&folders, status)?.administered_by(administrators);
+            Ok::<_, RulesError>((access, rules, folders))
+        });
+        let rules = rules.transpose().map_err(ReloadError::Rules)?;
+        let current = self.catalog.get();
+        let catalog = catalog.filter(|options| !current.has(options));
+        let next = catalog.map(|options| current.open_next(options, &self.store, &self.pool)).transpose()?;
+        // What is removed is not served for a moment without its rules and fields, nor what is added before
+        // it has them.
+        if let Some(next) = &next {
+            self.catalog.reduce_to(next);
         }
-        warn_of_idle_options(&self.library, &options.response_fields, &options.folder_bursts);
-        self.fields.replace(options.response_fields);
-        self.bursts.replace(options.folder_bursts);
+        let folders = rules.map(|(access, rules, folders)| {
+            access.replace_rules(rules);
+            folders
+        });
+        let library = Arc::clone(&next.as_ref().unwrap_or(&current).library);
+        warn_of_idle_users(&library, &folders.unwrap_or_default());
+        warn_of_idle_options(&library, &response_fields, &folder_bursts);
+        self.fields.replace(response_fields);
+        self.bursts.replace(folder_bursts);
+        if let Some(next) = next {
+            self.catalog.replace(next);
+        }
         Ok(())
     }
 }

@@ -25,7 +25,7 @@ use crate::core::{CoreOptions, MediaCore};
 use crate::images::{HotMemorySize, ImagePolicy};
 use crate::start_error::StartError;
 
-pub(crate) use channel::{Channel, RETRY, formats, wait_until};
+pub(crate) use channel::{Channel, RETRY, formats, open_asset, wait_until};
 pub use destination::{Destination, Form, Interface};
 pub(crate) use item::Item;
 pub(crate) use output::{End, Output, OutputSource};

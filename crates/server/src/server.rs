@@ -24,10 +24,9 @@ use wirepath_net::{DescriptorBudget, RuntimeThreads, raise_descriptor_limit};
 use wirepath_playback::{Burst, Playbacks};
 
 use crate::admission::{Admission, AdmissionPolicy};
-use crate::archive::{ArchiveFolder, ArchiveOptions, ArchivePlayer, Archives, Gaps};
 use crate::asset_player::{AssetPlayer, SEARCHES};
 use crate::burst_limits::{BurstLimits, FolderBurst};
-use crate::channels::{ChannelPlayer, Channels, LiveChannelOptions};
+use crate::catalog::{Catalog, CatalogOptions, CatalogPlayer, CurrentCatalog};
 use crate::core::{CoreOptions, MediaCore};
 use crate::heap_trim::{self, HeapTrim};
 use crate::http::{AssetRates, CurrentFields, LibrarySite, ResponseFields, SessionEnd};
@@ -57,8 +56,8 @@ const KEEP_LIMIT: Duration = Duration::from_secs(2);
 /// All options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Folders and files to serve.
-    pub paths: Vec<PathBuf>,
+    /// Files, archives and channels to serve.
+    pub catalog: CatalogOptions,
     /// RTSP listen address.
     pub rtsp: SocketAddr,
     /// HTTP listen address.
@@ -108,12 +107,6 @@ pub struct ServerOptions {
     pub multicast: Option<MulticastRange>,
     /// Fields of HTTP responses.
     pub response_fields: ResponseFields,
-    /// Folders that each play as one timeline.
-    pub archives: Vec<ArchiveOptions>,
-    /// Playing of gaps between recordings.
-    pub gaps: Gaps,
-    /// Playlists that play as one endless stream each.
-    pub channels: Vec<LiveChannelOptions>,
     /// Time for which sessions continue after a handover.
     pub drain: Duration,
 }
@@ -137,7 +130,8 @@ impl Server {
     /// not passed in.
     pub fn start(options: ServerOptions, mut handed: HandedSockets) -> Result<Server, StartError> {
         let open_files = raise_descriptor_limit();
-        let library = Arc::new(Library::open(&options.paths)?);
+        let library = Library::open(&options.catalog.paths);
+        let library = Arc::new(library.map_err(|error| StartError::Catalog(Box::new(error)))?);
         if let Some(auth) = &options.auth {
             warn_of_idle_users(&library, &auth.folders);
         }
@@ -171,9 +165,9 @@ impl Server {
             let (playbacks, plays) = (Arc::clone(&playbacks), Arc::clone(&plays));
             Arc::new(MulticastGroups::new(range, playbacks, plays, Arc::clone(&descriptors)))
         });
-        let archives = Arc::new(archives(options.archives, &library, &store));
-        let player = AssetPlayer {
-            library: Arc::clone(&library),
+        let catalog = Catalog::open(options.catalog, library, &store, engine.pool());
+        let catalog = CurrentCatalog::new(catalog.map_err(|error| StartError::Catalog(Box::new(error)))?);
+        let assets = AssetPlayer {
             store: Arc::clone(&store),
             playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
@@ -184,11 +178,7 @@ impl Server {
             searches: Arc::new(Semaphore::new(SEARCHES)),
             groups,
         };
-        let is_archive = |path: &[u8]| archives.find_in_other_case(path).or(archives.find(path)).is_some();
-        let channels = Channels::open(options.channels, &library, is_archive, &store, engine.pool());
-        let channels = Arc::new(channels.map_err(|error| StartError::Channel(Box::new(error)))?);
-        let player = ArchivePlayer { assets: player, archives: Arc::clone(&archives), gaps: options.gaps };
-        let player = ChannelPlayer { archives: player, channels: Arc::clone(&channels) };
+        let player = CatalogPlayer { assets, catalog: Arc::clone(&catalog) };
         let silence_limit = options.rtsp_options.session_timeout;
         let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit, &mut handed));
         let tls = tls.transpose()?;
@@ -209,33 +199,35 @@ impl Server {
         Terminator::register(tls.as_ref().map(|tls| &tls.terminator), &mut metrics, &mut status);
         let draining = closing.subscribe();
         status.add("draining", move || (*draining.borrow()).into());
-        let listed = Arc::clone(&archives);
+        let listed = Arc::clone(&catalog);
         let administered = access.clone();
         status.add("ends_sessions", move || {
             administered.as_ref().is_some_and(|access| access.has_administrators()).into()
         });
-        status.add("archives", move || listed.folders().iter().map(|folder| folder.json()).collect());
-        let listed = Arc::clone(&channels);
-        status.add("channels", move || listed.json());
+        status.add("archives", move || {
+            listed.get().archives.folders().iter().map(|folder| folder.json()).collect()
+        });
+        let listed = Arc::clone(&catalog);
+        status.add("channels", move || listed.get().channels.json());
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
         status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
         let endpoint = Endpoint::new(metrics, status);
         let terminator = tls.as_ref().map(|tls| Arc::clone(&tls.terminator));
         let reloader = Reloader {
-            library: Arc::clone(&library),
+            catalog: Arc::clone(&catalog),
+            store: Arc::clone(&store),
+            pool: engine.pool().clone(),
             access: access.clone(),
             terminator,
             fields: Arc::clone(&fields),
             bursts,
-            channels,
         };
-        let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port(), open_files);
+        let site = LibrarySite::of(catalog, endpoint, rtsp_listener.local_addr()?.port(), open_files);
         let session_end = SessionEnd::new(rtsp_service.session_control(), access.clone());
         let site = site.yielding_to(admission).for_users(access).with_session_end(session_end);
         let site = site.with_asset_rates(AssetRates::new(Arc::clone(&store)));
-        let site =
-            site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields).with_archives(archives);
+        let site = site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields);
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
         Ok(Server { rtsp, http, tls, site, engine, store, reloader, closing, drain: options.drain })
     }
@@ -375,19 +367,6 @@ async fn report_left(rtsp: &rtsp::Listener) {
         tracing::info!(connections, sessions, "handed over; serving the remaining RTSP connections");
         tokio::time::sleep(LEFT_INTERVAL).await;
     }
-}
-
-/// The archives of a library; warns of folders that do not exist.
-fn archives(options: Vec<ArchiveOptions>, library: &Arc<Library>, store: &Arc<Store>) -> Archives {
-    let folder = |options: ArchiveOptions| {
-        let folder = ArchiveFolder::new(options, Arc::clone(library), Arc::clone(store))?;
-        if let Err(error) = folder.recordings() {
-            let path = folder.path();
-            tracing::warn!(path, %error, "--archive: the folder cannot be read: check its path in URLs");
-        }
-        Some(folder)
-    };
-    Archives::new(options.into_iter().filter_map(folder).collect())
 }
 
 /// While there are playbacks: balances the threads' loads, measures them for admission, and returns memory of

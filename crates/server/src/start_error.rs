@@ -10,15 +10,15 @@ use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::tls::TlsError;
 
 use crate::images::FolderError;
-use crate::library::LibraryError;
 use crate::session_limit::TooManySessions;
 
 /// A server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A path cannot be served.
-    #[error(transparent)]
-    Library(#[from] LibraryError),
+    /// Files or channels cannot be served: a [`CatalogError`](crate::CatalogError), whose module uses this
+    /// one.
+    #[error("{0}")]
+    Catalog(Box<dyn std::error::Error + Send + Sync>),
     /// Authentication cannot begin.
     #[error(transparent)]
     Auth(#[from] AuthError),
@@ -31,9 +31,6 @@ pub enum StartError {
     /// Listening failed for a protocol.
     #[error("cannot listen for {0} on {1}: {2}")]
     Listen(&'static str, SocketAddr, io::Error),
-    /// A channel cannot be served: a [`ChannelError`](crate::ChannelError), whose module uses this one.
-    #[error("{0}")]
-    Channel(Box<dyn std::error::Error + Send + Sync>),
     /// Open files do not allow as many sessions.
     #[error(transparent)]
     Sessions(#[from] TooManySessions),

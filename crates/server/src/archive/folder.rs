@@ -43,7 +43,8 @@ pub(crate) struct ArchiveFolder {
     path: String,
     asset_path: AssetPath,
     pattern: NamePattern,
-    library: Arc<Library>,
+    /// The served folder that it is in: no other one is kept open by sessions that play the archive.
+    library: Library,
     store: Arc<Store>,
     known: Mutex<Option<Known>>,
     /// Lengths and formats of examined recordings.
@@ -84,11 +85,12 @@ impl ArchiveFolder {
     /// An archive in a library; none if its path is not a valid path of an archive.
     pub(crate) fn new(
         options: ArchiveOptions,
-        library: Arc<Library>,
+        library: &Library,
         store: Arc<Store>,
     ) -> Option<Arc<ArchiveFolder>> {
         let ArchiveOptions { path, pattern } = options;
         let asset_path = AssetPath::from_decoded(path.as_bytes()).ok()?;
+        let library = library.around(&asset_path);
         Some(Arc::new(ArchiveFolder {
             path,
             asset_path,
@@ -103,6 +105,13 @@ impl ArchiveFolder {
             listings: Semaphore::new(LISTINGS),
             log: LogLimit::new(LINES_PER_SECOND),
         }))
+    }
+
+    /// Returns whether an archive of these options in this library would be the same.
+    pub(crate) fn is_like(&self, options: &ArchiveOptions, library: &Library) -> bool {
+        self.path == options.path
+            && self.pattern == options.pattern
+            && self.library.is_like(&library.around(&self.asset_path))
     }
 
     /// Path in URLs, not encoded.

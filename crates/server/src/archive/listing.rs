@@ -112,7 +112,6 @@ fn shown(time_us: i64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use wirepath_engine::{BlockingPool, Priority};
 
@@ -132,9 +131,9 @@ mod tests {
         let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let pattern = NamePattern::parse(NamePattern::USUAL, TimeZone::Utc).unwrap();
         let options = ArchiveOptions { path: "cam".to_owned(), pattern };
-        let library = Arc::new(Library::open(&[media]).unwrap());
+        let library = Library::open(&[media]).unwrap();
         let store = Store::new(cache, readers, 1).unwrap();
-        let folder = super::super::ArchiveFolder::new(options, library, store).unwrap();
+        let folder = super::super::ArchiveFolder::new(options, &library, store).unwrap();
         let listed = || respond(&folder, "recordings").unwrap();
         let permits: Vec<_> = (1..LISTINGS).map(|_| folder.permit_listing().unwrap()).collect();
         assert_eq!(listed().status, StatusCode::OK, "it is the fourth");

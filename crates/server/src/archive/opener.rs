@@ -307,8 +307,8 @@ mod tests {
             let options = ArchiveOptions { path: "cam".to_owned(), pattern };
             let store = Store::new(cache(&home.path().join("cache")), readers, 1).unwrap();
             let limits = store.usual_limits();
-            let library = Arc::new(Library::open(&[media]).unwrap());
-            let folder = ArchiveFolder::new(options, library, store).unwrap();
+            let library = Library::open(&[media]).unwrap();
+            let folder = ArchiveFolder::new(options, &library, store).unwrap();
             let opener = Opener { folder: Arc::clone(&folder), client: [127, 0, 0, 1].into(), limits };
             let bed = TestBed { home, folder, opener };
             recordings.iter().for_each(|(name, bytes)| bed.write(name, bytes));

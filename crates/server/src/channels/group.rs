@@ -10,7 +10,7 @@ use super::LiveChannel;
 use super::source::ChannelSource;
 use crate::images::Image;
 use crate::multicast::{GroupMedia, GroupSource};
-use crate::rtsp::player::BoxFuture;
+use crate::rtsp::player::{BoxFuture, PlaybackFailure};
 
 /// A channel, from its current position.
 pub(super) struct ChannelMedia(pub(super) Arc<LiveChannel>);
@@ -30,6 +30,10 @@ impl GroupMedia for ChannelMedia {
 
     fn is_live(&self) -> bool {
         true
+    }
+
+    fn failure(&self) -> Option<PlaybackFailure> {
+        self.0.failure()
     }
 
     fn source(&self, streams: Vec<StreamPlan>, _pool: &BlockingPool) -> Arc<dyn GroupSource> {

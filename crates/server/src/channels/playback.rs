@@ -82,7 +82,7 @@ impl SessionPlayback for ChannelPlayback {
     }
 
     fn failure(&self) -> Option<PlaybackFailure> {
-        None
+        self.channel.failure()
     }
 
     /// A channel has no end.

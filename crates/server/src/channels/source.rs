@@ -83,6 +83,9 @@ impl TrainSource for ChannelSource {
             let Some(local) = number.checked_sub(played.first_segment) else {
                 return Load::Failed("a channel does not go back".into());
             };
+            if self.channel.timeline.is_beyond_end(&played.piece) {
+                return Load::End;
+            }
             if !played.has_ended {
                 match played.piece.image.segment(local, waker) {
                     Load::Ready(segment) => return Load::Ready(played.give(&segment, local, &self.streams)),
@@ -98,6 +101,7 @@ impl TrainSource for ChannelSource {
             match self.channel.timeline.following(&played.piece, waker) {
                 Following::Piece(next) => played.enter(next, number),
                 Following::NotYet => return Load::Pending,
+                Following::End => return Load::End,
                 Following::Gone => return Load::Failed("the client is too far behind the channel".into()),
             }
         }

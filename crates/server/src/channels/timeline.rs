@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -29,8 +30,13 @@ pub(super) struct Timeline {
     /// Time 0, in microseconds of CLOCK_MONOTONIC.
     origin_us: u64,
     state: Mutex<State>,
+    /// Number of the first piece that is not played any more, once the channel was removed; else [`ENDLESS`].
+    end: AtomicU64,
     pool: BlockingPool,
 }
+
+/// End of a timeline that has none.
+const ENDLESS: u64 = u64::MAX;
 
 #[derive(Default)]
 struct State {
@@ -65,12 +71,34 @@ pub(super) enum Following {
     NotYet,
     /// It was over long ago.
     Gone,
+    /// There is none: the channel was removed.
+    End,
 }
 
 impl Timeline {
     /// A timeline without assets, which begins now.
     pub(super) fn new(pool: &BlockingPool) -> Timeline {
-        Timeline { origin_us: now_us(), state: Mutex::default(), pool: pool.clone() }
+        let end = AtomicU64::new(ENDLESS);
+        Timeline { origin_us: now_us(), state: Mutex::default(), end, pool: pool.clone() }
+    }
+
+    /// Ends the timeline with the asset that is on.
+    pub(super) fn end(&self) {
+        let mut state = self.state.lock();
+        let now_us = self.now_us();
+        state.pieces.retain(|piece| piece.begin_us <= now_us);
+        self.end.store(state.pieces.back().map_or(0, |last| last.number + 1), Relaxed);
+        state.waiters.drain(..).for_each(|waiter| waiter.wake());
+    }
+
+    /// Returns whether the timeline ends with the asset that is on, or has ended.
+    pub(super) fn is_ending(&self) -> bool {
+        self.end.load(Relaxed) != ENDLESS
+    }
+
+    /// Returns whether a piece is beyond the end of the timeline. Takes no lock.
+    pub(super) fn is_beyond_end(&self, piece: &Piece) -> bool {
+        piece.number >= self.end.load(Relaxed)
     }
 
     /// The time now.
@@ -88,6 +116,9 @@ impl Timeline {
     /// Adds an asset, which begins then.
     fn push(&self, image: Arc<Image>, begin_us: u64) {
         let mut state = self.state.lock();
+        if self.is_ending() {
+            return;
+        }
         let number = state.pieces.back().map_or(0, |last| last.number + 1);
         let image = DropOnPool::new(image, &self.pool);
         state.pieces.push_back(Arc::new(Piece { image, begin_us, number }));
@@ -105,6 +136,9 @@ impl Timeline {
         let Some(index) = (piece.number + 1).checked_sub(first) else { return Following::Gone };
         if let Some(next) = state.pieces.get(index as usize) {
             return Following::Piece(Arc::clone(next));
+        }
+        if self.is_ending() {
+            return Following::End;
         }
         let new = waker.filter(|waker| !state.waiters.contains(waker));
         state.waiters.extend(new.cloned());

@@ -55,6 +55,15 @@ pub(super) struct OpenFile {
     pub(super) file: Arc<File>,
     pub(super) representation: Arc<Representation>,
     version: Version,
+    /// Number of the library that served it.
+    library: u64,
+}
+
+impl OpenFile {
+    /// Returns whether a path of this library still names the unchanged file.
+    fn is_current(&self, library: &Library, path: &AssetPath) -> bool {
+        self.library == library.number() && library.version(path) == Some(self.version)
+    }
 }
 
 #[derive(Debug)]
@@ -104,7 +113,8 @@ impl KeptFiles {
     ///
     /// The name is looked up each time, so a file that was replaced, changed or removed, or may not be read
     /// any more, is opened again. The lookup also follows symbolic links out of the served folder. If a link
-    /// leads to another file, that file is opened again, too, which refuses it.
+    /// leads to another file, that file is opened again, too, which refuses it. Files of another library are
+    /// opened again, since their paths may lead elsewhere.
     pub(super) fn find(
         self: &Arc<Self>,
         library: &Library,
@@ -112,14 +122,15 @@ impl KeptFiles {
         now_s: u64,
     ) -> Option<OpenFile> {
         if let Some(open) = self.used_now(path) {
-            if library.version(path) == Some(open.version) {
+            if open.is_current(library, path) {
                 return Some(open);
             }
             self.kept.lock().files.remove(path);
         }
         let Asset { file, version } = library.find_cached(path)?;
         let representation = version.representation(path.segments().last().unwrap_or_default());
-        let open = OpenFile { file: Arc::new(file), representation: Arc::new(representation), version };
+        let (file, representation) = (Arc::new(file), Arc::new(representation));
+        let open = OpenFile { file, representation, version, library: library.number() };
         if version.identity.size <= MOST_BYTES && version.age_s(now_s) >= SETTLED_S {
             self.keep(path, &open);
         }
@@ -131,7 +142,7 @@ impl KeptFiles {
     pub(super) fn prepared(&self, library: &Library, path: &AssetPath, now_s: u64) -> Option<Prepared> {
         let (prepared, version) = {
             let mut kept = self.kept.lock();
-            let file = kept.files.get_mut(path)?;
+            let file = kept.files.get_mut(path).filter(|file| file.open.library == library.number())?;
             (file.prepared(now_s)?, file.open.version)
         };
         (library.version(path) == Some(version)).then_some(prepared)

@@ -6,7 +6,8 @@ use super::response_fields::{CurrentFields, ResponseFields, is_download};
 use super::session_end::{SessionEnd, session_of};
 use super::{listing, page};
 use crate::admission::Admission;
-use crate::archive::{Archives, respond_with_recordings};
+use crate::archive::respond_with_recordings;
+use crate::catalog::{Catalog, CurrentCatalog};
 use crate::library::{Asset, FindError, FolderListing, Found, Library};
 use crate::rtsp::TunnelEntrance;
 use http::{HeaderMap, Method, StatusCode, header};
@@ -30,7 +31,7 @@ const SNIFFED_BYTES: usize = 4096;
 
 /// The files of a library, together with the status page, metrics and status.
 pub struct LibrarySite {
-    library: Arc<Library>,
+    catalog: Arc<CurrentCatalog>,
     kept_files: Arc<KeptFiles>,
     endpoint: Endpoint,
     /// RTSP port for links in listings.
@@ -41,16 +42,25 @@ pub struct LibrarySite {
     session_end: Option<SessionEnd>,
     asset_rates: Option<AssetRates>,
     fields: Arc<CurrentFields>,
-    archives: Option<Arc<Archives>>,
 }
 
 impl LibrarySite {
     /// A site of these files, which are played at this RTSP port, in a process that may have `open_files`
     /// open files.
     pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16, open_files: u64) -> LibrarySite {
+        LibrarySite::of(CurrentCatalog::new(Catalog::of(library)), endpoint, rtsp_port, open_files)
+    }
+
+    /// A site of the current catalog: its files, and the recordings of its archives.
+    pub(crate) fn of(
+        catalog: Arc<CurrentCatalog>,
+        endpoint: Endpoint,
+        rtsp_port: u16,
+        open_files: u64,
+    ) -> LibrarySite {
         let kept_files = KeptFiles::new(open_files);
         LibrarySite {
-            library,
+            catalog,
             kept_files,
             endpoint,
             rtsp_port,
@@ -60,7 +70,6 @@ impl LibrarySite {
             session_end: None,
             asset_rates: None,
             fields: Arc::default(),
-            archives: None,
         }
     }
 
@@ -72,11 +81,6 @@ impl LibrarySite {
     /// The site with additional response fields, which may be replaced while it serves.
     pub(crate) fn with_fields(self, fields: Arc<CurrentFields>) -> LibrarySite {
         LibrarySite { fields, ..self }
-    }
-
-    /// The site that lists the recordings of archives.
-    pub(crate) fn with_archives(self, archives: Arc<Archives>) -> LibrarySite {
-        LibrarySite { archives: Some(archives), ..self }
     }
 
     /// The site with RTSP through tunnels.
@@ -134,7 +138,7 @@ impl Site for LibrarySite {
         if !request.is_plain_get() || is_download(&request.query) || self.is_status(path) || is_refused() {
             return None;
         }
-        let mut prepared = self.kept_files.prepared(&self.library, path, now_s())?;
+        let mut prepared = self.kept_files.prepared(&self.catalog.get().library, path, now_s())?;
         if let Some(value) = self.fields.get().cache_control(path.as_bytes()) {
             prepared.fields.insert(header::CACHE_CONTROL, value.clone());
         }
@@ -195,23 +199,22 @@ impl Site for LibrarySite {
         if let Some(why) = self.admission.as_ref().and_then(|admission| admission.refuses_downloads()) {
             return busy(why);
         }
-        if let Some(open) = self.kept_files.find(&self.library, &path, now_s()) {
+        let catalog = self.catalog.get();
+        if let Some(open) = self.kept_files.find(&catalog.library, &path, now_s()) {
             let response = respond_with(&request, &open.representation);
             return Answer::of_cached_file(self.fields.get().of_file(response, &path, &request), open.file);
         }
-        let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
+        let rtsp_port = self.rtsp_port;
         let fields = self.fields.get();
-        let archives = self.archives.clone();
         let looked_up = tokio::task::spawn_blocking(move || {
             // Links in a folder's listing are relative to its URL, which ends in a slash.
-            let archive = archives.as_ref().filter(|_| path.names_folder());
-            let archive = archive.and_then(|archives| archives.find(path.as_bytes()));
+            let archive = path.names_folder().then(|| catalog.archives.find(path.as_bytes())).flatten();
             if let Some(response) = archive.and_then(|folder| respond_with_recordings(folder, &request.query))
             {
                 return response.into();
             }
             let rtsp = listing::rtsp_url(&request.host, local, rtsp_port);
-            find(&library, &path, &request, (&rtsp, &fields))
+            find(&catalog.library, &path, &request, (&rtsp, &fields))
         });
         looked_up.await.unwrap_or_else(|error| {
             tracing::error!(%error, "file lookup failed");

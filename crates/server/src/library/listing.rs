@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 /// Most entries in a listing; for a larger folder, the first names that the file system returns.
 pub(crate) const LISTING_LIMIT: usize = 10_000;
@@ -72,7 +73,7 @@ pub(super) fn names(folder: &OwnedFd, most: usize) -> Result<Vec<Vec<u8>>, FindE
 }
 
 /// Lists the root above several served folders and files.
-pub(super) fn top(named: &BTreeMap<OsString, Served>) -> FolderListing {
+pub(super) fn top(named: &BTreeMap<OsString, Arc<Served>>) -> FolderListing {
     let entries = named.iter().filter_map(|(name, served)| {
         let path = served.file.as_ref().map_or(&b"."[..], |file| file.as_bytes());
         Entry::of(name.as_bytes(), &served.folder.look(path)?)

@@ -73,7 +73,7 @@ fn names_in_the_cache_open_at_once_by_the_same_rules() {
         if let (Ok(content), Some(mut asset)) = (&found, cached) {
             assert_eq!(*content, std::io::read_to_string(&mut asset.file).unwrap());
         } else {
-            let is_local = !matches!(&library.tree, Tree::Root(folder) if !folder.is_local());
+            let is_local = !matches!(&library.tree, Tree::Root(folder) if !folder.folder.is_local());
             assert!(found.is_err() || !is_local, "{name} is not opened from the cache");
             assert!(library.find_cached(&path(name)).is_none(), "{name}");
         }
@@ -279,4 +279,32 @@ fn a_large_folder_is_cut() {
     assert!(listing.entries.is_sorted());
     fs::remove_file(dir.path().join("0.ts")).unwrap();
     assert!(!library.list(&path("/")).unwrap().truncated);
+}
+
+#[test]
+fn a_library_takes_over_what_another_serves() {
+    let dir = tree();
+    fs::create_dir(dir.path().join("more")).unwrap();
+    let paths = |names: &[&str]| names.iter().map(|name| dir.path().join(name)).collect::<Vec<_>>();
+    let before = open(&dir, &["media", "more"]).unwrap();
+    // The folder is held open: another one of its name is not served.
+    fs::rename(dir.path().join("media"), dir.path().join("old")).unwrap();
+    fs::create_dir(dir.path().join("media")).unwrap();
+    let after = Library::open_like(&paths(&["media", "secret.ts"]), &before).unwrap();
+    assert_eq!(content(&after, "/media/sub/clip.ts").unwrap(), "sub clip");
+    assert_eq!(content(&after, "/secret.ts").unwrap(), "secret");
+    assert_eq!(names(&before.common(&after).list(&path("/")).unwrap()), ["media/"]);
+    assert!(!before.is_like(&after) && after.is_like(&after.common(&after)));
+
+    let around = before.around(&path("/media/sub/"));
+    assert!(around.is_like(&after.around(&path("/media/"))));
+    assert_eq!(content(&around, "/media/clip.ts").unwrap(), "clip");
+    assert!(before.around(&path("/missing/clip.ts")).is_like(&Library::empty()));
+    assert_eq!(after.moved_since(&before).count(), 0);
+
+    let alone = Library::open_like(&paths(&["media"]), &before).unwrap();
+    assert_eq!(content(&alone, "/clip.ts").unwrap(), "clip");
+    assert_eq!(names(&before.common(&alone).list(&path("/")).unwrap()), [""; 0]);
+    let moved: Vec<_> = alone.moved_since(&before).collect();
+    assert_eq!(moved, [(dir.path().join("media").as_path(), "/media/".to_owned(), "/".to_owned())]);
 }

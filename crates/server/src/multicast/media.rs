@@ -7,7 +7,7 @@ use wirepath_media::image::StreamPlan;
 use wirepath_playback::{Cursor, PlayError};
 
 use crate::images::Image;
-use crate::rtsp::player::BoxFuture;
+use crate::rtsp::player::{BoxFuture, PlaybackFailure};
 use crate::sending::{Item, OutputSource, Sequence};
 
 /// Media of a group.
@@ -23,6 +23,11 @@ pub(crate) trait GroupMedia: Send + Sync {
 
     /// Returns whether the media have no beginning and end, and are sent from their current position.
     fn is_live(&self) -> bool;
+
+    /// Reason why the media cannot be sent from now on.
+    fn failure(&self) -> Option<PlaybackFailure> {
+        None
+    }
 
     /// Makes the source, whose packets have the numbers of `streams`.
     fn source(&self, streams: Vec<StreamPlan>, pool: &BlockingPool) -> Arc<dyn GroupSource>;

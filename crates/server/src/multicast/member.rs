@@ -77,7 +77,8 @@ impl SessionPlayback for Member {
 
     fn failure(&self) -> Option<PlaybackFailure> {
         let reason = "sending to the group has ended; SETUP a new session".to_owned();
-        self.sender.is_over().then_some(PlaybackFailure { reason, is_asset: false })
+        let is_over = self.sender.is_over().then_some(PlaybackFailure { reason, is_asset: false });
+        is_over.or_else(|| self.sender.media().failure())
     }
 
     fn duration_us(&self) -> Option<u64> {

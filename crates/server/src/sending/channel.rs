@@ -1,8 +1,9 @@
 //! A channel: opens the items of its playlist one after the other, each before it is needed.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -22,7 +23,10 @@ pub(crate) const RETRY: Duration = Duration::from_secs(5);
 
 /// Channel.
 pub(crate) struct Channel {
-    options: ChannelOptions,
+    name: String,
+    repeats: bool,
+    /// Assets and playlists, in order.
+    assets: Mutex<Vec<PathBuf>>,
     store: Arc<Store>,
     limits: PathLimits,
     name_of: NameOf,
@@ -71,7 +75,10 @@ impl Channel {
         let playlist = Mutex::new(playlist);
         let is_changed = AtomicBool::new(false);
         let changed = Notify::new();
-        let channel = Channel { options, store, limits, name_of, playlist, is_changed, changed, first };
+        let ChannelOptions { name, repeats, assets, .. } = options;
+        let assets = Mutex::new(assets);
+        let channel =
+            Channel { name, repeats, assets, store, limits, name_of, playlist, is_changed, changed, first };
         Ok((Arc::new(channel), image))
     }
 
@@ -82,7 +89,13 @@ impl Channel {
 
     /// Name of the channel.
     pub(crate) fn name(&self) -> &str {
-        &self.options.name
+        &self.name
+    }
+
+    /// Replaces assets and playlists, which are read before the next asset is opened.
+    pub(crate) fn replace(&self, assets: Vec<PathBuf>) {
+        *self.assets.lock() = assets;
+        self.reload();
     }
 
     /// Has the list read again before the next asset is opened, also if it is waited for.
@@ -178,7 +191,7 @@ impl Channel {
             let differs = difference(like, &image);
             differs.map_or(Ok(image), |differs| Err(entry.error(&differs)))
         });
-        let channel = &self.options.name;
+        let channel = &self.name;
         let image = image.inspect_err(|error| {
             tracing::warn!(channel, %error, "an item of a channel is left out");
         });
@@ -187,8 +200,8 @@ impl Channel {
     }
 
     fn read_again(&self) {
-        let ChannelOptions { name, assets, repeats, .. } = &self.options;
-        match Playlist::load(assets, *repeats) {
+        let (name, assets) = (&self.name, self.assets.lock().clone());
+        match Playlist::load(&assets, self.repeats) {
             Ok(playlist) => {
                 tracing::info!(channel = name, assets = playlist.entries.len(), "playlist read again");
                 *self.playlist.lock() = playlist;
@@ -244,6 +257,12 @@ fn first(
     Err(failure.map_or(SendFailure::Nothing, several))
 }
 
+/// Opens a file of a list. A pipe of this name is not waited for. Waits for storage.
+pub(crate) fn open_asset(path: &Path) -> io::Result<File> {
+    let nonblocking = OFlags::NONBLOCK.bits() as i32;
+    OpenOptions::new().read(true).custom_flags(nonblocking).open(path)
+}
+
 /// The image of an entry. Waits for storage.
 fn open(
     store: &Store,
@@ -251,10 +270,7 @@ fn open(
     limits: PathLimits,
     name_of: NameOf,
 ) -> Result<Arc<Image>, PlaylistError> {
-    // A pipe of this name must not be waited for.
-    let nonblocking = OFlags::NONBLOCK.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&entry.path);
-    let file = file.map_err(|error| entry.error(&error.to_string()))?;
+    let file = open_asset(&entry.path).map_err(|error| entry.error(&error.to_string()))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(entry.error("not a regular file"));
     }

@@ -61,6 +61,24 @@ fn content(file: &File) -> String {
     read_to_string(file).expect("read")
 }
 
+/// Promise: A file that is kept open is not sent by a path of another library that refuses it.
+#[test]
+fn a_kept_file_is_of_one_library() {
+    with_runtime(|| {
+        let bed = Bed::new(4);
+        assert!(bed.find("/clip.ts", LATER_S).is_some());
+        let other = bed.folder.path().join("other");
+        fs::create_dir(&other).expect("created");
+        symlink("../media/clip.ts", other.join("clip.ts")).expect("linked");
+        let library = Library::open(&[other]).expect("a library");
+        let path = AssetPath::decode("/clip.ts").expect("a path");
+        assert_eq!(library.version(&path), bed.library.version(&path), "it is the same file");
+        assert!(bed.kept.prepared(&bed.library, &path, LATER_S).is_some());
+        assert!(bed.kept.prepared(&library, &path, LATER_S).is_none());
+        assert!(bed.kept.find(&library, &path, LATER_S).is_none());
+    });
+}
+
 /// Promise: A small file stays open between requests; a change, replacement or removal is noticed at the next
 /// request.
 #[test]
