@@ -227,8 +227,8 @@ pub(crate) struct ServeOptions {
     pub(crate) folder_cache_control: Vec<FolderCacheControl>,
 
     /// Folder of recordings, by its path in URLs, that plays as one timeline: rtsp://HOST/PATH. PATTERN is
-    /// the strftime format of the times in file names, without the extension; may be repeated [default: none;
-    /// pattern %Y-%m-%dT%H-%M-%S]
+    /// the strftime format of the times in file names, without the extension, and in names of folders, as in
+    /// %Y-%m-%d/%H-%M-%S; may be repeated [default: none; pattern %Y-%m-%dT%H-%M-%S]
     #[arg(long, value_name = "PATH[=PATTERN]", value_parser = values::archive)]
     pub(crate) archive: Vec<ArchiveOptions>,
 
