@@ -35,7 +35,7 @@ pub use admission::AdmissionPolicy;
 pub use archive::{ArchiveOptions, Gaps, NamePattern, PatternError, TimeZone};
 pub use burst_limits::FolderBurst;
 pub use channels::{ChannelError, LiveChannelOptions};
-pub use http::{FolderCacheControl, LibrarySite, ResponseFields};
+pub use http::{Disposition, FolderCacheControl, FolderDisposition, LibrarySite, ResponseFields};
 pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
 pub use multicast::MulticastRange;
