@@ -20,6 +20,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         options_for_nothing_are_told,
         an_origin_may_have_its_default_port,
         curl_stores_a_download_under_its_name,
+        curl_stores_files_of_a_folder_under_their_names,
+        prepared_responses_have_the_disposition_of_their_folder,
         prepared_responses_are_like_others,
     ]
 }
@@ -177,20 +179,108 @@ fn curl_stores_a_download_under_its_name() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The log warns at the start if `--folder-cache-control` or `--folder-burst-max` names a path that
-/// is not served.
+/// Promise: `--folder-content-disposition` makes clients store a folder's files under their names; the innermost
+/// folder decides.
+fn curl_stores_files_of_a_folder_under_their_names() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let rules =
+        ["--folder-content-disposition=live=attachment", "--folder-content-disposition=live/web=inline"];
+    let (server, folder) = serve(&rules)?;
+    let live = folder.path().join("live");
+    std::fs::create_dir(live.join("web"))?;
+    std::fs::write(live.join("web/page"), "page")?;
+    // URL, name that curl stores, and the field.
+    let attachments = [
+        ("goal 1.ts", "goal 1.ts", "attachment; filename=\"goal 1.ts\""),
+        (
+            "Fu\u{df}ball.ts",
+            "Fu_ball.ts",
+            "attachment; filename=\"Fu_ball.ts\"; filename*=UTF-8''Fu%C3%9Fball.ts",
+        ),
+        (
+            "a\"; filename=\"b\r\nX: y",
+            "a_; filename=_b__X: y",
+            "attachment; filename=\"a_; filename=_b__X: y\"; \
+             filename*=UTF-8''a%22%3B%20filename%3D%22b%0D%0AX%3A%20y",
+        ),
+    ];
+    for (name, stored_as, field) in attachments {
+        std::fs::write(live.join(name), name)?;
+        let path = format!("live/{}", encoded(name));
+        let response = http::get(server.http, &format!("/{path}"))?;
+        ensure!(response.header("content-disposition") == Some(field), "{response:?}");
+        ensure!(response.header("x").is_none(), "{response:?}");
+        let stored = open_folder()?;
+        let mut curl = Command::new("curl");
+        curl.args(["-sSfOJ", "--max-time", "20", "--output-dir"]).arg(stored.path());
+        let output = curl.arg(server.http_url(&path)).output().context("curl")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let names: Vec<_> = std::fs::read_dir(stored.path())?
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect::<Result<_, _>>()?;
+        ensure!(names == [stored_as], "{name:?} is stored as {names:?}");
+        ensure!(std::fs::read(stored.path().join(stored_as))? == name.as_bytes());
+    }
+    for (path, status, expected) in [
+        ("/small", 200, None),
+        ("/live/", 200, None),
+        ("/live/missing", 404, None),
+        ("/live/web/page", 200, Some("inline")),
+        ("/live/web/page?download", 200, Some("attachment; filename=\"page\"")),
+    ] {
+        let response = http::get(server.http, path)?;
+        ensure!(response.status == status, "{path}: {}", response.status);
+        ensure!(response.header("content-disposition") == expected, "{path}: {response:?}");
+    }
+    let part = http::request(server.http, "GET", "/live/small", &[("Range", "bytes=0-0")])?;
+    let expected = Some("attachment; filename=\"small\"");
+    ensure!(part.status == 206 && part.header("content-disposition") == expected, "{part:?}");
+    Ok(())
+}
+
+/// A name in a URL.
+fn encoded(name: &str) -> String {
+    name.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+fn prepared_responses_have_the_disposition_of_their_folder() -> Result<()> {
+    let (server, folder) = serve(&["--folder-content-disposition=live=attachment"])?;
+    Deadline::seconds(10.0).wait_for("timestamps that show the next change", || {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let changed_s = std::fs::metadata(folder.path().join("live/small"))?.ctime();
+        Ok((changed_s + 3 <= now_s as i64).then_some(()))
+    })?;
+    for _ in 0..3 {
+        let response = http::get(server.http, "/live/small")?;
+        let disposition = response.header("content-disposition");
+        ensure!(disposition == Some("attachment; filename=\"small\""), "{response:?}");
+    }
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.process.pid()))?;
+    ensure!(maps.contains("live/small"), "no response was prepared");
+    Ok(())
+}
+
+/// Promise: The log warns at the start if a rule for folders, as `--folder-cache-control`, names a path that is not
+/// served.
 fn options_for_nothing_are_told() -> Result<()> {
     let fields = ["=max-age=60", "live/small=no-store", "life=no-store"];
+    let dispositions =
+        ["--folder-content-disposition=live=inline", "--folder-content-disposition=none=inline"];
     let bursts = ["=50ms", "live=20ms", "large.ts=20ms"];
     let fields = fields.map(|field| format!("--folder-cache-control={field}"));
     let bursts = bursts.map(|burst| format!("--folder-burst-max={burst}"));
-    let options: Vec<&str> = fields.iter().chain(&bursts).map(String::as_str).collect();
+    let options = fields.iter().chain(&bursts).map(String::as_str);
+    let options: Vec<&str> = options.chain(dispositions).collect();
     let (server, _folder) = serve(&options)?;
     let log = server.process.log();
     let told: Vec<&str> =
         log.lines().filter(|line| line.contains("names a path that is not served")).collect();
-    let expected = [("--folder-cache-control", "life"), ("--folder-burst-max", "large.ts")];
-    ensure!(told.len() == 2, "{log}");
+    let expected = [
+        ("--folder-cache-control", "life"),
+        ("--folder-content-disposition", "none"),
+        ("--folder-burst-max", "large.ts"),
+    ];
+    ensure!(told.len() == 3, "{log}");
     for (line, (option, path)) in told.iter().zip(expected) {
         ensure!(line.contains(option) && line.contains(path), "{line}");
     }

@@ -2,6 +2,7 @@
 
 mod administration;
 mod admission;
+mod archive_folders;
 mod archives;
 mod assess;
 mod assess_relay;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
     let together = [
         administration::trials(),
         admission::trials(),
+        archive_folders::trials(),
         archives::trials(),
         channels::trials(),
         assess::trials(),

@@ -54,14 +54,14 @@ impl TestBed {
         Deadline::seconds(10.0).wait_for(words, || Ok((count() > before).then_some(())))
     }
 
-    /// The fields of a response that the configuration decides about: the origin that may read it, and its age in
-    /// caches.
-    fn fields(&self) -> Result<(Option<String>, Option<String>)> {
+    /// The fields of a response that the configuration decides about: the origin that may read it, its age in
+    /// caches, and its disposition.
+    fn fields(&self) -> Result<[Option<String>; 3]> {
         let response =
             http::request(self.server.http, "GET", "/clip.ts", &[("Origin", "https://a.example")])?;
         ensure!(response.status == 200, "{}", response.status);
         let field = |name| response.header(name).map(str::to_owned);
-        Ok((field("access-control-allow-origin"), field("cache-control")))
+        Ok(["access-control-allow-origin", "cache-control", "content-disposition"].map(field))
     }
 }
 
@@ -70,11 +70,12 @@ fn options_of_the_file_change_while_it_serves() -> Result<()> {
     let bed = TestBed::with("threads = 1\n")?;
     let mut client = Interleaved::set_up(bed.server.rtsp, "clip.ts", None)?;
     client.play(None)?;
-    ensure!(bed.fields()? == (None, None));
+    ensure!(bed.fields()? == [None, None, None]);
     let changed = "threads = 2\nmax-lag = \"1s\"\ncors = [\"https://a.example\"]\n\
-                   folder-cache-control = [\"clip.ts=max-age=60\"]\nfolder-burst-max = [\"=5ms\"]\n";
+                   folder-cache-control = [\"clip.ts=max-age=60\"]\nfolder-burst-max = [\"=5ms\"]\n\
+                   folder-content-disposition = [\"=inline\"]\n";
     bed.reload(changed, "these changed options take effect at the next start: threads, max-lag")?;
-    let expected = (Some("https://a.example".to_owned()), Some("max-age=60".to_owned()));
+    let expected = ["https://a.example", "max-age=60", "inline"].map(|field| Some(field.to_owned()));
     ensure!(bed.fields()? == expected, "{:?}", bed.fields()?);
     client.to_the_end(Deadline::seconds(30.0))?;
     let stored = std::fs::read(clips::constant(6)?)?;
@@ -96,7 +97,7 @@ fn options_of_the_file_change_while_it_serves() -> Result<()> {
     })?;
 
     bed.reload("threads = 1\n", "the configuration is read again")?;
-    ensure!(bed.fields()? == (None, None));
+    ensure!(bed.fields()? == [None, None, None]);
     Ok(())
 }
 
@@ -105,7 +106,7 @@ fn a_broken_configuration_changes_nothing() -> Result<()> {
     let good = "cors = [\"https://a.example\"]\n";
     let bed = TestBed::with(good)?;
     let before = bed.fields()?;
-    ensure!(before.0.is_some());
+    ensure!(before[0].is_some());
     for (broken, words) in [
         ("cors = []\nthreads = 0\n", "line 2"),
         ("cors = [", "in the configuration file"),
@@ -130,7 +131,7 @@ fn names_of_hosts_are_not_resolved_again() -> Result<()> {
     let bed = TestBed::on("localhost", "")?;
     let changed = "cors = [\"https://a.example\"]\nhttp = \"nobody.invalid:0\"\n";
     bed.reload(changed, "the configuration is read again")?;
-    ensure!(bed.fields()?.0.is_some());
+    ensure!(bed.fields()?[0].is_some());
     Ok(())
 }
 
@@ -171,6 +172,6 @@ fn a_file_that_moved_out_of_reach_needs_a_restart() -> Result<()> {
     bed.server.process.signal(Signal::HUP)?;
     let words = "opens files in the folders of its start only";
     Deadline::seconds(10.0).wait_for(words, || Ok(bed.server.process.log().contains(words).then_some(())))?;
-    ensure!(bed.fields()?.0.is_some());
+    ensure!(bed.fields()?[0].is_some());
     Ok(())
 }

@@ -38,8 +38,8 @@ SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
 With --config, --users, --url-key, --auth-url or --tls-certificate, SIGHUP reads these files again
 instead, and clears the cached responses of --auth-url. The SIGHUP of a closed terminal always
 drains. A reload applies the configuration keys paths, archive, archive-zone, archive-gaps, channel,
-folder-users, status-users, admin-users, cors, folder-cache-control and folder-burst-max. The log
-names other changed keys; they need a restart.
+folder-users, status-users, admin-users, cors, folder-cache-control, folder-content-disposition and
+folder-burst-max. The log names other changed keys; they need a restart.
 
 Handover: a server with --handover SOCKET is replaced without a lost connection by a new server with
 the same options and --takeover. If the new server cannot start, it says why, and the old server

@@ -17,8 +17,8 @@ use wirepath_net::http::AccessLog;
 use wirepath_net::program::ListenAddress;
 use wirepath_relay::RateSpec;
 use wirepath_server::{
-    ArchiveOptions, FolderBurst, FolderCacheControl, Gaps, HotMemorySize, ImagePolicy, LiveChannelOptions,
-    MulticastRange, SrtpKeys, TimeZone,
+    ArchiveOptions, FolderBurst, FolderCacheControl, FolderDisposition, Gaps, HotMemorySize, ImagePolicy,
+    LiveChannelOptions, MulticastRange, SrtpKeys, TimeZone,
 };
 
 use crate::confine::ConfineChoice;
@@ -226,9 +226,15 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "PATH=VALUE", value_parser = values::folder_cache_control)]
     pub(crate) folder_cache_control: Vec<FolderCacheControl>,
 
+    /// Content-Disposition header of the files in a folder (or of a file), by its path in URLs: attachment
+    /// (browsers store a file under its name), or inline (they show it); the innermost folder decides; may be
+    /// repeated [default: none]
+    #[arg(long, value_name = "PATH=HOW", value_parser = values::folder_disposition)]
+    pub(crate) folder_content_disposition: Vec<FolderDisposition>,
+
     /// Folder of recordings, by its path in URLs, that plays as one timeline: rtsp://HOST/PATH. PATTERN is
-    /// the strftime format of the times in file names, without the extension; may be repeated [default: none;
-    /// pattern %Y-%m-%dT%H-%M-%S]
+    /// the strftime format of the times in file names, without the extension, and in names of folders, as in
+    /// %Y-%m-%d/%H-%M-%S; may be repeated [default: none; pattern %Y-%m-%dT%H-%M-%S]
     #[arg(long, value_name = "PATH[=PATTERN]", value_parser = values::archive)]
     pub(crate) archive: Vec<ArchiveOptions>,
 

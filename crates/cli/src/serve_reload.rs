@@ -16,7 +16,8 @@ use crate::serve_options::{FileOptions, ServeOptions};
 use crate::server_options::{administrators, server_options};
 
 /// Options that a running server can change.
-const RELOADABLE: &[&str] = &["cors", "folder-cache-control", "folder-burst-max"];
+const RELOADABLE: &[&str] =
+    &["cors", "folder-cache-control", "folder-content-disposition", "folder-burst-max"];
 
 /// Options that a running server can change as long as the users file stays the same: the rules are about the
 /// users in that file.
@@ -112,6 +113,7 @@ impl Configuration {
             response_fields: ResponseFields {
                 origins: options.cors,
                 cache_control: options.folder_cache_control,
+                dispositions: options.folder_content_disposition,
             },
             folder_bursts: options.folder_burst_max,
         };

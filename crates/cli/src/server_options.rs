@@ -137,6 +137,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         response_fields: ResponseFields {
             origins: options.cors,
             cache_control: options.folder_cache_control,
+            dispositions: options.folder_content_disposition,
         },
         folder_bursts: options.folder_burst_max,
         multicast: options.multicast,

@@ -9,7 +9,8 @@ use http::{HeaderValue, Uri};
 use wirepath_auth::{Access, FolderUsers};
 pub(crate) use wirepath_net::program::{listen_address, threads};
 use wirepath_server::{
-    ArchiveOptions, FolderBurst, FolderCacheControl, HotMemorySize, LiveChannelOptions, NamePattern, TimeZone,
+    ArchiveOptions, Disposition, FolderBurst, FolderCacheControl, FolderDisposition, HotMemorySize,
+    LiveChannelOptions, NamePattern, TimeZone,
 };
 
 /// Minimum size of a cache. A smaller size is probably a forgotten unit.
@@ -96,6 +97,18 @@ pub(crate) fn folder_cache_control(text: &str) -> Result<FolderCacheControl, Str
         text.split_once('=').filter(|(_, value)| !value.trim().is_empty()).ok_or_else(expected)?;
     let value = HeaderValue::from_str(value.trim()).map_err(|_| expected())?;
     Ok(FolderCacheControl { path: path.trim_matches('/').to_owned(), value })
+}
+
+/// Parses `PATH=HOW`, the `Content-Disposition` header of a folder. The path may contain `=`.
+pub(crate) fn folder_disposition(text: &str) -> Result<FolderDisposition, String> {
+    let expected = || "expected PATH=attachment or PATH=inline, such as recordings=attachment".to_owned();
+    let (path, how) = text.rsplit_once('=').ok_or_else(expected)?;
+    let disposition = match how.trim() {
+        "attachment" => Disposition::Attachment,
+        "inline" => Disposition::Inline,
+        _ => return Err(expected()),
+    };
+    Ok(FolderDisposition { path: path.trim_matches('/').to_owned(), disposition })
 }
 
 /// Parses an origin as sent by browsers (RFC 6454 section 6.2), or `*`.
@@ -263,6 +276,17 @@ mod tests {
         assert_eq!(parsed("cam=%s"), expected("cam", "%s"));
         assert!(parsed("cam=%H").is_err_and(|error| error.contains("names would have no time")));
         assert!(parsed("../cam").is_err_and(|error| error.contains("expected PATH")));
+    }
+
+    #[test]
+    fn dispositions_are_two() {
+        let rule = |text| folder_disposition(text).map(|rule| (rule.path, rule.disposition));
+        assert_eq!(rule("/cam/=attachment"), Ok(("cam".to_owned(), Disposition::Attachment)));
+        assert_eq!(rule("a=b=inline"), Ok(("a=b".to_owned(), Disposition::Inline)));
+        assert_eq!(rule("=inline"), Ok((String::new(), Disposition::Inline)));
+        for text in ["cam", "cam=", "cam=store", "cam=attachment; filename=x"] {
+            assert!(rule(text).is_err_and(|error| error.contains("expected PATH=attachment")), "{text}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod chain;
 mod first_search;
 mod folder;
+mod folder_tree;
 mod formats;
 mod listing;
 mod name_pattern;

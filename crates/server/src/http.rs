@@ -10,6 +10,6 @@ mod site;
 
 pub(crate) use asset_rate::AssetRates;
 pub(crate) use response_fields::CurrentFields;
-pub use response_fields::{FolderCacheControl, ResponseFields};
+pub use response_fields::{Disposition, FolderCacheControl, FolderDisposition, ResponseFields};
 pub(crate) use session_end::SessionEnd;
 pub use site::LibrarySite;

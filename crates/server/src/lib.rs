@@ -37,7 +37,7 @@ pub use archive::{ArchiveOptions, Gaps, NamePattern, PatternError, TimeZone};
 pub use burst_limits::FolderBurst;
 pub use catalog::{CatalogError, CatalogOptions};
 pub use channels::{ChannelError, LiveChannelOptions};
-pub use http::{FolderCacheControl, LibrarySite, ResponseFields};
+pub use http::{Disposition, FolderCacheControl, FolderDisposition, LibrarySite, ResponseFields};
 pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
 pub use multicast::MulticastRange;

@@ -132,8 +132,10 @@ pub(crate) fn warn_of_idle_users(library: &Library, rules: &[FolderUsers]) {
 
 /// Warns of fields and bursts that match nothing that is served.
 pub(crate) fn warn_of_idle_options(library: &Library, fields: &ResponseFields, bursts: &[FolderBurst]) {
-    let fields = fields.cache_control.iter().map(|folder| folder.path.as_str());
-    warn_of_idle(library, "--folder-cache-control", fields);
+    let caching = fields.cache_control.iter().map(|folder| folder.path.as_str());
+    warn_of_idle(library, "--folder-cache-control", caching);
+    let dispositions = fields.dispositions.iter().map(|folder| folder.path.as_str());
+    warn_of_idle(library, "--folder-content-disposition", dispositions);
     warn_of_idle(library, "--folder-burst-max", bursts.iter().map(|folder| folder.path.as_str()));
 }
 

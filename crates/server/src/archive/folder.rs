@@ -1,4 +1,4 @@
-//! Folder of an archive. Its recordings are read again when the folder changes; their durations are read on
+//! Folder of an archive. Its names are read again when a folder changes; durations of recordings are read on
 //! request.
 
 use std::collections::{HashMap, HashSet};
@@ -14,20 +14,18 @@ use wirepath_net::LogLimit;
 
 use super::ArchiveOptions;
 use super::first_search::FirstSearch;
+use super::folder_tree::{FolderTree, TreeCheck, TreeLimits};
 use super::formats::Formats;
 use super::name_pattern::NamePattern;
 use super::recordings::{Recording, Recordings};
 use crate::images::{Store, StoreError};
-use crate::library::{Asset, FindError, Library, Version};
+use crate::library::{Asset, FindError, Library};
 
-/// Most names that are read from a folder.
-const MOST_NAMES: usize = 1_000_000;
+/// Most names and folders of an archive.
+const LIMITS: TreeLimits = TreeLimits { names: 1_000_000, folders: 50_000 };
 
 /// Time after the last change of the newest recording, in seconds, from which it is complete.
 const COMPLETE_AFTER_S: i64 = 10;
-
-/// Age in seconds from which a folder's version is certain to change with the next change.
-const DISTINCT_AFTER_S: i64 = 2;
 
 /// Most pages of recordings that are made at a time: each examines up to a thousand files.
 pub(super) const LISTINGS: usize = 4;
@@ -46,12 +44,12 @@ pub(crate) struct ArchiveFolder {
     /// The served folder that it is in: no other one is kept open by sessions that play the archive.
     library: Library,
     store: Arc<Store>,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Known>,
     /// Lengths and formats of examined recordings.
     lengths: Examined<Length>,
     formats: Examined<Arc<Formats>>,
     /// Recordings that cannot be played with the others, and the reasons.
-    left_out: Mutex<HashMap<Box<[u8]>, String>>,
+    left_out: Mutex<HashMap<Arc<[u8]>, String>>,
     first_search: Mutex<FirstSearch>,
     /// Permits of pages that are being made.
     listings: Semaphore,
@@ -59,7 +57,7 @@ pub(crate) struct ArchiveFolder {
 }
 
 /// Values of examined recordings, by name, each of a version of the file.
-type Examined<T> = Mutex<HashMap<Box<[u8]>, (Identity, T)>>;
+type Examined<T> = Mutex<HashMap<Arc<[u8]>, (Identity, T)>>;
 
 /// Length of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +70,11 @@ pub(super) enum Length {
     NotPlayable,
 }
 
-/// Recordings of a version of the folder.
-#[derive(Clone)]
+/// Names of an archive.
 struct Known {
-    version: Version,
-    /// True if the folder may change without a change of its version.
-    is_fresh: bool,
-    recordings: Arc<Recordings>,
+    tree: FolderTree,
+    /// The recordings of its folders; none until they are read.
+    recordings: Option<Arc<Recordings>>,
 }
 
 impl ArchiveFolder {
@@ -91,13 +87,14 @@ impl ArchiveFolder {
         let ArchiveOptions { path, pattern } = options;
         let asset_path = AssetPath::from_decoded(path.as_bytes()).ok()?;
         let library = library.around(&asset_path);
+        let tree = FolderTree::new(&asset_path, &pattern, LIMITS);
         Some(Arc::new(ArchiveFolder {
             path,
             asset_path,
             pattern,
             library,
             store,
-            known: Mutex::default(),
+            known: Mutex::new(Known { tree, recordings: None }),
             lengths: Mutex::default(),
             formats: Mutex::default(),
             left_out: Mutex::default(),
@@ -127,30 +124,17 @@ impl ArchiveFolder {
     /// The recordings of the folder as it is now. Waits for storage.
     pub(crate) fn recordings(&self) -> Result<Arc<Recordings>, FindError> {
         let mut known = self.known.lock();
-        let version = self.library.version(&self.asset_path).ok_or(FindError::NotFound)?;
-        if let Some(known) = known.as_ref().filter(|known| known.version == version && !known.is_fresh) {
-            return Ok(Arc::clone(&known.recordings));
+        let Known { tree, recordings } = &mut *known;
+        let note = |path: &AssetPath, error: FindError| self.note_unread(path, error);
+        let (library, pattern) = (&self.library, &self.pattern);
+        tree.check(&TreeCheck { library, pattern, now_s: now_s(), note: &note })?;
+        let changed = tree.changed_recordings().map(Arc::new);
+        if let Some(changed) = &changed {
+            self.forget_gone(changed);
         }
-        let names = self.library.names(&self.asset_path, MOST_NAMES)?;
-        if names.len() == MOST_NAMES {
-            tracing::warn!(
-                archive = self.path,
-                "an archive has more than {MOST_NAMES} names: others are left out"
-            );
-        }
-        let recordings = Recordings::of(names, &self.pattern);
-        let unchanged = known.as_ref().filter(|known| known.version == version);
-        let unchanged = unchanged.filter(|known| *known.recordings == recordings);
-        let recordings = match unchanged.map(|known| Arc::clone(&known.recordings)) {
-            Some(recordings) => recordings,
-            None => {
-                self.forget_gone(&recordings);
-                Arc::new(recordings)
-            }
-        };
-        let is_fresh = version.age_s(now_s()) < DISTINCT_AFTER_S;
-        *known = Some(Known { version, is_fresh, recordings: Arc::clone(&recordings) });
-        Ok(recordings)
+        let current = changed.or_else(|| recordings.take()).unwrap_or_default();
+        *recordings = Some(Arc::clone(&current));
+        Ok(current)
     }
 
     /// Opens a recording; none while it is being written, which is true of the newest one only. Waits for
@@ -223,6 +207,14 @@ impl ArchiveFolder {
         }
     }
 
+    /// Logs that a folder of the archive cannot be read.
+    fn note_unread(&self, path: &AssetPath, error: FindError) {
+        if let Some(suppressed) = self.log.pass(Instant::now()) {
+            let folder = String::from_utf8_lossy(path.as_bytes());
+            tracing::warn!(%folder, %error, suppressed, "a folder of an archive cannot be read");
+        }
+    }
+
     /// Notes that a recording is played.
     pub(super) fn note_played(&self, recording: &Recording) {
         self.left_out.lock().remove(&recording.name);
@@ -286,15 +278,19 @@ impl ArchiveFolder {
 
     /// The archive for `/api/status`, without waiting for storage.
     pub(crate) fn json(&self) -> Json {
-        let recordings =
-            self.known.try_lock().and_then(|known| Some(Arc::clone(&known.as_ref()?.recordings)));
+        let known = self.known.try_lock().and_then(|known| {
+            let recordings = known.recordings.as_ref()?.all().len();
+            Some((recordings, known.tree.folders(), known.tree.reads()))
+        });
         let left_out = self.left_out.lock();
         let left_out =
             left_out.iter().map(|(name, why)| json!({"name": String::from_utf8_lossy(name), "reason": why}));
         json!({
             "path": self.path,
             "pattern": self.pattern.to_string(),
-            "recordings": recordings.map(|recordings| recordings.all().len()),
+            "recordings": known.map(|(recordings, _, _)| recordings),
+            "folders": known.map(|(_, folders, _)| folders),
+            "folder_reads": known.map(|(_, _, reads)| reads),
             "left_out": left_out.collect::<Vec<_>>(),
         })
     }

@@ -90,7 +90,7 @@ fn page(folder: &ArchiveFolder, recordings: &Recordings, query: Query) -> Json {
         let gap_us = end_us.zip(next).map(|(end_us, next)| next.start_us.saturating_sub(end_us).max(0));
         json!({
             "name": String::from_utf8_lossy(&recording.name),
-            "url": encode_segment(&recording.name),
+            "url": url(&recording.name),
             "start": shown(recording.start_us),
             "duration_s": duration_us.map(|us| us as f64 / 1e6),
             "gap_s": gap_us.map(|us| us as f64 / 1e6),
@@ -102,6 +102,11 @@ fn page(folder: &ArchiveFolder, recordings: &Recordings, query: Query) -> Json {
         "total": recordings.all().len(),
         "next": found.get(query.limit).map(|next| shown(next.start_us)),
     })
+}
+
+/// Link to a recording from its archive.
+fn url(name: &[u8]) -> String {
+    name.split(|byte| *byte == b'/').map(encode_segment).collect::<Vec<_>>().join("/")
 }
 
 /// Time for people and programs (RFC 3339).

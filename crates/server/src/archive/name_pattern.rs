@@ -1,12 +1,21 @@
-//! Times in the names of recordings.
+//! Times in the names of recordings and of their folders.
+
+mod level;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
-use chrono::format::{Item, Parsed, StrftimeItems, parse};
-use chrono::{Local, MappedLocalTime, NaiveDateTime, Offset as _, TimeDelta};
+use chrono::format::Parsed;
+use chrono::{DateTime, Local, MappedLocalTime, NaiveDateTime, Offset as _, TimeDelta, Utc};
+
+use self::level::{Level, items, written};
 
 /// Extensions of recordings.
 const EXTENSIONS: [&str; 9] = ["ts", "m2ts", "mts", "mp4", "m4a", "mov", "mkv", "mka", "webm"];
+
+/// Most folders in a pattern.
+const MOST_DEPTH: usize = 8;
 
 /// Time zone of names that do not contain one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,46 +27,91 @@ pub enum TimeZone {
     Local,
 }
 
-/// Pattern of the names of recordings, without their extensions: text and the fields of a time.
+/// Pattern of the names of recordings, without their extensions: text and the fields of a time. Slashes
+/// separate the names of folders, which may have fields, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern {
     text: String,
-    items: Vec<Item<'static>>,
+    /// The names of folders from the outermost on, then the names of files.
+    levels: Vec<Level>,
     zone: TimeZone,
 }
 
-/// A text is no pattern.
+/// Text that is not a valid pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// A place is not known.
+    /// A conversion is not known.
     #[error("{0}: unknown conversion: expected a pattern such as %Y-%m-%dT%H-%M-%S")]
     Unknown(String),
     /// Names of this pattern contain no time.
     #[error("{0}: names would have no time: expected at least %Y, %m, %d, %H and %M, or %s")]
     Incomplete(String),
-    /// Recordings of subfolders are not found.
-    #[error("{0}: expected a pattern of file names, without a slash")]
+    /// MediaMTX's name of a camera.
+    #[error(
+        "{0}: %path is unknown: one archive has one camera; write the path of its folder in URLs before `=`, as in \
+         cams/door=%Y-%m-%d_%H-%M-%S-%f"
+    )]
+    MediaPath(String),
+    /// A name is empty or hidden.
+    #[error(
+        "{0}: a name is empty or begins with a dot, and hidden files are not served: expected names with single \
+         slashes between them, as in %Y-%m-%d/%H-%M-%S"
+    )]
+    Name(String),
+    /// A conversion contains slashes.
+    #[error("{0}: %D and %x contain slashes: write %m/%d/%y if these are folders")]
     Slash(String),
+    /// Too many folders.
+    #[error("{0}: too many folders: expected at most {MOST_DEPTH}; serve a folder closer to the recordings")]
+    Deep(String),
+    /// The pattern ends with the extension of recordings.
+    #[error("{0}: ends with an extension, which is not part of the pattern: remove it")]
+    Extension(String),
 }
 
 impl NamePattern {
     /// Pattern where none is given.
     pub const USUAL: &'static str = "%Y-%m-%dT%H-%M-%S";
 
-    /// Parses a pattern of strftime(3): `cam-%Y%m%d-%H%M%S`. The field `%z` is the offset from UTC; without
-    /// it times are of `zone`.
+    /// Parses a pattern of strftime(3): `cam-%Y%m%d-%H%M%S`, or `%Y-%m-%d/%H-%M-%S` with folders. The field
+    /// `%z` is the offset from UTC; without it times are of `zone`. `%f` is a fraction of a second in
+    /// microseconds, with six digits.
     pub fn parse(text: &str, zone: TimeZone) -> Result<NamePattern, PatternError> {
-        if text.contains('/') {
-            return Err(PatternError::Slash(text.to_owned()));
+        let failed = |error: fn(String) -> PatternError| error(text.to_owned());
+        let names: Vec<&str> = text.split('/').collect();
+        if text.split("%%").any(|part| part.contains("%path")) {
+            return Err(failed(PatternError::MediaPath));
         }
-        let items = StrftimeItems::new(text).parse_to_owned();
-        let items = items.map_err(|_| PatternError::Unknown(text.to_owned()))?;
-        let pattern = NamePattern { text: text.to_owned(), items, zone };
+        if names.len() > MOST_DEPTH + 1 {
+            return Err(failed(PatternError::Deep));
+        }
+        if stem(text).is_some() {
+            return Err(failed(PatternError::Extension));
+        }
+        let (mut levels, mut within) = (Vec::new(), String::new());
+        for (index, name) in names.iter().enumerate() {
+            let items = items(name).ok_or_else(|| failed(PatternError::Unknown))?;
+            let example = written(&items, example()).ok_or_else(|| failed(PatternError::Unknown))?;
+            if example.contains('/') {
+                return Err(failed(PatternError::Slash));
+            }
+            if example.starts_with('.') || (example.is_empty() && names.len() > 1) {
+                return Err(failed(PatternError::Name));
+            }
+            let level = Level { within: within.clone(), items };
+            if index + 1 == names.len() || level.has_fields() {
+                within.clear();
+                levels.push(level);
+            } else {
+                within = format!("{within}{example}/");
+            }
+        }
+        let pattern = NamePattern { text: text.to_owned(), levels, zone };
         // Checks that the pattern can parse the time that it writes.
-        let name = format!("{}.ts", chrono::DateTime::UNIX_EPOCH.format_with_items(pattern.items.iter()));
-        match pattern.time_us(name.as_bytes()) {
+        let name = pattern.name(example()).map(|name| format!("{name}.ts"));
+        match name.and_then(|name| pattern.time_us(name.as_bytes())) {
             Some(_) => Ok(pattern),
-            None => Err(PatternError::Incomplete(text.to_owned())),
+            None => Err(failed(PatternError::Incomplete)),
         }
     }
 
@@ -71,26 +125,72 @@ impl NamePattern {
         self.zone
     }
 
-    /// Time in a name, in microseconds since 1970; none if the name does not match or the time is before
-    /// 1970.
-    pub(crate) fn time_us(&self, name: &[u8]) -> Option<i64> {
-        let (stem, extension) = std::str::from_utf8(name).ok()?.rsplit_once('.')?;
-        if !EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)) {
-            return None;
-        }
-        let mut parsed = Parsed::new();
-        parse(&mut parsed, stem, self.items.iter()).ok()?;
-        let time_us = if parsed.offset().is_some() {
+    /// Number of levels of names that differ: one for files, and one for each folder in the pattern whose name
+    /// has fields.
+    pub(super) fn levels(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// Path of the folder that has the names of a level, from the folder of the level above: empty, or folders
+    /// of fixed names, each with a slash behind it.
+    pub(super) fn within(&self, level: usize) -> &str {
+        self.levels.get(level).map_or("", |level| &level.within)
+    }
+
+    /// Fields of the time in the name of a folder and in those above, if the name matches.
+    pub(super) fn folder(&self, level: usize, above: &Parsed, name: &[u8]) -> Option<Parsed> {
+        self.levels.get(level)?.parse(above, std::str::from_utf8(name).ok()?)
+    }
+
+    /// Time of a file below folders with these fields, in microseconds since 1970; none if the name does not
+    /// match or the time is before 1970.
+    pub(super) fn file(&self, above: &Parsed, name: &[u8]) -> Option<i64> {
+        let parsed = self.levels.last()?.parse(above, stem(std::str::from_utf8(name).ok()?)?)?;
+        let time_us = if let Some(seconds) = parsed.timestamp() {
+            // Other fields may be those of a local time.
+            DateTime::from_timestamp(seconds, parsed.nanosecond().unwrap_or(0))?.timestamp_micros()
+        } else if parsed.offset().is_some() {
             parsed.to_datetime().ok()?.timestamp_micros()
         } else {
             let naive = parsed.to_naive_datetime_with_offset(0).ok()?;
             match self.zone {
-                TimeZone::Local if parsed.timestamp().is_none() => utc_us(&Local, naive)?,
-                _ => naive.and_utc().timestamp_micros(),
+                TimeZone::Local => utc_us(&Local, naive)?,
+                TimeZone::Utc => naive.and_utc().timestamp_micros(),
             }
         };
         (time_us >= 0).then_some(time_us)
     }
+
+    /// Time in a name with its folders, in microseconds since 1970.
+    pub(super) fn time_us(&self, name: &[u8]) -> Option<i64> {
+        let (mut rest, mut fields) = (name, Parsed::new());
+        for (index, level) in self.levels.iter().enumerate() {
+            rest = rest.strip_prefix(level.within.as_bytes())?;
+            if index + 1 < self.levels.len() {
+                let slash = rest.iter().position(|byte| *byte == b'/')?;
+                fields = self.folder(index, &fields, &rest[..slash])?;
+                rest = &rest[slash + 1..];
+            }
+        }
+        self.file(&fields, rest)
+    }
+
+    /// Name of a recording that begins at a time, with its folders and without its extension.
+    fn name(&self, time: DateTime<Utc>) -> Option<String> {
+        let name = |level: &Level| Some(format!("{}{}", level.within, written(&level.items, time)?));
+        Some(self.levels.iter().map(name).collect::<Option<Vec<_>>>()?.join("/"))
+    }
+}
+
+/// A time whose fields differ, with a fraction of a second.
+fn example() -> DateTime<Utc> {
+    DateTime::from_timestamp_micros(1_795_429_230_123_456).unwrap_or_default()
+}
+
+/// Name of a recording without its extension; none if that is no extension of recordings.
+fn stem(name: &str) -> Option<&str> {
+    let (stem, extension) = name.rsplit_once('.')?;
+    EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension)).then_some(stem)
 }
 
 /// Converts a time on a local clock to microseconds since 1970. A time that occurs twice, because the clock
@@ -120,63 +220,5 @@ fn utc_us<Zone: chrono::TimeZone>(zone: &Zone, local: NaiveDateTime) -> Option<i
 impl fmt::Display for NamePattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn pattern(text: &str) -> NamePattern {
-        NamePattern::parse(text, TimeZone::Utc).unwrap()
-    }
-
-    /// Promise: Times of recordings are parsed from their names by a strftime pattern.
-    #[test]
-    fn names_have_times() {
-        const TEN: i64 = 1_795_428_000_000_000; // 2026-11-23T10:00:00Z
-        for (form, name, expected) in [
-            (NamePattern::USUAL, "2026-11-23T10-00-00.mp4", Some(TEN)),
-            (NamePattern::USUAL, "2026-11-23T10-00-00.TS", Some(TEN)),
-            (NamePattern::USUAL, "2026-11-23T10-00-00.txt", None),
-            (NamePattern::USUAL, "2026-11-23T10-00-00.mp4.part", None),
-            (NamePattern::USUAL, "2026-11-23T10-00.mp4", None),
-            (NamePattern::USUAL, "2026-02-30T10-00-00.mp4", None),
-            (NamePattern::USUAL, "1969-11-23T10-00-00.mp4", None),
-            ("cam-%Y%m%d-%H%M", "cam-20261123-1000.mkv", Some(TEN)),
-            ("%Y%m%d_%H%M%S%.f", "20261123_100000.250.ts", Some(TEN + 250_000)),
-            ("%Y%m%dT%H%M%S%z", "20261123T120000+0200.ts", Some(TEN)),
-            ("%s", "1795428000.ts", Some(TEN)),
-        ] {
-            assert_eq!(pattern(form).time_us(name.as_bytes()), expected, "{form} {name}");
-        }
-        assert_eq!(pattern(NamePattern::USUAL).time_us(b"2026-11-23T10-00-\xff.ts"), None);
-    }
-
-    #[test]
-    fn patterns_without_a_time_are_refused() {
-        for text in ["", "cam", "%Y-%m-%d", "%H-%M-%S", "%Q"] {
-            assert!(NamePattern::parse(text, TimeZone::Utc).is_err(), "{text}");
-        }
-        let refused = NamePattern::parse("%Y/%m/%d/%H-%M-%S", TimeZone::Utc);
-        assert!(matches!(refused, Err(PatternError::Slash(_))));
-    }
-
-    proptest! {
-        #[test]
-        fn no_name_panics(name in prop::collection::vec(any::<u8>(), 0..60), form in "[%YmdHMSzsf.-]{0,20}") {
-            _ = pattern(NamePattern::USUAL).time_us(&name);
-            if let Ok(pattern) = NamePattern::parse(&form, TimeZone::Local) {
-                _ = pattern.time_us(&name);
-            }
-        }
-
-        #[test]
-        fn a_time_that_is_written_in_a_name_is_read(second in 0_i64..4_102_444_800) {
-            let time = chrono::DateTime::from_timestamp(second, 0).unwrap();
-            let name = format!("{}.mkv", time.format(NamePattern::USUAL));
-            prop_assert_eq!(pattern(NamePattern::USUAL).time_us(name.as_bytes()), Some(second * 1_000_000));
-        }
     }
 }

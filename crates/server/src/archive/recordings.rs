@@ -1,14 +1,14 @@
 //! Recordings of an archive, ordered by the times in their names.
 
-use super::name_pattern::NamePattern;
+use std::sync::Arc;
 
 /// A recording.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Recording {
     /// Time of its beginning, in microseconds since 1970.
     pub(crate) start_us: i64,
-    /// Name of the file.
-    pub(crate) name: Box<[u8]>,
+    /// Name of the file, with its folders in the archive.
+    pub(crate) name: Arc<[u8]>,
 }
 
 /// Recordings, by their times.
@@ -16,14 +16,10 @@ pub(crate) struct Recording {
 pub(crate) struct Recordings(Vec<Recording>);
 
 impl Recordings {
-    /// Finds the recordings among names. Names that do not match the pattern are left out. Of several with
-    /// one time, the first name is taken.
-    pub(crate) fn of(names: Vec<Vec<u8>>, pattern: &NamePattern) -> Recordings {
-        let recording = |name: Vec<u8>| {
-            Some(Recording { start_us: pattern.time_us(&name)?, name: name.into_boxed_slice() })
-        };
-        let mut recordings: Vec<Recording> = names.into_iter().filter_map(recording).collect();
-        recordings.sort_unstable();
+    /// Sorts recordings. Of several with one time, the first by name is taken.
+    pub(crate) fn of(mut recordings: Vec<Recording>) -> Recordings {
+        // The recordings of each folder are sorted already, which this sort uses.
+        recordings.sort();
         recordings.dedup_by_key(|recording| recording.start_us);
         Recordings(recordings)
     }
@@ -61,13 +57,17 @@ impl Recordings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TimeZone;
+    use super::super::{NamePattern, TimeZone};
     use super::*;
     use proptest::prelude::*;
 
     fn of(names: impl IntoIterator<Item = String>) -> Recordings {
         let pattern = NamePattern::parse("%s", TimeZone::Utc).unwrap();
-        Recordings::of(names.into_iter().map(String::into_bytes).collect(), &pattern)
+        let recording = |name: String| {
+            let start_us = pattern.time_us(name.as_bytes())?;
+            Some(Recording { start_us, name: name.into_bytes().into() })
+        };
+        Recordings::of(names.into_iter().filter_map(recording).collect())
     }
 
     #[test]

@@ -26,6 +26,24 @@ pub struct FolderCacheControl {
     pub value: HeaderValue,
 }
 
+/// `Content-Disposition` of the files in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderDisposition {
+    /// Path of the folder or file in URLs, not encoded, without slashes at its ends; empty for everything.
+    pub path: String,
+    /// Value of the field.
+    pub disposition: Disposition,
+}
+
+/// Handling of a file by browsers (RFC 6266 section 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// The file is stored under its name.
+    Attachment,
+    /// The file is shown or played, as without the field.
+    Inline,
+}
+
 /// Response fields set by the operator.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseFields {
@@ -33,6 +51,8 @@ pub struct ResponseFields {
     pub origins: Vec<HeaderValue>,
     /// `Cache-Control` of folders; the innermost decides.
     pub cache_control: Vec<FolderCacheControl>,
+    /// `Content-Disposition` of folders; the innermost decides.
+    pub dispositions: Vec<FolderDisposition>,
 }
 
 /// The current fields, which may be replaced while the server runs.
@@ -92,22 +112,43 @@ impl ResponseFields {
         if let Some(value) = self.cache_control(path.as_bytes()) {
             response.headers.insert(header::CACHE_CONTROL, value.clone());
         }
-        if response.status.is_success() && is_download(&request.query) {
-            let name = path.segments().last().unwrap_or_default();
-            return response.header(header::CONTENT_DISPOSITION, &attachment(name));
+        if response.status.is_success()
+            && let Some(value) = self.content_disposition(path, &request.query)
+        {
+            response.headers.insert(header::CONTENT_DISPOSITION, value);
         }
         response
     }
 
     /// `Cache-Control` of a file.
     pub(super) fn cache_control(&self, path: &[u8]) -> Option<&HeaderValue> {
-        let holds = |folder: &&FolderCacheControl| {
-            let rest = path.strip_prefix(folder.path.as_bytes());
-            folder.path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        };
-        let around = self.cache_control.iter().filter(holds);
-        around.max_by_key(|folder| folder.path.len()).map(|folder| &folder.value)
+        let rules = self.cache_control.iter().map(|folder| (folder.path.as_str(), &folder.value));
+        innermost(rules, path)
     }
+
+    /// `Content-Disposition` of a file; `?download` counts more than folders.
+    pub(super) fn content_disposition(&self, path: &AssetPath, query: &str) -> Option<HeaderValue> {
+        let rules = self.dispositions.iter().map(|folder| (folder.path.as_str(), folder.disposition));
+        let disposition = match is_download(query) {
+            true => Disposition::Attachment,
+            false => innermost(rules, path.as_bytes())?,
+        };
+        match disposition {
+            Disposition::Inline => Some(HeaderValue::from_static("inline")),
+            Disposition::Attachment => {
+                HeaderValue::from_str(&attachment(path.segments().last().unwrap_or_default())).ok()
+            }
+        }
+    }
+}
+
+/// The rule of the innermost folder around a file, or of the file itself.
+fn innermost<'a, Rule>(rules: impl Iterator<Item = (&'a str, Rule)>, path: &[u8]) -> Option<Rule> {
+    let holds = |(folder, _): &(&str, Rule)| {
+        let rest = path.strip_prefix(folder.as_bytes());
+        folder.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    };
+    rules.filter(holds).max_by_key(|(folder, _)| folder.len()).map(|(_, rule)| rule)
 }
 
 /// Returns whether a query requests that the file is stored instead of shown: `?download` or `?download=1`.
@@ -143,6 +184,7 @@ fn escaped(byte: u8) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn names_of_downloads_are_quoted_or_encoded() {
@@ -160,6 +202,46 @@ mod tests {
             [("", false), ("download", true), ("a=b&download=1", true), ("download=0", false)]
         {
             assert_eq!(is_download(query), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_innermost_folder_decides_about_dispositions() {
+        let rule = |path: &str, disposition| FolderDisposition { path: path.to_owned(), disposition };
+        let dispositions = vec![rule("cam", Disposition::Attachment), rule("cam/web", Disposition::Inline)];
+        let fields = ResponseFields { dispositions, ..ResponseFields::default() };
+        for (path, query, expected) in [
+            ("a.ts", "", None),
+            ("camera/a.ts", "", None),
+            ("cam/a.ts", "", Some("attachment; filename=\"a.ts\"")),
+            ("cam/web/a.ts", "", Some("inline")),
+            ("cam/web/a.ts", "download", Some("attachment; filename=\"a.ts\"")),
+            ("a.ts", "download=1", Some("attachment; filename=\"a.ts\"")),
+        ] {
+            let path = AssetPath::from_decoded(path.as_bytes()).unwrap();
+            let value = fields.content_disposition(&path, query);
+            assert_eq!(value.as_ref().map(|value| value.to_str().unwrap()), expected, "{path:?}?{query}");
+        }
+    }
+
+    proptest! {
+        /// Promise: No name of a file adds a header field or parameter to `Content-Disposition`, and the name is in it.
+        #[test]
+        fn no_name_leaves_its_parameter(name in prop::collection::vec(1_u8.., 1..40)) {
+            prop_assume!(!name.contains(&b'/'));
+            let value = attachment(&name);
+            prop_assert!(value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()), "{}", value);
+            let plain = value.strip_prefix("attachment; filename=\"").unwrap();
+            let (plain, rest) = plain.split_once('"').unwrap();
+            prop_assert!(!plain.contains(['\\', '%']));
+            match rest.strip_prefix("; filename*=UTF-8''") {
+                Some(exact) => {
+                    prop_assert!(!exact.contains([' ', ';', '"', '\\', '=', ',']), "{}", exact);
+                    let decoded = AssetPath::decode(&format!("/{}", exact.replace('#', "%23"))).unwrap();
+                    prop_assert_eq!(decoded.as_bytes(), &name[..]);
+                }
+                None => prop_assert!(rest.is_empty() && plain.as_bytes() == name, "{}", value),
+            }
         }
     }
 

@@ -139,8 +139,12 @@ impl Site for LibrarySite {
             return None;
         }
         let mut prepared = self.kept_files.prepared(&self.catalog.get().library, path, now_s())?;
-        if let Some(value) = self.fields.get().cache_control(path.as_bytes()) {
+        let fields = self.fields.get();
+        if let Some(value) = fields.cache_control(path.as_bytes()) {
             prepared.fields.insert(header::CACHE_CONTROL, value.clone());
+        }
+        if let Some(value) = fields.content_disposition(path, &request.query) {
+            prepared.fields.insert(header::CONTENT_DISPOSITION, value);
         }
         Some(prepared)
     }
