@@ -42,8 +42,9 @@ pub fn gstreamer_has_tls() -> bool {
     ["libgiognutls.so", "libgioopenssl.so"].iter().any(|module| Path::new(&folder).join(module).exists())
 }
 
-/// Time that GStreamer's jitter buffer holds packets back. It ends at the BYE, on a busy machine without the packets
-/// that are in the buffer then: so much may be missing of what it stores. Other clients count every byte.
+/// Time that GStreamer's jitter buffer holds packets back. It ends at the BYE, on a busy machine without the
+/// packets that are in the buffer then: so much may be missing of what it stores. Other clients count every
+/// byte.
 pub const GSTREAMER_LATENCY_S: f64 = 0.5;
 
 /// Bytes a second of [`clips::constant`](crate::clips::constant).
@@ -71,36 +72,67 @@ pub fn gstreamer_with(properties: &[&str], url: &str, output: &Path, seconds: f6
     gstreamer_to_the_end(&mut command, seconds)
 }
 
-/// Plays with GStreamer over `udp` or `tcp`, seeks to a time once media have come, and plays to the end; stores what
-/// comes before and after the seek in one file.
+/// Operation of a playing GStreamer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Control {
+    /// Pauses for so many seconds, and resumes.
+    Pause(f64),
+    /// Seeks to a time in seconds.
+    Seek(f64),
+    /// Seeks to the beginning with a rate at which all pictures are wanted, which `rtspsrc` requests by
+    /// `Speed`.
+    Speed(f64),
+    /// The same with random access points only, which `rtspsrc` requests by `Scale`.
+    Scale(f64),
+}
+
+impl Control {
+    /// Arguments of the script.
+    fn arguments(self) -> [String; 2] {
+        let (name, number) = match self {
+            Control::Pause(seconds) => ("pause", seconds),
+            Control::Seek(seconds) => ("seek", seconds),
+            Control::Speed(rate) => ("speed", rate),
+            Control::Scale(rate) => ("scale", rate),
+        };
+        [name.to_owned(), number.to_string()]
+    }
+}
+
+/// Plays with GStreamer over `udp` or `tcp`, seeks to a time once media have come, and plays to the end;
+/// stores what comes before and after the seek in one file.
 pub fn gstreamer_seeking(protocol: &str, url: &str, to_s: f64, output: &Path, seconds: f64) -> Result<()> {
     let file = output.to_str().context("a file name")?;
     let sink = "filesink sync=false buffer-mode=unbuffered";
     let chains = [format!("source. ! rtpmp2tdepay ! {sink} location={file}")];
-    gstreamer_chains_seeking(&[&format!("protocols={protocol}")], url, (&chains, output), to_s, seconds)
+    let properties = format!("protocols={protocol}");
+    let control = Control::Seek(to_s);
+    gstreamer_chains_controlled(&[&properties], url, (&chains, output), control, seconds).map(drop)
 }
 
-/// The same with these properties of `rtspsrc` and these chains of elements, one of which stores the file that tells
-/// when media have come.
-pub fn gstreamer_chains_seeking(
+/// The same with these properties of `rtspsrc`, this operation, and these chains of elements, one of which
+/// stores the file that tells when media have come. Returns the seconds from the operation to the end.
+pub fn gstreamer_chains_controlled(
     properties: &[&str],
     url: &str,
     (chains, file): (&[String], &Path),
-    to_s: f64,
+    control: Control,
     seconds: f64,
-) -> Result<()> {
+) -> Result<f64> {
     const MISSING: i32 = 77;
     require!(find("python3").is_some(), "python3 is not installed");
     let file = file.to_str().context("a file name")?;
     let source = format!("rtspsrc name=source location={url} {} {}", properties.join(" "), latency());
     let description = format!("{source} {}", chains.join(" "));
     let mut command = Command::new("python3");
-    command.args(["-c", include_str!("gstreamer_seek.py"), &description, file, &to_s.to_string()]);
+    command.args(["-c", include_str!("gstreamer_control.py"), &description, file]).args(control.arguments());
     let mut process = Process::start(&command, true)?;
     let status = process.wait(Deadline::seconds(seconds))?;
     require!(status.code() != Some(MISSING), "libgstreamer-1.0 is not installed");
-    ensure!(status.success(), "GStreamer ended with {status}; it printed:\n{}", process.log());
-    Ok(())
+    let log = process.log();
+    ensure!(status.success(), "GStreamer ended with {status}; it printed:\n{log}");
+    let took = log.lines().rev().find_map(|line| line.parse().ok());
+    took.with_context(|| format!("GStreamer did not print how long it took, but:\n{log}"))
 }
 
 fn latency() -> String {
@@ -130,11 +162,12 @@ pub fn gstreamer_movie(protocol: &str, url: &str, video: &Path, audio: &Path, se
     gstreamer_chains(&[&format!("protocols={protocol}")], url, (&chains, &[video, audio]), seconds)
 }
 
-/// Plays to the end with GStreamer, with these properties of `rtspsrc` and a chain of elements for each track, which
-/// begins with `source.` and stores the track in its file. Words of a chain have no spaces.
+/// Plays to the end with GStreamer, with these properties of `rtspsrc` and a chain of elements for each
+/// track, which begins with `source.` and stores the track in its file. Words of a chain have no spaces.
 ///
-/// gst-launch links chains as pads appear. Of two pads that appear at once it sometimes leaves one out (1.22: one time
-/// in thirty on a busy machine): its file stays empty, and the program never ends. Such a run is repeated.
+/// gst-launch links chains as pads appear. Of two pads that appear at once it sometimes leaves one out (1.22:
+/// one time in thirty on a busy machine): its file stays empty, and the program never ends. Such a run is
+/// repeated.
 pub fn gstreamer_chains(
     properties: &[&str],
     url: &str,

@@ -75,21 +75,33 @@ pub fn late(seconds: u32, extension: &str) -> Result<PathBuf> {
     make(&format!("late-{seconds}s"), extension, &lines(seconds, 1, &output))
 }
 
-/// A movie of a picture track and a sound track by these encoders, in the container of this extension. H.264 and
-/// H.265 have B-frames; MP4 has its index at the end.
+/// A movie of a picture track and a sound track by these encoders, in the container of this extension. H.264
+/// and H.265 have B-frames; MP4 has its index at the end.
 pub fn film(seconds: u32, video: &str, audio: &str, extension: &str) -> Result<PathBuf> {
+    film_with(seconds, (video, audio), extension, &[])
+}
+
+/// The same with these options of the container.
+pub fn film_with(
+    seconds: u32,
+    (video, audio): (&str, &str),
+    extension: &str,
+    options: &[&str],
+) -> Result<PathBuf> {
     let container = match extension {
         "mkv" => "matroska",
         "ts" => "mpegts",
         extension => extension,
     };
-    let fast = if video.starts_with("libvpx") {
-        ["-deadline", "realtime", "-cpu-used", "8"].as_slice()
+    let fast: &[&str] = if video.starts_with("libvpx") {
+        &["-deadline", "realtime", "-cpu-used", "8"]
+    } else if video.starts_with("libaom") {
+        &["-usage", "realtime", "-cpu-used", "8"]
     } else {
         &["-bf", "2"]
     };
     // Opus over RTP is decoded to two channels (RFC 7587 section 7).
-    let output = [&["-c:v", video], fast, &["-c:a", audio, "-ac", "2", "-f", container]].concat();
+    let output = [&["-c:v", video], fast, &["-c:a", audio, "-ac", "2"], options, &["-f", container]].concat();
     make(&format!("film-{video}-{audio}-{seconds}s"), extension, &lines(seconds, 1, &output))
 }
 
@@ -105,8 +117,8 @@ pub fn cut(seconds: u32, hidden_seconds: f64) -> Result<PathBuf> {
 
 /// A folder with copies of clips under the given names, as something to serve.
 ///
-/// Links would not do: each link that another test makes or removes changes the clip's time of change, which is
-/// another version of the asset to a server.
+/// Links would not do: each link that another test makes or removes changes the clip's time of change, which
+/// is another version of the asset to a server.
 pub fn folder(clips: &[(&str, &Path)]) -> Result<tempfile::TempDir> {
     let folder = process::open_folder()?;
     for (name, clip) in clips {
@@ -144,8 +156,8 @@ fn lines(seconds: u32, programmes: u32, output: &[&str]) -> Vec<String> {
     arguments
 }
 
-/// Makes the clip of these arguments, unless a run before did. ffmpeg's bytes differ from run to run, so a clip is
-/// made once by all test programs that run at the same time.
+/// Makes the clip of these arguments, unless a run before did. ffmpeg's bytes differ from run to run, so a
+/// clip is made once by all test programs that run at the same time.
 fn make(name: &str, extension: &str, arguments: &[String]) -> Result<PathBuf> {
     let mut hasher = DefaultHasher::new();
     arguments.hash(&mut hasher);

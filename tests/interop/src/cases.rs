@@ -16,8 +16,20 @@ use crate::{ffmpeg, gstreamer, live555, retina, vlc};
 /// Seconds of each clip.
 pub(crate) const CLIP_S: u32 = 6;
 
-/// Seconds into the clip to which clients seek. Random access points are a second apart.
+/// Seconds into the clip to which clients seek.
 pub(crate) const SEEK_S: u32 = 3;
+
+/// Seconds of a pause.
+pub(crate) const PAUSE_S: f64 = 1.0;
+
+/// Rate requested by Speed.
+pub(crate) const SPEED: f64 = 2.0;
+
+/// Rate requested by Scale.
+pub(crate) const SCALE: f64 = 4.0;
+
+/// Pictures from one random access point of a clip to the next, a second.
+const GROUP: usize = 25;
 
 /// Time limit of a player.
 pub(crate) const LIMIT_S: f64 = 60.0;
@@ -54,13 +66,30 @@ pub(crate) enum Codec {
     TransportStream,
     H264,
     H265,
+    Vp8,
     Vp9,
+    Av1,
     Aac,
     Opus,
     Ac3,
     Mp3,
     L16,
+    L24,
     MuLaw,
+    ALaw,
+}
+
+impl Codec {
+    /// Name of raw PCM in ffmpeg.
+    pub(crate) fn pcm(self) -> Option<&'static str> {
+        match self {
+            Codec::L16 => Some("s16be"),
+            Codec::L24 => Some("s24be"),
+            Codec::MuLaw => Some("mulaw"),
+            Codec::ALaw => Some("alaw"),
+            _ => None,
+        }
+    }
 }
 
 /// A file to play.
@@ -76,6 +105,8 @@ pub(crate) struct Format {
     pub(crate) audio: Option<Codec>,
     /// ffmpeg's encoders of both.
     encoders: Option<(&'static str, &'static str)>,
+    /// ffmpeg's options of the container.
+    container: &'static [&'static str],
 }
 
 impl Format {
@@ -85,10 +116,10 @@ impl Format {
         (video, audio): (Codec, Codec),
         encoders: (&'static str, &'static str),
     ) -> Format {
-        Format { name, file, query: "", video, audio: Some(audio), encoders: Some(encoders) }
+        Format { name, file, query: "", video, audio: Some(audio), encoders: Some(encoders), container: &[] }
     }
 
-    pub(crate) const ALL: [Format; 10] = [
+    pub(crate) const ALL: [Format; 15] = [
         Format {
             name: "transport stream",
             file: "clip.ts",
@@ -96,6 +127,7 @@ impl Format {
             video: Codec::TransportStream,
             audio: None,
             encoders: None,
+            container: &[],
         },
         Format {
             name: "transport stream by tracks: H.264, AAC",
@@ -104,14 +136,33 @@ impl Format {
             video: Codec::H264,
             audio: Some(Codec::Aac),
             encoders: Some(("libx264", "aac")),
+            container: &[],
         },
         Format::movie("MP4: H.264, AAC", "h264.mp4", (Codec::H264, Codec::Aac), ("libx264", "aac")),
+        Format {
+            container: &["-movflags", "frag_keyframe+empty_moov+default_base_moof"],
+            ..Format::movie(
+                "fragmented MP4: H.264, AAC",
+                "fragmented.mp4",
+                (Codec::H264, Codec::Aac),
+                ("libx264", "aac"),
+            )
+        },
         Format::movie("MP4: H.265, Opus", "h265.mp4", (Codec::H265, Codec::Opus), ("libx265", "libopus")),
         Format::movie("MP4: H.265, AC-3", "ac3.mp4", (Codec::H265, Codec::Ac3), ("libx265", "ac3")),
         Format::movie("MP4: H.264, MP3", "mp3.mp4", (Codec::H264, Codec::Mp3), ("libx264", "libmp3lame")),
+        Format::movie("MP4: AV1, AAC", "av1.mp4", (Codec::Av1, Codec::Aac), ("libaom-av1", "aac")),
         Format::movie("Matroska: H.264, AAC", "h264.mkv", (Codec::H264, Codec::Aac), ("libx264", "aac")),
+        Format::movie("WebM: VP8, Opus", "vp8.webm", (Codec::Vp8, Codec::Opus), ("libvpx", "libopus")),
         Format::movie("WebM: VP9, Opus", "vp9.webm", (Codec::Vp9, Codec::Opus), ("libvpx-vp9", "libopus")),
         Format::movie("Matroska: H.264, L16", "l16.mkv", (Codec::H264, Codec::L16), ("libx264", "pcm_s16be")),
+        Format::movie("Matroska: H.264, L24", "l24.mkv", (Codec::H264, Codec::L24), ("libx264", "pcm_s24be")),
+        Format::movie(
+            "QuickTime: H.264, A-law",
+            "alaw.mov",
+            (Codec::H264, Codec::ALaw),
+            ("libx264", "pcm_alaw"),
+        ),
         Format::movie(
             "QuickTime: H.264, µ-law",
             "g711.mov",
@@ -123,9 +174,9 @@ impl Format {
     fn clip(&self) -> Result<PathBuf> {
         match self.encoders {
             None => clips::constant(CLIP_S),
-            Some((video, audio)) => {
+            Some(encoders) => {
                 let extension = self.file.rsplit('.').next().context("a file without an extension")?;
-                clips::film(CLIP_S, video, audio, extension)
+                clips::film_with(CLIP_S, encoders, extension, self.container)
             }
         }
     }
@@ -167,17 +218,27 @@ impl Transport {
 pub(crate) enum Operation {
     /// Plays to the end.
     Play,
+    /// Pauses for [`PAUSE_S`] once media have come, and plays to the end.
+    Pause,
     /// Plays from [`SEEK_S`] to the end.
     Seek,
+    /// Plays all pictures at [`SPEED`].
+    Speed,
+    /// Plays random access points at [`SCALE`].
+    Scale,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Operation; 2] = [Operation::Play, Operation::Seek];
+    pub(crate) const ALL: [Operation; 5] =
+        [Operation::Play, Operation::Pause, Operation::Seek, Operation::Speed, Operation::Scale];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Operation::Play => "plays to the end",
-            Operation::Seek => "seeks",
+            Operation::Play => "play",
+            Operation::Pause => "pause",
+            Operation::Seek => "seek",
+            Operation::Speed => "speed",
+            Operation::Scale => "scale",
         }
     }
 }
@@ -215,13 +276,21 @@ impl Case {
         })
     }
 
+    /// Names of client, format, transport and operation.
+    pub(crate) fn fields(&self) -> [&'static str; 4] {
+        [self.client.name(), self.format.name, self.transport.name(), self.operation.name()]
+    }
+
     /// Plays, and compares what came with the file.
     ///
     /// # Errors
     /// [`Cannot`] for what the client has not, `Skip` where it is not installed; else the server's fault.
     pub(crate) fn play(&self, bed: &Bed) -> Result<()> {
-        if (self.transport, self.operation) == (Transport::Multicast, Operation::Seek) {
+        if self.transport == Transport::Multicast && self.operation != Operation::Play {
             return Err(Cannot("a multicast group has one position for all clients").into());
+        }
+        if self.format.video == Codec::TransportStream && self.operation == Operation::Scale {
+            return Err(Cannot("the server plays whole transport streams at Scale 1 only").into());
         }
         match self.client {
             Client::Ffmpeg => ffmpeg::play(self, bed),
@@ -232,12 +301,21 @@ impl Case {
         }
     }
 
-    /// Ensures that decoded pictures are those of the file, from its beginning or from a random access point near the
-    /// time of the seek on. So many may be missing at the end, which the client cuts.
+    /// Ensures that decoded pictures are those of the file: all, from a random access point near the time of
+    /// the seek on, or random access points only. So many may be missing at the end, which the client cuts.
+    ///
+    /// The server pauses between any two packets. GStreamer drops the beginning of the picture that it has
+    /// then, or adds it to a picture after a seek: it may lose pictures at a pause, and have a wrong one at a
+    /// Scale.
     pub(crate) fn ensure_pictures(&self, came: &[Frame], bed: &Bed, missing: usize) -> Result<()> {
         let stored = &bed.stored(&self.format)?[0];
         match self.operation {
-            Operation::Play => frames::ensure_all(came, stored, missing),
+            Operation::Play | Operation::Speed => frames::ensure_all(came, stored, missing),
+            Operation::Pause => ensure_resumed(came, stored, missing),
+            Operation::Scale => {
+                let wrong = usize::from(self.client == Client::GStreamer);
+                ensure_random_access_points(came, stored, wrong)
+            }
             Operation::Seek => {
                 // The decoder may show a picture that needs one before the random access point.
                 let first = frames::ensure_from(came, stored, 2, missing)?;
@@ -249,10 +327,10 @@ impl Case {
         }
     }
 
-    /// Ensures that decoded sound is that of the file, if it is compared: of PCM, packets divide it otherwise, and after
-    /// a seek decoders begin with other noise.
+    /// Ensures that decoded sound is that of the file, if it is compared: of PCM, packets divide it
+    /// otherwise, and after a seek decoders begin with other noise.
     pub(crate) fn ensure_sound(&self, came: &[Frame], bed: &Bed, missing: usize) -> Result<()> {
-        let is_pcm = matches!(self.format.audio, Some(Codec::L16 | Codec::MuLaw));
+        let is_pcm = self.format.audio.and_then(Codec::pcm).is_some();
         if is_pcm || self.operation == Operation::Seek {
             return Ok(());
         }
@@ -265,12 +343,42 @@ impl Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Case { client, format, transport, operation } = self;
-        write!(out, "{}, {}, {}, {}", client.name(), format.name, transport.name(), operation.name())
+        out.write_str(&self.fields().join(", "))
     }
 }
 
-/// A server of all formats.
+/// Ensures that all pictures came, but behind a pause those up to the next random access point may be missing or
+/// wrong.
+fn ensure_resumed(came: &[Frame], stored: &[Frame], missing: usize) -> Result<()> {
+    let Some(cut) = came.iter().zip(stored).position(|(came, stored)| came.hash != stored.hash) else {
+        return frames::ensure_all(came, stored, missing);
+    };
+    let next = (cut / GROUP + 1) * GROUP;
+    let point = stored.get(next).with_context(|| format!("pictures from {cut} on differ"))?;
+    let behind = came.iter().position(|picture| picture.hash == point.hash);
+    let behind = behind.filter(|behind| (cut..=next).contains(behind));
+    let behind = behind.with_context(|| format!("pictures from {cut} to {next} differ, or more of them"))?;
+    frames::ensure_all(&came[behind..], &stored[next..], missing)
+        .with_context(|| format!("after a pause at picture {cut}"))
+}
+
+/// Ensures that pictures are random access points of the file in its order, and at least half of them. So
+/// many may be others.
+fn ensure_random_access_points(came: &[Frame], stored: &[Frame], wrong: usize) -> Result<()> {
+    let points: Vec<&Frame> = stored.iter().step_by(GROUP).collect();
+    let (mut left, mut others) = (points.as_slice(), 0);
+    for picture in came {
+        match left.iter().position(|point| point.hash == picture.hash) {
+            Some(place) => left = &left[place + 1..],
+            None => others += 1,
+        }
+    }
+    ensure!(others <= wrong, "{others} of {} pictures are not the next random access point", came.len());
+    ensure!(2 * came.len() >= points.len(), "{} of {} random access points came", came.len(), points.len());
+    Ok(())
+}
+
+/// A server of the formats to play.
 pub(crate) struct Bed {
     pub(crate) server: Server,
     /// Frames of each file.
@@ -280,14 +388,16 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// Makes the clips, and starts the server.
-    pub(crate) fn new() -> Result<Bed> {
-        let clips = Format::ALL.iter().map(|format| Ok((format.file, format.clip()?)));
+    /// Makes the clips of these cases, and starts the server.
+    pub(crate) fn new(cases: &[Case]) -> Result<Bed> {
+        let is_played = |format: &Format| cases.iter().any(|case| case.format == *format);
+        let formats: Vec<Format> = Format::ALL.into_iter().filter(is_played).collect();
+        let clips = formats.iter().map(|format| Ok((format.file, format.clip()?)));
         let clips: Vec<(&str, PathBuf)> = clips.collect::<Result<_>>()?;
         let files: Vec<_> = clips.iter().map(|(name, clip)| (*name, clip.as_path())).collect();
         let folder = clips::folder(&files)?;
         let mut stored = HashMap::new();
-        for format in Format::ALL {
+        for format in formats {
             let file = folder.path().join(format.file);
             let file = file.to_str().context("a file's name")?;
             stored.insert(format.file, frames::decode(format.reading(), file, LIMIT_S)?);
@@ -325,8 +435,45 @@ pub(crate) fn home() -> Result<TempDir> {
     process::open_folder()
 }
 
-/// Decodes what a client stored.
+/// Decodes what a client stored. Damaged pictures are for the comparison to find: ffmpeg does not tell of
+/// them.
 pub(crate) fn decode(file: &std::path::Path) -> Result<Vec<Vec<Frame>>> {
-    frames::decode(&[], file.to_str().context("a file's name")?, LIMIT_S)
+    frames::decode(&["-v", "fatal"], file.to_str().context("a file's name")?, LIMIT_S)
         .with_context(|| format!("decoding {}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pictures(numbers: impl IntoIterator<Item = usize>) -> Vec<Frame> {
+        numbers.into_iter().map(|number| Frame { seconds: 0.0, hash: number.to_string() }).collect()
+    }
+
+    #[test]
+    fn a_scan_has_random_access_points_in_order() {
+        let stored = pictures(0..6 * GROUP);
+        let ensure = |numbers: &[usize], wrong| {
+            ensure_random_access_points(&pictures(numbers.iter().copied()), &stored, wrong)
+        };
+        assert!(ensure(&[0, 25, 50, 75, 100, 125], 0).is_ok() && ensure(&[0, 50, 125], 0).is_ok());
+        assert!(ensure(&[0, 25], 0).is_err(), "too few");
+        assert!(ensure(&[0, 25, 26, 50], 0).is_err() && ensure(&[0, 25, 26, 50], 1).is_ok());
+        assert!(ensure(&[0, 50, 25, 75], 0).is_err(), "another order");
+        assert!(ensure(&[0, 25, 25, 50], 0).is_err(), "one twice");
+    }
+
+    #[test]
+    fn a_pause_may_cost_pictures_up_to_the_next_random_access_point() {
+        let stored = pictures(0..6 * GROUP);
+        let ensure = |came: Vec<Frame>| ensure_resumed(&came, &stored, 3);
+        let wrong = || 900..900 + 4;
+        assert!(ensure(pictures(0..148)).is_ok() && ensure(pictures(0..140)).is_err());
+        assert!(ensure(pictures((0..20).chain(wrong()).chain(25..148))).is_ok(), "one is missing");
+        assert!(ensure(pictures((0..21).chain(wrong()).chain(25..148))).is_ok(), "all came");
+        assert!(ensure(pictures((0..20).chain(25..148))).is_ok(), "five are missing");
+        assert!(ensure(pictures((0..22).chain(wrong()).chain(25..148))).is_err(), "one came twice");
+        assert!(ensure(pictures((0..20).chain(wrong()).chain(26..148))).is_err(), "one behind is missing");
+        assert!(ensure(pictures((0..148).chain(wrong()))).is_err());
+    }
 }

@@ -1,12 +1,20 @@
-//! GStreamer: `rtspsrc` and the depayloaders of each format, by `gst-launch-1.0`, which does not seek, and by its library.
+//! GStreamer: `rtspsrc` and the depayloaders of each format, by `gst-launch-1.0`, which only plays, and by
+//! its library.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use wirepath_tests::frames;
-use wirepath_tests::{clients, process, require};
+use wirepath_tests::clients::{self, Control, GSTREAMER_LATENCY_S as LATENCY_S};
+use wirepath_tests::frames::{self, Frame};
+use wirepath_tests::{process, require};
 
-use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, SEEK_S, Transport, decode, home};
+use crate::cases::{
+    Bed, CLIP_S, Cannot, Case, Codec, LIMIT_S, Operation, PAUSE_S, SCALE, SEEK_S, SPEED, Transport, decode,
+    home,
+};
+
+/// Last pictures and frames of sound that parsers hold back.
+const MISSING: usize = 3;
 
 pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     require!(process::find("gst-launch-1.0").is_some(), "not installed");
@@ -19,42 +27,89 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     };
     let url = bed.url(case)?;
     let (_, place) = url.split_once(':').context("a URL without a scheme")?;
+    let url = format!("{scheme}{place}");
+    let control = match case.operation {
+        Operation::Play => None,
+        Operation::Pause => Some(Control::Pause(PAUSE_S)),
+        Operation::Seek => Some(Control::Seek(SEEK_S.into())),
+        Operation::Speed => Some(Control::Speed(SPEED)),
+        Operation::Scale => Some(Control::Scale(SCALE)),
+    };
+    // Without it, `rtspsrc` leaves sound out: at a Scale there is none, and a chain would wait for it.
+    let audio = case.format.audio.filter(|_| !matches!(case.operation, Operation::Speed | Operation::Scale));
     let home = home()?;
     let (pictures, sound) = (home.path().join("pictures"), home.path().join("sound"));
     let mut chains = vec![chain("video", case.format.video, &pictures)?];
-    if let Some(codec) = case.format.audio {
+    if let Some(codec) = audio {
         chains.push(chain("audio", codec, &sound)?);
     }
-    let url = format!("{scheme}{place}");
-    if case.operation == Operation::Seek {
-        if case.format.video == Codec::Vp9 {
-            return Err(Cannot("not tried: the muxer that stores VP9 does not accept seeks").into());
+    match control {
+        None => {
+            let files: &[&Path] = if audio.is_some() { &[&pictures, &sound] } else { &[&pictures] };
+            clients::gstreamer_chains(properties, &url, (&chains, files), LIMIT_S)?;
         }
-        clients::gstreamer_chains_seeking(properties, &url, (&chains, &pictures), SEEK_S.into(), LIMIT_S)?;
-        // A `filesink` keeps only what came behind the last flush, so behind the seek.
-        let came = decode(&pictures)?;
-        let (_, whole) = came[0].split_last().context("nothing came after the seek")?;
-        let held_back = 3 + frames::within_last(&bed.stored(&case.format)?[0], clients::GSTREAMER_LATENCY_S);
-        return case.ensure_pictures(whole, bed, held_back);
-    }
-    let files: &[&Path] = if case.format.audio.is_some() { &[&pictures, &sound] } else { &[&pictures] };
-    clients::gstreamer_chains(properties, &url, (&chains, files), LIMIT_S)?;
-    let stored = bed.stored(&case.format)?;
-    let held_back = |track: usize| 3 + frames::within_last(&stored[track], clients::GSTREAMER_LATENCY_S);
-    let came = decode(&pictures)?;
-    // The last frame of each may be cut.
-    let (_, whole) = came[0].split_last().context("no picture")?;
-    case.ensure_pictures(whole, bed, held_back(0)).context("pictures")?;
-    match case.format.audio {
-        None | Some(Codec::L16 | Codec::MuLaw) => ensure!(pictures.metadata()?.len() > 0, "nothing came"),
-        Some(_) => {
-            let came = decode(&sound)?;
-            let (_, whole) = came[0].split_last().context("no sound")?;
-            case.ensure_sound(whole, bed, held_back(1)).context("sound")?;
+        Some(control) => {
+            let to_play = (chains.as_slice(), pictures.as_path());
+            let took = clients::gstreamer_chains_controlled(properties, &url, to_play, control, LIMIT_S)?;
+            let is_faster = took < 0.9 * f64::from(CLIP_S);
+            ensure!(case.operation != Operation::Speed || is_faster, "Speed took {took} s for {CLIP_S} s");
         }
     }
-    Ok(())
+    ensure_pictures(case, bed, &pictures).context("pictures")?;
+    match audio {
+        Some(codec) if case.operation != Operation::Seek => {
+            ensure_sound(case, bed, codec, &sound).context("sound")
+        }
+        _ => Ok(()),
+    }
 }
+
+/// Compares the pictures. After a seek the file has only those that came behind it, since a `filesink` begins
+/// again at a flush.
+fn ensure_pictures(case: &Case, bed: &Bed, file: &Path) -> Result<()> {
+    let came = match case.format.video {
+        Codec::Vp8 | Codec::Vp9 => frames::decode(RAW, file.to_str().context("a file's name")?, LIMIT_S)?,
+        _ => decode(file)?,
+    };
+    let speed = if case.operation == Operation::Speed { SPEED } else { 1.0 };
+    let held_back = MISSING + frames::within_last(&bed.stored(&case.format)?[0], speed * LATENCY_S);
+    case.ensure_pictures(whole(&came[0])?, bed, held_back)
+}
+
+fn ensure_sound(case: &Case, bed: &Bed, codec: Codec, file: &Path) -> Result<()> {
+    if let Some(name) = codec.pcm() {
+        let came = std::fs::read(file)?;
+        let stored = pcm(case, bed, name)?;
+        let seconds =
+            (stored.len() - came.len().min(stored.len())) as f64 / stored.len() as f64 * f64::from(CLIP_S);
+        ensure!(stored.starts_with(&came), "{} bytes that came differ from those stored", came.len());
+        ensure!(seconds < LATENCY_S + 0.1, "the last {seconds} s did not come");
+        return Ok(());
+    }
+    let came = decode(file)?;
+    let held_back = MISSING + frames::within_last(&bed.stored(&case.format)?[1], LATENCY_S);
+    case.ensure_sound(whole(&came[0])?, bed, held_back)
+}
+
+/// Frames without the last, which may be cut.
+fn whole(came: &[Frame]) -> Result<&[Frame]> {
+    Ok(came.split_last().context("nothing came")?.1)
+}
+
+/// Samples of a file as they are stored. `name` is that of ffmpeg's raw format.
+fn pcm(case: &Case, bed: &Bed, name: &str) -> Result<Vec<u8>> {
+    let home = home()?;
+    let output = home.path().join("stored");
+    let (input, output_name) = (bed.file(&case.format), output.to_str().context("a file's name")?);
+    let input = input.to_str().context("a file's name")?;
+    let copy = ["-map", "0:a:0", "-c", "copy", "-f", name, output_name];
+    let before = ["-nostdin", "-v", "error"];
+    process::run("ffmpeg", [&before[..], case.format.reading(), &["-i", input], &copy].concat(), LIMIT_S)?;
+    std::fs::read(&output).context("reading the sound")
+}
+
+/// Options with which ffmpeg reads raw pictures of clips.
+const RAW: &[&str] = &["-f", "rawvideo", "-pixel_format", "yuv420p", "-video_size", "640x360"];
 
 /// Elements that store a track in a file that ffmpeg reads.
 fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
@@ -62,17 +117,24 @@ fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
         Codec::TransportStream => "rtpmp2tdepay",
         Codec::H264 => "rtph264depay ! h264parse ! video/x-h264,stream-format=byte-stream",
         Codec::H265 => "rtph265depay ! h265parse ! video/x-h265,stream-format=byte-stream",
-        Codec::Vp9 => "rtpvp9depay ! vp9parse ! matroskamux",
+        // What writes their containers does not take the flush of a seek.
+        Codec::Vp8 => "rtpvp8depay ! vp8dec",
+        Codec::Vp9 => "rtpvp9depay ! vp9parse ! vp9dec",
+        Codec::Av1 => return Err(Cannot("has no depayloader of AV1 in the packages of Debian 12").into()),
         Codec::Aac => "rtpmp4gdepay ! aacparse ! audio/mpeg,stream-format=adts",
         Codec::Opus => "rtpopusdepay ! opusparse ! oggmux",
         Codec::Ac3 => "rtpac3depay ! ac3parse",
         Codec::Mp3 => "rtpmpadepay ! mpegaudioparse",
         Codec::L16 => "rtpL16depay",
+        Codec::L24 => "rtpL24depay",
         Codec::MuLaw => "rtppcmudepay",
+        Codec::ALaw => "rtppcmadepay",
     };
     let file = file.to_str().context("a file's name")?;
     // A seek is sent to the depayloader, since what writes a container (oggmux) takes none.
     let (depayloader, others) = elements.split_at(elements.find(' ').unwrap_or(elements.len()));
     let elements = format!("{depayloader} name={media}{others}");
-    Ok(format!("source. ! application/x-rtp,media={media} ! {elements} ! queue ! filesink location={file}"))
+    // A pause ends only when all sinks have paused, for which one would wait for a buffer.
+    let sink = format!("filesink async=false location={file}");
+    Ok(format!("source. ! application/x-rtp,media={media} ! {elements} ! queue ! {sink}"))
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use wirepath_tests::process::{Process, find};
 use wirepath_tests::{Deadline, require};
 
-use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, SEEK_S, Transport, decode, home};
+use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, SCALE, SEEK_S, Transport, decode, home};
 
 /// Pictures at the end that may be in its buffer when the BYE comes.
 const MISSING: usize = 3;
@@ -28,24 +28,34 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Transport::Multicast => return Err(Cannot("does not request multicast").into()),
         Transport::Tls => return Err(Cannot("built without TLS").into()),
     };
-    if case.format.video == Codec::Vp9 {
-        return Err(Cannot("stores VP9 without a container, so it cannot be decoded").into());
+    match (case.format.video, case.operation) {
+        (Codec::Av1, _) => return Err(Cannot("has no depacketizer of AV1").into()),
+        (Codec::Vp8 | Codec::Vp9, _) => {
+            return Err(Cannot("stores VP8 and VP9 without a container, so they cannot be decoded").into());
+        }
+        (_, Operation::Pause) => return Err(Cannot("has no option to pause").into()),
+        (_, Operation::Speed) => return Err(Cannot("does not request Speed").into()),
+        (_, Operation::Play | Operation::Seek | Operation::Scale) => {}
     }
     let home = home()?;
     let mut command = Command::new(program.context("no openRTSP")?);
     // It ends when nothing has come for a second. Buffers have room for a picture.
     command.current_dir(home.path()).args(["-D", "1", "-b", "1000000"]).args(transport);
-    let seek = SEEK_S.to_string();
-    if case.operation == Operation::Seek {
-        command.args(["-s", &seek]);
+    match case.operation {
+        Operation::Seek => drop(command.args(["-s", &SEEK_S.to_string()])),
+        Operation::Scale => drop(command.args(["-z", &SCALE.to_string()])),
+        _ => {}
     }
-    let url = format!("rtsp://{}/{}", bed.server.rtsp, case.format.file);
+    // It also takes the port of a tunnel by its option.
+    let url = format!("rtsp://{}/{}{}", bed.server.rtsp, case.format.file, case.format.query);
     let mut process = Process::start(command.arg(url), true)?;
     let status = process.wait(Deadline::seconds(LIMIT_S))?;
     let video = std::fs::read_dir(home.path())?.filter_map(|entry| Some(entry.ok()?.path()));
     let video = video.into_iter().find(|file| file.to_string_lossy().contains("video-"));
     let video =
         video.with_context(|| format!("it stored no pictures, ended with {status}: {}", process.log()))?;
+    let is_whole = video.to_string_lossy().contains("video-MP2T");
+    ensure!(is_whole == (case.format.video == Codec::TransportStream), "it stored {}", video.display());
     ensure!(video.metadata()?.len() > 0, "it received nothing: {}", process.log());
     case.ensure_pictures(&decode(&video)?[0], bed, MISSING)
 }

@@ -1,8 +1,9 @@
-//! Plays each format with each client over each transport, compares what came with a decode of the file, and writes
-//! the tables of `docs/interop.md`: `make interop`.
+//! Plays each format with each client over each transport, compares what came with a decode of the file, and
+//! writes the tables of `docs/interop.md`: `make interop`.
 //!
-//! Arguments: `--write FILE` replaces what is between the marks of a document; other words choose cells by their names
-//! (`ffmpeg UDP`).
+//! Arguments: `--write FILE.md` adds the results to those kept in `FILE.tsv`, and replaces what is between
+//! the marks of the document by tables of all. Results of clients that are not installed are kept so. Other
+//! words choose cells by their names (`GStreamer "UDP|TCP"`).
 
 mod cases;
 mod ffmpeg;
@@ -12,6 +13,7 @@ mod matrix;
 mod retina;
 mod vlc;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +23,7 @@ use anyhow::{Context, Result, bail};
 use cases::{Bed, Case};
 use matrix::{Cell, Matrix};
 use wirepath_tests::namespace::Namespace;
+use wirepath_tests::process;
 
 fn main() -> ExitCode {
     match run() {
@@ -52,29 +55,43 @@ fn run() -> Result<usize> {
     namespace.ip("link set lo multicast on")?;
     namespace.ip("route add 224.0.0.0/4 dev lo")?;
     let matrix = namespace.enter(|| fill(&words))?;
-    let text = matrix.markdown();
+    let failures = matrix.failures();
     match document {
-        Some(file) => matrix::write(&file, &text)?,
-        None => print!("{text}"),
+        Some(file) => keep(matrix, &file)?,
+        None => print!("{}", matrix.markdown()),
     }
-    Ok(matrix.failures())
+    Ok(failures)
 }
 
-/// Plays all cases whose names have all of `words`, as many at a time as there are processors: players decode.
+/// Adds results to those that are kept beside a document, and writes its tables.
+fn keep(matrix: Matrix, document: &str) -> Result<()> {
+    let file = Path::new(document).with_extension("tsv");
+    let mut all = Matrix::read(&file)?;
+    all.merge(matrix);
+    std::fs::write(&file, all.text()).with_context(|| file.display().to_string())?;
+    matrix::write(document, &all.markdown())
+}
+
+/// Plays all cases whose names have all of `words`, each a choice of parts with `|` between; two at a time
+/// for each processor, since players wait for most of the time.
 fn fill(words: &[String]) -> Result<Matrix> {
-    let bed = Bed::new()?;
-    let is_chosen = |case: &Case| words.iter().all(|word| case.to_string().contains(word.as_str()));
+    let is_chosen = |case: &Case| {
+        let name = case.to_string();
+        words.iter().all(|word| word.split('|').any(|part| name.contains(part)))
+    };
     let cases: Vec<Case> = Case::all().filter(is_chosen).collect();
+    let bed = Bed::new(&cases)?;
+    let day = process::run("date", ["-u", "+%F"], 10.0)?.trim().to_owned();
     let (next, matrix) = (AtomicUsize::new(0), Mutex::new(Matrix::default()));
     let work = || {
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             let cell = Cell::of(case.play(&bed));
             eprintln!("{case}: {}", cell.text());
-            matrix.lock().expect("nothing panics holding it").set(case, cell);
+            matrix.lock().expect("nothing panics holding it").set(case, cell, &day);
         }
     };
     thread::scope(|scope| {
-        (0..thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(work)));
+        (0..2 * thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(work)));
     });
     Ok(matrix.into_inner().expect("nothing panics holding it"))
 }

@@ -1,8 +1,9 @@
-//! Results, and their tables.
+//! Results, the file that keeps them, and their tables.
 
 use std::fmt::Write;
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use wirepath_tests::trial::Skip;
 
 use crate::cases::{Cannot, Case, Client, Format, Operation, Transport};
@@ -33,50 +34,110 @@ impl Cell {
 
     /// The result in words.
     pub(crate) fn text(&self) -> String {
+        let (word, why) = self.parts();
+        if why.is_empty() { word.to_owned() } else { format!("{word}: {why}") }
+    }
+
+    /// A word for the result, and the reason or "".
+    fn parts(&self) -> (&'static str, &str) {
         match self {
-            Cell::Plays => "plays".to_owned(),
-            Cell::Cannot(why) => format!("cannot: {why}"),
-            Cell::Skipped(why) => format!("skipped: {why}"),
-            Cell::Fails(why) => format!("FAILS: {why}"),
+            Cell::Plays => ("yes", ""),
+            Cell::Cannot(why) => ("no", why),
+            Cell::Skipped(why) => ("skipped", why),
+            Cell::Fails(why) => ("fails", why),
         }
     }
 
-    /// The result in a table, in which the number of a note stands for its text.
+    fn parse(word: &str, why: &str) -> Result<Cell> {
+        Ok(match word {
+            "yes" => Cell::Plays,
+            "no" => Cell::Cannot(why.to_owned()),
+            "skipped" => Cell::Skipped(why.to_owned()),
+            "fails" => Cell::Fails(why.to_owned()),
+            _ => bail!("unknown result {word}: expected yes, no, skipped or fails"),
+        })
+    }
+
+    /// The result in a table, in which the number of a note stands for all but "yes".
     fn short(&self, notes: &mut Vec<String>) -> String {
-        let (word, why) = match self {
-            Cell::Plays => return "yes".to_owned(),
-            Cell::Cannot(why) => ("no", why),
-            Cell::Skipped(why) => ("skipped", why),
-            Cell::Fails(why) => ("**fails**", why),
-        };
-        let why = why.lines().next().unwrap_or_default().to_owned();
-        let number = notes.iter().position(|note| *note == why).unwrap_or_else(|| {
-            notes.push(why);
+        if *self == Cell::Plays {
+            return "+".to_owned();
+        }
+        let text = self.text();
+        let note = text.lines().next().unwrap_or_default();
+        let number = notes.iter().position(|other| other == note).unwrap_or_else(|| {
+            notes.push(note.to_owned());
             notes.len() - 1
         });
-        format!("{word} ({})", number + 1)
+        let is_failure = matches!(self, Cell::Fails(_));
+        if is_failure { format!("**{}**", number + 1) } else { (number + 1).to_string() }
     }
 }
 
-/// All results.
+/// Results, each with the day of its run.
 #[derive(Debug, Default)]
-pub(crate) struct Matrix(Vec<(Case, Cell)>);
+pub(crate) struct Matrix(Vec<(Case, Cell, String)>);
 
 impl Matrix {
-    pub(crate) fn set(&mut self, case: &Case, cell: Cell) {
-        self.0.push((*case, cell));
+    /// Sets a result. One of a client that is not installed does not replace another.
+    pub(crate) fn set(&mut self, case: &Case, cell: Cell, day: &str) {
+        let is_kept = matches!(cell, Cell::Skipped(_)) && self.cell(case).is_some();
+        if !is_kept {
+            self.0.retain(|(other, ..)| other != case);
+            self.0.push((*case, cell, day.to_owned()));
+        }
+    }
+
+    /// Adds the results of a later run.
+    pub(crate) fn merge(&mut self, later: Matrix) {
+        for (case, cell, day) in later.0 {
+            self.set(&case, cell, &day);
+        }
     }
 
     /// Number of cells that failed.
     pub(crate) fn failures(&self) -> usize {
-        self.0.iter().filter(|(_, cell)| matches!(cell, Cell::Fails(_))).count()
+        self.0.iter().filter(|(_, cell, _)| matches!(cell, Cell::Fails(_))).count()
     }
 
-    /// A table for each client: formats by transports, each cell with playing to the end, then seeking.
+    /// Reads kept results: lines of client, format, transport, operation, day, result and reason, with tabs
+    /// between.
+    pub(crate) fn read(file: &Path) -> Result<Matrix> {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        Matrix::parse(&text).with_context(|| file.display().to_string())
+    }
+
+    fn parse(text: &str) -> Result<Matrix> {
+        let mut matrix = Matrix::default();
+        for line in text.lines() {
+            let fields: Vec<&str> = line.split('\t').collect();
+            ensure!(fields.len() == 7, "{line}: expected seven fields");
+            let case = Case::all().find(|case| case.fields()[..] == fields[..4]);
+            let case = case.with_context(|| format!("unknown case: {line}; remove the line"))?;
+            matrix.0.push((case, Cell::parse(fields[5], fields[6])?, fields[4].to_owned()));
+        }
+        Ok(matrix)
+    }
+
+    /// The text that [`Matrix::read`] reads.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for case in Case::all() {
+            if let Some((_, cell, day)) = self.0.iter().find(|(other, ..)| *other == case) {
+                let (word, why) = cell.parts();
+                let why = why.lines().next().unwrap_or_default().replace('\t', " ");
+                writeln!(text, "{}\t{day}\t{word}\t{why}", case.fields().join("\t"))
+                    .expect("a string takes all");
+            }
+        }
+        text
+    }
+
+    /// A table for each client: formats by transports, each cell with a result for each operation.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::new();
         for client in Client::ALL {
-            if self.0.iter().any(|(case, _)| case.client == client) {
+            if self.0.iter().any(|(case, ..)| case.client == client) {
                 text += &self.table(client);
             }
         }
@@ -94,9 +155,9 @@ impl Matrix {
             write!(text, "| {} |", format.name).expect("a string takes all");
             for transport in Transport::ALL {
                 let cells = Operation::ALL.map(|operation| Case { client, format, transport, operation });
-                let cells = cells.iter().filter_map(|case| self.cell(case));
-                let cells: Vec<String> = cells.map(|cell| cell.short(&mut notes)).collect();
-                write!(text, " {} |", cells.join(", ")).expect("a string takes all");
+                let cells = cells.iter().map(|case| self.cell(case).map(|cell| cell.short(&mut notes)));
+                let cells: Vec<String> = cells.map(|cell| cell.unwrap_or_else(|| "?".to_owned())).collect();
+                write!(text, " {} |", cells.join(" ")).expect("a string takes all");
             }
             text.push('\n');
         }
@@ -108,7 +169,7 @@ impl Matrix {
     }
 
     fn cell(&self, case: &Case) -> Option<&Cell> {
-        self.0.iter().find(|(other, _)| other == case).map(|(_, cell)| cell)
+        self.0.iter().find(|(other, ..)| other == case).map(|(_, cell, _)| cell)
     }
 }
 
@@ -143,23 +204,42 @@ mod tests {
         assert_eq!(Cell::of(Err(error)), Cell::Fails("pictures: frame 3 differs".into()));
     }
 
+    /// Results of a client, the same for all formats and operations of a transport.
+    fn matrix(client: Client, result: impl Fn(Transport) -> Cell) -> Matrix {
+        let mut matrix = Matrix::default();
+        for case in Case::all().filter(|case| case.client == client) {
+            matrix.set(&case, result(case.transport), "2026-11-30");
+        }
+        matrix
+    }
+
     #[test]
     fn tables_have_cells_and_notes() {
-        let mut matrix = Matrix::default();
-        for case in Case::all().filter(|case| case.client == Client::Vlc) {
-            let cell = match case.transport {
-                Transport::Udp => Cell::Plays,
-                Transport::Tls => Cell::Fails("late\nand more".into()),
-                _ => Cell::Cannot("UDP only".into()),
-            };
-            matrix.set(&case, cell);
-        }
+        let matrix = matrix(Client::Vlc, |transport| match transport {
+            Transport::Udp => Cell::Plays,
+            Transport::Tls => Cell::Fails("late\nand more".into()),
+            _ => Cell::Cannot("UDP only".into()),
+        });
         let text = matrix.markdown();
-        let no = "no (1), no (1)";
-        let row =
-            format!("| transport stream | yes, yes | {no} | {no} | {no} | **fails** (2), **fails** (2) |\n");
-        assert!(text.contains(&row) && text.ends_with("\n1. UDP only\n2. late\n"), "{text}");
-        assert_eq!(matrix.failures(), 2 * Format::ALL.len());
+        let (yes, no, fails) = ("+ + + + +", "1 1 1 1 1", "**2** **2** **2** **2** **2**");
+        let row = format!("| transport stream | {yes} | {no} | {no} | {no} | {fails} |\n");
+        assert!(text.contains(&row) && text.ends_with("\n1. no: UDP only\n2. fails: late\n"), "{text}");
+        assert_eq!(matrix.failures(), Operation::ALL.len() * Format::ALL.len());
+    }
+
+    #[test]
+    fn results_are_kept_and_replaced() {
+        let mut kept = matrix(Client::Vlc, |_| Cell::Cannot("UDP only".into()));
+        kept = Matrix::parse(&kept.text()).unwrap();
+        kept.merge(matrix(Client::Vlc, |_| Cell::Skipped("not installed".into())));
+        kept.merge(matrix(Client::Retina, |_| Cell::Skipped("not installed".into())));
+        let case = |client| Case::all().find(|case| case.client == client).unwrap();
+        assert_eq!(kept.cell(&case(Client::Vlc)), Some(&Cell::Cannot("UDP only".into())));
+        assert_eq!(kept.cell(&case(Client::Retina)), Some(&Cell::Skipped("not installed".into())));
+        kept.merge(matrix(Client::Vlc, |_| Cell::Plays));
+        assert_eq!(kept.cell(&case(Client::Vlc)), Some(&Cell::Plays));
+        assert_eq!(kept.text(), Matrix::parse(&kept.text()).unwrap().text());
+        assert!(Matrix::parse("VLC\tno such format\tUDP\tplay\t2026-11-30\tyes\t\n").is_err());
     }
 
     #[test]

@@ -13,12 +13,18 @@ use wirepath_tests::process::run;
 
 use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, Transport, home};
 
-/// Samples at the end that may be missing: a picture is complete when the next begins, unless its last packet is marked.
+/// Samples at the end that may be missing: a picture is complete when the next begins, unless its last packet
+/// is marked.
 const MISSING: usize = 1;
 
 pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
-    if case.operation == Operation::Seek {
-        return Err(Cannot("has no seek").into());
+    match case.operation {
+        Operation::Play => {}
+        Operation::Pause => return Err(Cannot("has no pause").into()),
+        Operation::Seek => return Err(Cannot("has no seek").into()),
+        Operation::Speed | Operation::Scale => {
+            return Err(Cannot("requests neither Speed nor Scale").into());
+        }
     }
     let transport = match case.transport {
         Transport::Udp => retina::client::Transport::Udp(Default::default()),
@@ -108,8 +114,8 @@ fn stored(file: &Path, case: &Case, track: &str) -> Result<Vec<String>> {
     Ok(frames.into_iter().map(|frame| frame.hash).collect())
 }
 
-/// The file, or a copy of a transport stream as MP4, whose samples are those that retina gives: NAL units after
-/// lengths, without parameter sets and delimiters.
+/// The file, or a copy of a transport stream as MP4, whose samples are those that retina gives: NAL units
+/// after lengths, without parameter sets and delimiters.
 fn in_mp4(file: PathBuf, folder: &Path) -> Result<PathBuf> {
     if file.extension().is_none_or(|extension| extension != "ts") {
         return Ok(file);

@@ -16,8 +16,8 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     if case.transport != Transport::Udp {
         return Err(Cannot("built without live555: plays over UDP only").into());
     }
-    if case.operation == Operation::Seek {
-        return Err(Cannot("its SAT>IP module cannot seek").into());
+    if case.operation != Operation::Play {
+        return Err(Cannot("its SAT>IP module can neither pause nor seek").into());
     }
     let home = home()?;
     let output = home.path().join("out.ts");
