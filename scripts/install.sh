@@ -30,7 +30,7 @@ as_root() {
 need_guests() {
   need qemu-system-x86_64 qemu-system-x86; need busybox busybox-static; need mkfs.ext4 e2fsprogs; need mkfs.xfs xfsprogs
   need dkms dkms; need make make; need pahole pahole; need depmod kmod; need xz xz-utils; need zstd zstd
-  need ip iproute2; need ethtool ethtool; need setpriv util-linux; need ffmpeg ffmpeg
+  need ip iproute2; need ethtool ethtool; need nft nftables; need setpriv util-linux; need ffmpeg ffmpeg
 }
 
 # Handlers as eBPF objects.

@@ -151,14 +151,20 @@ static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train,
 	skb_shinfo(skb)->gso_segs = train->packets;
 }
 
-/* As in __ip_make_skb(); @fits: whether it is no longer than the route's MTU. */
-static void wp_list_write_ip(struct sk_buff *skb, const struct wp_list_way *way, bool fits)
+/*
+ * As in __ip_make_skb() for a packet by itself: each fits the route, see
+ * wp_list_room(), and has an identification of its own. Of its trains, Linux
+ * forbids fragments only if the socket always does, and it takes a single
+ * identification for them, so that the next train has most of theirs again.
+ */
+static void wp_list_write_ip(struct sk_buff *skb, const struct wp_train *train,
+			     const struct wp_list_way *way)
 {
 	struct dst_entry *dst = way->dst;
 	struct inet_sock *inet = inet_sk(skb->sk);
 	u8 discover = READ_ONCE(inet->pmtudisc);
 	bool whole = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ||
-		     (fits && ip_dont_fragment(skb->sk, dst));
+		     ip_dont_fragment(skb->sk, dst);
 	int ttl = READ_ONCE(inet->uc_ttl);
 	struct iphdr *ip = ip_hdr(skb);
 
@@ -171,7 +177,9 @@ static void wp_list_write_ip(struct sk_buff *skb, const struct wp_list_way *way,
 	ip->protocol = IPPROTO_UDP;
 	ip->saddr = way->saddr;
 	ip->daddr = way->daddr;
-	ip_select_ident(sock_net(skb->sk), skb, skb->sk);
+	ip_select_ident_segs(sock_net(skb->sk), skb, skb->sk, train->packets);
+	/* That is the last of what it took from the socket, and cutting counts up from the first. */
+	ip->id = htons(ntohs(ip->id) - train->packets + 1);
 	skb->priority = READ_ONCE(skb->sk->sk_priority);
 	skb->mark = READ_ONCE(skb->sk->sk_mark);
 	skb_dst_set(skb, dst);
@@ -298,8 +306,8 @@ int wp_list_pass(struct sk_buff *skb, const struct wp_train *train, struct wp_li
 	int err;
 
 	wp_list_write_udp(skb, train, way);
-	/* A packet by itself fits, see wp_list_room(). The buffer has the route. */
-	wp_list_write_ip(skb, way, train->packets == 1 || skb->len <= dst_mtu(way->dst));
+	wp_list_write_ip(skb, train, way);
+	/* The buffer has the route. */
 	way->dst = NULL;
 	err = wp_list_leave(skb, sk);
 	return err ? wp_list_fail(sk, err) : train->bytes;

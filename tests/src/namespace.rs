@@ -79,6 +79,11 @@ impl Namespace {
         self.enter(|| std::fs::write(&file, value).with_context(|| file.display().to_string()))
     }
 
+    /// Moves a device, which goes down and loses its addresses, to another namespace.
+    pub fn give(&self, device: &str, other: &Namespace) -> Result<()> {
+        self.ip(&format!("link set {device} netns {}", other.name)).map(drop)
+    }
+
     fn path(&self) -> PathBuf {
         PathBuf::from("/run/netns").join(&self.name)
     }

@@ -11,7 +11,10 @@ mod concurrent;
 mod descriptors;
 mod failing;
 mod files;
+mod filters;
+mod frames;
 mod handlers;
+mod headers;
 mod injected;
 mod links;
 mod misuse;
@@ -21,6 +24,7 @@ mod reload;
 mod runs;
 mod settings;
 mod sockets;
+mod stacks;
 mod vectors;
 mod wire;
 
@@ -58,6 +62,9 @@ fn main() -> ExitCode {
         runs::trials(),
         handlers::trials(),
         links::trials(),
+        stacks::trials(),
+        filters::trials(),
+        headers::trials(),
         sockets::trials(),
         concurrent::trials(),
         reload::trials(),

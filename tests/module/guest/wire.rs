@@ -18,7 +18,10 @@ pub(crate) struct Wire {
 }
 
 /// Receive buffer; more than any case sends.
-const ROOM: usize = 256 << 20;
+pub(crate) const ROOM: usize = 256 << 20;
+
+/// Beginning of the packet that ends what a case has sent.
+pub(crate) const END: &str = "the end of what was sent";
 
 /// Ends a hang; what was sent is there by then.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -50,7 +53,7 @@ impl Wire {
     /// Compares all that arrives before a packet that is sent now with what is `expected`.
     pub(crate) fn compare(&mut self, expected: impl Iterator<Item = Vec<u8>>) -> Result<()> {
         self.ends += 1;
-        let end = format!("the end of what was sent, number {}", self.ends).into_bytes();
+        let end = format!("{END}, number {}", self.ends).into_bytes();
         self.sender.send_to(&end, self.receiver.local_addr()?).context("sending the end")?;
         let result = self.compare_until(&end, expected);
         // Packets after a difference do not belong to the next call.

@@ -133,6 +133,13 @@ fn lay_out(make: &Make, root: &Path) -> Result<()> {
     std::fs::create_dir_all(root.join("usr/src")).context("making the folder of the headers")?;
     let copy = format!("$(srctree)/scripts/package/install-extmod-build {}", headers.display());
     make.run(&["run-command", &format!("KBUILD_RUN_COMMAND=+{copy}")])?;
+    // Types of the kernel, which those of a module refer to: without them a module has none, and no handlers.
+    output(
+        Command::new("objcopy")
+            .arg("--only-section=.BTF")
+            .args([make.objects().join("vmlinux"), headers.join("vmlinux")]),
+    )
+    .context("keeping the types of the kernel")?;
     std::fs::write(root.join(KEPT), ASKED).context("keeping the options")
 }
 

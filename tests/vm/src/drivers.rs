@@ -1,5 +1,6 @@
 //! The distribution's modules that a guest loads, in order, unpacked.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -27,6 +28,22 @@ pub(crate) fn add(archive: &mut Archive, kernel: &Kernel, names: &[&str]) -> Res
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// Those of the named modules that the kernel has, built in or not.
+///
+/// # Errors
+/// If its lists cannot be read.
+pub(crate) fn known<'a>(kernel: &Kernel, names: &[&'a str]) -> Result<Vec<&'a str>> {
+    let folder = kernel.modules();
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).with_context(|| name.to_owned());
+    Ok(there(names, &read("modules.dep")?, &read("modules.builtin")?))
+}
+
+fn there<'a>(names: &[&'a str], needs: &str, builtin: &str) -> Vec<&'a str> {
+    let files = needs.lines().filter_map(|line| line.split_once(':')).map(|(file, _)| file);
+    let known: HashSet<String> = files.chain(builtin.lines()).map(plain_name).collect();
+    names.iter().copied().filter(|name| known.contains(*name)).collect()
 }
 
 /// Files of `modules.dep`, what is needed first, each once.
@@ -108,6 +125,12 @@ kernel/net/sched/sch_fq.ko:
     fn a_module_that_does_not_exist_is_named() {
         let error = order(&["sch_fq", "sch_none"], NEEDS, "").unwrap_err();
         assert!(error.to_string().contains("sch_none"), "{error}");
+    }
+
+    #[test]
+    fn only_modules_that_a_kernel_has_are_known() {
+        let names = ["sch_fq", "sch_none", "ext4", "xfs"];
+        assert_eq!(there(&names, NEEDS, "kernel/fs/ext4/ext4.ko\n"), ["sch_fq", "ext4", "xfs"]);
     }
 
     #[test]

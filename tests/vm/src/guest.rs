@@ -87,6 +87,15 @@ impl Guest {
         Ok(self)
     }
 
+    /// Loads those of the distribution's modules that the kernel has: tests skip what they find missing.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn drivers_if_there(self, names: &[&str]) -> Result<Self> {
+        let known = drivers::known(&self.kernel, names)?;
+        self.drivers(&known)
+    }
+
     /// Loads a module of our own before the programs run, and unloads it after them.
     ///
     /// # Errors

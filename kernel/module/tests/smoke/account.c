@@ -56,14 +56,22 @@ static void reads_are_told(const struct data *data, struct pair pair)
 	long long before, after;
 	off_t offset = 0;
 
-	CHECK(inotify_add_watch(watch, where, IN_ACCESS) >= 0);
+	if (watch < 0)
+		SKIP("no inotify");
+	else
+		CHECK(inotify_add_watch(watch, where, IN_ACCESS) >= 0);
 	before = number_of("/proc/self/io", "rchar: ");
 	CHECK(wirepath_ksendfile(device, pair.from, data->file, &offset, 100000, 1000) == 100000);
 	after = number_of("/proc/self/io", "rchar: ");
 	expect_plain(pair.to, data->bytes, 100000, 1000);
-	CHECK(read(watch, event, sizeof(event)) > 0);
 	/* Reading /proc/self/io twice counts, too. */
-	CHECK(after - before >= 100000 && after - before < 110000, "%lld", after - before);
+	if (before < 0)
+		SKIP("no accounts of what tasks read");
+	else
+		CHECK(after - before >= 100000 && after - before < 110000, "%lld", after - before);
+	if (watch < 0)
+		return;
+	CHECK(read(watch, event, sizeof(event)) > 0);
 	close(watch);
 }
 
@@ -217,8 +225,12 @@ static void in_the_starters_group(void)
 		return;
 	}
 	if (write_text(GROUPS "/cgroup.subtree_control", "+cpu") || mkdir(GROUP, 0700) ||
-	    write_text(GROUP "/cpu.max", "10000 100000"))
-		die(GROUP);
+	    write_text(GROUP "/cpu.max", "10000 100000")) {
+		SKIP("no limits of processor time in cgroups");
+		rmdir(GROUP);
+		CHECK(!umount(GROUPS) && !rmdir(GROUPS));
+		return;
+	}
 	child = starter_in_the_group();
 	CHECK(niceness_of_the_thread() == 5, "%d", niceness_of_the_thread());
 	before = number_of(GROUP "/cpu.stat", "usage_usec ");

@@ -34,6 +34,38 @@ const DRIVERS: &[&str] = &[
     "tun",
 ];
 
+/// What tests of the module send over and through: devices, queues, classifiers, packet filters and IPsec, none of which
+/// a guest can load later.
+const STACKS: &[&str] = &[
+    "8021q",
+    "bonding",
+    "bridge",
+    "vxlan",
+    "macvlan",
+    "sch_fq",
+    "sch_fq_codel",
+    "sch_tbf",
+    "sch_netem",
+    "sch_cake",
+    "sch_prio",
+    "sch_ingress",
+    "cls_bpf",
+    "act_pedit",
+    "act_csum",
+    "nf_tables",
+    "nft_chain_nat",
+    "nft_nat",
+    "nft_masq",
+    "nft_ct",
+    "xfrm_user",
+    "esp4",
+    "aes_generic",
+    "gcm",
+    "ctr",
+    "ghash_generic",
+    "seqiv",
+];
+
 /// Tests in network namespaces that are not run in guests, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("assess::", "figures of an emulated processor say nothing, and measuring them takes long"),
@@ -132,7 +164,8 @@ impl Suite {
     /// A guest with the module, and its smoke test planned.
     pub(super) fn with_module(&self, kernel: &Numbered, what: &str) -> Result<Guest> {
         let module = self.built(&kernel.1)?;
-        let guest = add_objects(self.guest(kernel, what)?.for_tests()?.module(&module, "")?)?;
+        let guest = self.guest(kernel, what)?.for_tests()?.drivers_if_there(STACKS)?;
+        let guest = add_objects(guest.module(&module, "")?)?;
         module::plan_smoke_test(guest, &sources())
     }
 
