@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         new_and_removed_folders_are_noticed,
         recordings_out_of_the_served_folder_are_not_found,
         wrong_patterns_are_told,
+        two_archives_of_one_path_are_told,
         a_hundred_thousand_names_in_folders_are_listed,
     ]
 }
@@ -160,6 +161,19 @@ fn wrong_patterns_are_told() -> Result<()> {
 }
 
 /// Number of times that a folder of the archive was read.
+/// Promise: Two archives with one path are refused with the reason and what to do.
+fn two_archives_of_one_path_are_told() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let archives = ["--archive", "cams/door", "--archive", "yard=%s", "--archive", "/cams/door/=%s"];
+    let Err(error) = Server::of(folder.path()).with(archives).start() else {
+        anyhow::bail!("it was accepted")
+    };
+    let error = format!("{error:#}");
+    ensure!(error.contains("--archive cams/door: the path is given twice"), "{error}");
+    ensure!(error.contains("remove one of them"), "{error}");
+    Ok(())
+}
+
 fn folder_reads(server: &Server) -> Result<u64> {
     server.status()?["archives"][0]["folder_reads"].as_u64().context("folder_reads")
 }

@@ -136,7 +136,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         },
         folder_bursts: options.folder_burst_max,
         multicast: options.multicast,
-        archives: archives(options.archive, options.archive_zone.map_or(TimeZone::Utc, Into::into)),
+        archives: archives(options.archive, options.archive_zone.map_or(TimeZone::Utc, Into::into))?,
         gaps: options.archive_gaps.map_or(Gaps::Skip, Into::into),
         channels: options.channel,
         drain: options.drain.unwrap_or(DRAIN),
@@ -162,10 +162,17 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
 }
 
 /// Options of archives, with times of a zone.
-fn archives(archives: Vec<ArchiveOptions>, zone: TimeZone) -> Vec<ArchiveOptions> {
+fn archives(archives: Vec<ArchiveOptions>, zone: TimeZone) -> Result<Vec<ArchiveOptions>> {
+    for (index, ArchiveOptions { path, .. }) in archives.iter().enumerate() {
+        ensure!(
+            !archives[..index].iter().any(|other| other.path == *path),
+            "--archive {path}: the path is given twice, but an archive has one pattern: remove one of them, or \
+             move recordings with other names to another folder"
+        );
+    }
     let in_zone =
         |archive: ArchiveOptions| ArchiveOptions { pattern: archive.pattern.in_zone(zone), ..archive };
-    archives.into_iter().map(in_zone).collect()
+    Ok(archives.into_iter().map(in_zone).collect())
 }
 
 /// Authentication options, from `--users`, `--url-key`, `--auth-url` and the related options.
