@@ -124,8 +124,10 @@ fn new_and_removed_folders_are_noticed() -> Result<()> {
     fs::remove_dir_all(cam.join("2026-11-23"))?;
     fs::create_dir(cam.join("2026-11-25"))?;
     fs::rename(cam.join("2026-11-24/10-00-00.ts"), cam.join("2026-11-25/11-00-00.ts"))?;
-    let page = listed(&server, "")?;
-    ensure!(names(&page)? == ["2026-11-25/11-00-00.ts"], "{page}");
+    // There is a pause after a check that took long.
+    Deadline::seconds(20.0).wait_for("the new folder", || {
+        Ok((names(&listed(&server, "")?)? == ["2026-11-25/11-00-00.ts"]).then_some(()))
+    })?;
     let mut playback = Playback::set_up(server.rtsp, "cam")?;
     playback.play(None)?;
     let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;

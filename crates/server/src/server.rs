@@ -377,14 +377,17 @@ async fn report_left(rtsp: &rtsp::Listener) {
     }
 }
 
-/// The archives of a library; warns of folders that do not exist.
+/// The archives of a library. Their folders are read in the background; warns of those that cannot be read.
 fn archives(options: Vec<ArchiveOptions>, library: &Arc<Library>, store: &Arc<Store>) -> Archives {
     let folder = |options: ArchiveOptions| {
         let folder = ArchiveFolder::new(options, Arc::clone(library), Arc::clone(store))?;
-        if let Err(error) = folder.recordings() {
-            let path = folder.path();
-            tracing::warn!(path, %error, "--archive: the folder cannot be read: check its path in URLs");
-        }
+        let reader = Arc::clone(&folder);
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = reader.recordings() {
+                let path = reader.path();
+                tracing::warn!(path, %error, "--archive: the folder cannot be read: check its path in URLs");
+            }
+        });
         Some(folder)
     };
     Archives::new(options.into_iter().filter_map(folder).collect())
