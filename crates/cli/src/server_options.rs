@@ -172,7 +172,8 @@ fn archives(archives: Vec<ArchiveOptions>, zone: TimeZone) -> Result<Vec<Archive
             None => all.push(archive),
             Some(other) if *other == archive => {}
             Some(other) => bail!(
-                "--archive {}: the folder has two patterns, {} and {}; give one",
+                "--archive {}: the path is given with two patterns, {} and {}, but an archive has one: remove one of \
+                 them, or move recordings with other names to another folder",
                 archive.path,
                 other.pattern,
                 archive.pattern

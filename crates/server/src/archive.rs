@@ -57,7 +57,8 @@ pub(crate) struct Archives {
 
 impl Archives {
     /// Archives of a library. Those that are the same among others are taken over, with all that is known
-    /// about their recordings. Warns of new ones whose folders cannot be read.
+    /// about their recordings. The folders of new ones are read in the background; warns of those that cannot be
+    /// read. Must be called on a tokio runtime.
     pub(crate) fn open(
         options: &[ArchiveOptions],
         gaps: Gaps,
@@ -70,10 +71,13 @@ impl Archives {
                 return Some(Arc::clone(same));
             }
             let folder = ArchiveFolder::new(options.clone(), library, Arc::clone(store))?;
-            if let Err(error) = folder.recordings() {
-                let path = folder.path();
-                tracing::warn!(path, %error, "--archive: the folder cannot be read: check its path in URLs");
-            }
+            let reader = Arc::clone(&folder);
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = reader.recordings() {
+                    let path = reader.path();
+                    tracing::warn!(path, %error, "--archive: the folder cannot be read: check its path in URLs");
+                }
+            });
             Some(folder)
         };
         Archives { folders: options.iter().filter_map(folder).collect(), gaps }

@@ -21,6 +21,7 @@ use resolve::ServedFolder;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -290,11 +291,27 @@ impl Library {
         self.find(path).is_ok() || self.unfold(path).is_ok_and(|path| self.find(&path).is_ok())
     }
 
-    /// Names in a folder, unordered; for a large folder, the first names that the file system returns.
-    pub(crate) fn names(&self, path: &AssetPath, most: usize) -> Result<Vec<Vec<u8>>, FindError> {
+    /// Calls a function with each name in a folder, in no order, until it breaks.
+    pub(crate) fn names(
+        &self,
+        path: &AssetPath,
+        each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), FindError> {
         match self.locate(path)? {
-            Location::Top(named) => Ok(named.keys().map(|name| name.as_bytes().to_vec()).collect()),
-            Location::Below(folder, path) => folder.names(path, most),
+            Location::Top(named) => {
+                _ = named.keys().try_for_each(|name| each(name.as_bytes()));
+                Ok(())
+            }
+            Location::Below(folder, path) => folder.names(path, each),
+        }
+    }
+
+    /// Version of a folder in a served folder, which changes when names are added or removed. After an error
+    /// other than [`FindError::NotFound`], the folder may still be there.
+    pub(crate) fn folder_version(&self, path: &AssetPath) -> Result<Version, FindError> {
+        match self.locate(path)? {
+            Location::Below(folder, rest) => folder.folder_version(rest),
+            Location::Top(_) => Err(FindError::NotFound),
         }
     }
 

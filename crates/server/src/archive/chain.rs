@@ -12,8 +12,8 @@ use super::opener::Opened;
 use crate::images::Image;
 use crate::joined::Joined;
 
-/// Longest time between recordings that is not a gap, in microseconds: names of recordings have whole
-/// seconds.
+/// Longest time between recordings that is not a gap, in microseconds: most names of recordings have
+/// whole seconds.
 const LEAST_GAP_US: i64 = 1_500_000;
 
 /// Least number of recordings to keep: a playback requests its segment again after a pause, when the next

@@ -24,6 +24,9 @@ use crate::library::{Asset, FindError, Library};
 /// Most names and folders of an archive.
 const LIMITS: TreeLimits = TreeLimits { names: 1_000_000, folders: 50_000 };
 
+/// Longest time that a request waits for another one's check of the folders, if they were read before.
+const CHECK_WAIT: Duration = Duration::from_millis(100);
+
 /// Time after the last change of the newest recording, in seconds, from which it is complete.
 const COMPLETE_AFTER_S: i64 = 10;
 
@@ -44,7 +47,10 @@ pub(crate) struct ArchiveFolder {
     /// The served folder that it is in: no other one is kept open by sessions that play the archive.
     library: Library,
     store: Arc<Store>,
-    known: Mutex<Known>,
+    /// Held during a check of the folders, which may take long.
+    tree: Mutex<FolderTree>,
+    /// The archive at the last check; none until it is read, and after it could not be read.
+    known: Mutex<Option<Known>>,
     /// Lengths and formats of examined recordings.
     lengths: Examined<Length>,
     formats: Examined<Arc<Formats>>,
@@ -70,11 +76,12 @@ pub(super) enum Length {
     NotPlayable,
 }
 
-/// Names of an archive.
+/// An archive at a check of its folders.
+#[derive(Clone)]
 struct Known {
-    tree: FolderTree,
-    /// The recordings of its folders; none until they are read.
-    recordings: Option<Arc<Recordings>>,
+    recordings: Arc<Recordings>,
+    folders: usize,
+    reads: u64,
 }
 
 impl ArchiveFolder {
@@ -87,14 +94,15 @@ impl ArchiveFolder {
         let ArchiveOptions { path, pattern } = options;
         let asset_path = AssetPath::from_decoded(path.as_bytes()).ok()?;
         let library = library.around(&asset_path);
-        let tree = FolderTree::new(&asset_path, &pattern, LIMITS);
+        let tree = FolderTree::new(&asset_path, &pattern, LIMITS)?;
         Some(Arc::new(ArchiveFolder {
             path,
             asset_path,
             pattern,
             library,
             store,
-            known: Mutex::new(Known { tree, recordings: None }),
+            tree: Mutex::new(tree),
+            known: Mutex::default(),
             lengths: Mutex::default(),
             formats: Mutex::default(),
             left_out: Mutex::default(),
@@ -121,20 +129,35 @@ impl ArchiveFolder {
         &self.store
     }
 
-    /// The recordings of the folder as it is now. Waits for storage.
+    /// The recordings of the folder as it is now, or as it was at the last check if another thread needs long
+    /// to check it. Waits for storage.
     pub(crate) fn recordings(&self) -> Result<Arc<Recordings>, FindError> {
-        let mut known = self.known.lock();
-        let Known { tree, recordings } = &mut *known;
+        let mut tree = match self.tree.try_lock_for(CHECK_WAIT) {
+            Some(tree) => tree,
+            None => {
+                let known = self.known.lock().clone();
+                if let Some(known) = known {
+                    return Ok(known.recordings);
+                }
+                self.tree.lock()
+            }
+        };
         let note = |path: &AssetPath, error: FindError| self.note_unread(path, error);
         let (library, pattern) = (&self.library, &self.pattern);
-        tree.check(&TreeCheck { library, pattern, now_s: now_s(), note: &note })?;
+        if let Err(error) = tree.check(&TreeCheck { library, pattern, now_s: now_s(), note: &note }) {
+            *self.known.lock() = None;
+            return Err(error);
+        }
         let changed = tree.changed_recordings().map(Arc::new);
         if let Some(changed) = &changed {
             self.forget_gone(changed);
         }
-        let current = changed.or_else(|| recordings.take()).unwrap_or_default();
-        *recordings = Some(Arc::clone(&current));
-        Ok(current)
+        let (folders, reads) = (tree.folders(), tree.reads());
+        let mut known = self.known.lock();
+        let last = known.take().map(|known| known.recordings);
+        let recordings = changed.or(last).unwrap_or_default();
+        *known = Some(Known { recordings: Arc::clone(&recordings), folders, reads });
+        Ok(recordings)
     }
 
     /// Opens a recording; none while it is being written, which is true of the newest one only. Waits for
@@ -211,7 +234,7 @@ impl ArchiveFolder {
     fn note_unread(&self, path: &AssetPath, error: FindError) {
         if let Some(suppressed) = self.log.pass(Instant::now()) {
             let folder = String::from_utf8_lossy(path.as_bytes());
-            tracing::warn!(%folder, %error, suppressed, "a folder of an archive cannot be read");
+            tracing::warn!(?folder, %error, suppressed, "a folder of an archive cannot be read");
         }
     }
 
@@ -278,19 +301,16 @@ impl ArchiveFolder {
 
     /// The archive for `/api/status`, without waiting for storage.
     pub(crate) fn json(&self) -> Json {
-        let known = self.known.try_lock().and_then(|known| {
-            let recordings = known.recordings.as_ref()?.all().len();
-            Some((recordings, known.tree.folders(), known.tree.reads()))
-        });
+        let known = self.known.lock().clone();
         let left_out = self.left_out.lock();
         let left_out =
             left_out.iter().map(|(name, why)| json!({"name": String::from_utf8_lossy(name), "reason": why}));
         json!({
             "path": self.path,
             "pattern": self.pattern.to_string(),
-            "recordings": known.map(|(recordings, _, _)| recordings),
-            "folders": known.map(|(_, folders, _)| folders),
-            "folder_reads": known.map(|(_, _, reads)| reads),
+            "recordings": known.as_ref().map(|known| known.recordings.all().len()),
+            "folders": known.as_ref().map(|known| known.folders),
+            "folder_reads": known.as_ref().map(|known| known.reads),
             "left_out": left_out.collect::<Vec<_>>(),
         })
     }
@@ -311,4 +331,46 @@ impl ArchiveFolder {
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use wirepath_engine::{BlockingPool, Priority};
+
+    use super::super::TimeZone;
+    use super::*;
+    use crate::images::ImageFolder;
+
+    /// Promise: While slow storage is read, other requests for an archive get the recordings of the last check.
+    #[test]
+    fn a_slow_check_delays_no_other_request() {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir_all(home.path().join("media/cam")).unwrap();
+        fs::write(home.path().join("media/cam/1795428000.ts"), "").unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+        let store =
+            Store::new(ImageFolder::open(&home.path().join("cache"), 1 << 20).unwrap(), readers, 1).unwrap();
+        let library = Arc::new(Library::open(&[home.path().join("media")]).unwrap());
+        let pattern = NamePattern::parse("%s", TimeZone::Utc).unwrap();
+        let folder = ArchiveFolder::new(ArchiveOptions { path: "cam".to_owned(), pattern }, &library, store);
+        let folder = folder.unwrap();
+
+        let check = folder.tree.lock();
+        let (sender, first) = std::sync::mpsc::channel();
+        let waiting = Arc::clone(&folder);
+        std::thread::spawn(move || sender.send(waiting.recordings().unwrap()));
+        assert!(first.recv_timeout(2 * CHECK_WAIT).is_err(), "nothing is known yet");
+        assert_eq!(folder.json()["recordings"], Json::Null);
+        drop(check);
+        assert_eq!(first.recv().unwrap().all().len(), 1);
+
+        let check = folder.tree.lock();
+        fs::write(home.path().join("media/cam/1795428010.ts"), "").unwrap();
+        assert_eq!(folder.recordings().unwrap().all().len(), 1, "as at the last check");
+        assert_eq!(folder.json()["recordings"], 1);
+        drop(check);
+        assert_eq!(folder.recordings().unwrap().all().len(), 2);
+    }
 }

@@ -13,9 +13,11 @@ use super::name_pattern::NamePattern;
 use super::recordings::Recordings;
 use crate::library::{FindError, Library};
 
-/// Most folders that are checked for each request. If there are more, they are checked once in an interval.
-const EAGER_FOLDERS: usize = 1000;
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Duration of a check after which the next one may begin at once. After a longer check there is a pause of
+/// the time beyond this one, so that slow storage is idle about as long as it is read.
+const SHORT_CHECK: Duration = Duration::from_millis(100);
+/// Longest pause between checks.
+const MOST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Limits of an archive.
 #[derive(Clone, Copy, Debug)]
@@ -47,28 +49,30 @@ pub(super) struct FolderTree {
     is_cut: bool,
     folders: usize,
     reads: u64,
-    checked: Option<Instant>,
+    /// Earliest time of the next check.
+    next_check: Option<Instant>,
 }
 
 impl FolderTree {
-    /// The folders of an archive at a path in the library, none of which is read.
-    pub(super) fn new(archive: &AssetPath, pattern: &NamePattern, limits: TreeLimits) -> FolderTree {
-        FolderTree {
+    /// The folders of an archive at a path in the library, none of which is read; none if the path is not
+    /// valid.
+    pub(super) fn new(archive: &AssetPath, pattern: &NamePattern, limits: TreeLimits) -> Option<FolderTree> {
+        Some(FolderTree {
             archive: archive.clone(),
-            root: Folder::root(archive, pattern),
+            root: Folder::root(archive, pattern)?,
             limits,
             is_changed: true,
             is_cut: false,
             folders: 0,
             reads: 0,
-            checked: None,
-        }
+            next_check: None,
+        })
     }
 
     /// Reads the folders that have changed. Waits for storage.
     pub(super) fn check(&mut self, check: &TreeCheck<'_>) -> Result<(), FindError> {
-        let is_recent = self.checked.is_some_and(|checked| checked.elapsed() < CHECK_INTERVAL);
-        if is_recent && self.folders > EAGER_FOLDERS {
+        let began = Instant::now();
+        if self.next_check.is_some_and(|next| began < next) {
             return Ok(());
         }
         let mut walk = Walk::new(check, &self.archive, self.limits);
@@ -81,14 +85,16 @@ impl FolderTree {
             let TreeLimits { names, folders } = self.limits;
             let archive = String::from_utf8_lossy(self.archive.as_bytes());
             tracing::warn!(
-                %archive,
+                ?archive,
                 "an archive has more than {names} names or {folders} folders: others are left out; remove old \
                  recordings, or serve parts of it as archives of their own"
             );
         }
         self.is_cut = walk.is_cut;
-        self.checked = result.is_ok().then(Instant::now);
-        result.and(found)
+        let result = result.and(found);
+        let ended = Instant::now();
+        self.next_check = result.is_ok().then(|| ended + pause(ended - began));
+        result
     }
 
     /// The recordings of all folders, if they changed since the last call.
@@ -109,4 +115,9 @@ impl FolderTree {
     pub(super) fn reads(&self) -> u64 {
         self.reads
     }
+}
+
+/// Pause after a check of this duration.
+fn pause(check: Duration) -> Duration {
+    check.saturating_sub(SHORT_CHECK).min(MOST_PAUSE)
 }

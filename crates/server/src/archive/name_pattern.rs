@@ -6,10 +6,10 @@ mod tests;
 
 use std::fmt;
 
-use chrono::format::Parsed;
+use chrono::format::{Item, Parsed};
 use chrono::{DateTime, Local, MappedLocalTime, NaiveDateTime, Offset as _, TimeDelta, Utc};
 
-use self::level::{Level, items, written};
+use self::level::{Level, is_date_or_time, is_printable, is_timestamp, is_zone_name, items, written};
 
 /// Extensions of recordings.
 const EXTENSIONS: [&str; 9] = ["ts", "m2ts", "mts", "mp4", "m4a", "mov", "mkv", "mka", "webm"];
@@ -58,6 +58,30 @@ pub enum PatternError {
          slashes between them, as in %Y-%m-%d/%H-%M-%S"
     )]
     Name(String),
+    /// A name begins with a space or has control characters.
+    #[error(
+        "{0}: a name begins with a space or contains a control character, and such files are left out: expected %d, \
+         %H or %I instead of %e, %k or %l, and no %n or %t"
+    )]
+    Unprintable(String),
+    /// A time that is written in a name cannot be parsed, or another time is parsed.
+    #[error(
+        "{0}: the time cannot be parsed from each name: expected fields with all their digits (%H instead of %-H), \
+         or text between them"
+    )]
+    Ambiguous(String),
+    /// Seconds since 1970 and other fields.
+    #[error(
+        "{0}: %s is the whole time already: write %s without fields of the date and time, except %f, or only these \
+         fields, as in %Y-%m-%d/%H-%M-%S"
+    )]
+    Twice(String),
+    /// A name of a time zone.
+    #[error(
+        "{0}: %Z is the name of a zone, which does not tell the offset from UTC: write %z, the offset; or write the \
+         name itself, and --archive-zone local for the server's zone"
+    )]
+    ZoneName(String),
     /// A conversion contains slashes.
     #[error("{0}: %D and %x contain slashes: write %m/%d/%y if these are folders")]
     Slash(String),
@@ -98,6 +122,11 @@ impl NamePattern {
             if example.starts_with('.') || (example.is_empty() && names.len() > 1) {
                 return Err(failed(PatternError::Name));
             }
+            // A day or hour of one digit may be padded with a space.
+            let short = written(&items, short_example()).ok_or_else(|| failed(PatternError::Unknown))?;
+            if !is_printable(&example) || !is_printable(&short) {
+                return Err(failed(PatternError::Unprintable));
+            }
             let level = Level { within: within.clone(), items };
             if index + 1 == names.len() || level.has_fields() {
                 within.clear();
@@ -106,13 +135,30 @@ impl NamePattern {
                 within = format!("{within}{example}/");
             }
         }
-        let pattern = NamePattern { text: text.to_owned(), levels, zone };
-        // Checks that the pattern can parse the time that it writes.
-        let name = pattern.name(example()).map(|name| format!("{name}.ts"));
-        match name.and_then(|name| pattern.time_us(name.as_bytes())) {
-            Some(_) => Ok(pattern),
-            None => Err(failed(PatternError::Incomplete)),
+        let has = |what: fn(&Item<'_>) -> bool| levels.iter().any(|level| level.items.iter().any(what));
+        if has(is_zone_name) {
+            return Err(failed(PatternError::ZoneName));
         }
+        if has(is_timestamp) && has(is_date_or_time) {
+            return Err(failed(PatternError::Twice));
+        }
+        // The examples are in UTC.
+        let pattern = NamePattern { text: text.to_owned(), levels, zone: TimeZone::Utc };
+        match pattern.parsed_name_of(example()) {
+            None => Err(failed(PatternError::Incomplete)),
+            Some(true) if pattern.parsed_name_of(short_example()) == Some(true) => Ok(pattern.in_zone(zone)),
+            Some(_) => Err(failed(PatternError::Ambiguous)),
+        }
+    }
+
+    /// Returns whether the time that is parsed from the name of a time is this one, except for fields that the
+    /// pattern does not have. None if the name cannot be parsed.
+    fn parsed_name_of(&self, time: DateTime<Utc>) -> Option<bool> {
+        let name = self.name(time)?;
+        let parsed = DateTime::from_timestamp_micros(self.time_us(format!("{name}.ts").as_bytes())?)?;
+        // A pattern may have no seconds.
+        let is_near = (TimeDelta::zero()..TimeDelta::minutes(1)).contains(&(time - parsed));
+        Some(is_near && self.name(parsed)? == name)
     }
 
     /// The same pattern for another time zone.
@@ -147,7 +193,6 @@ impl NamePattern {
     pub(super) fn file(&self, above: &Parsed, name: &[u8]) -> Option<i64> {
         let parsed = self.levels.last()?.parse(above, stem(std::str::from_utf8(name).ok()?)?)?;
         let time_us = if let Some(seconds) = parsed.timestamp() {
-            // Other fields may be those of a local time.
             DateTime::from_timestamp(seconds, parsed.nanosecond().unwrap_or(0))?.timestamp_micros()
         } else if parsed.offset().is_some() {
             parsed.to_datetime().ok()?.timestamp_micros()
@@ -185,6 +230,11 @@ impl NamePattern {
 /// A time whose fields differ, with a fraction of a second.
 fn example() -> DateTime<Utc> {
     DateTime::from_timestamp_micros(1_795_429_230_123_456).unwrap_or_default()
+}
+
+/// A time whose fields have one digit where they are not padded, without a fraction of a second.
+fn short_example() -> DateTime<Utc> {
+    DateTime::from_timestamp_secs(1_767_323_045).unwrap_or_default()
 }
 
 /// Name of a recording without its extension; none if that is no extension of recordings.

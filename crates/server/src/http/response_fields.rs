@@ -152,7 +152,7 @@ fn innermost<'a, Rule>(rules: impl Iterator<Item = (&'a str, Rule)>, path: &[u8]
 }
 
 /// Returns whether a query requests that the file is stored instead of shown: `?download` or `?download=1`.
-pub(super) fn is_download(query: &str) -> bool {
+fn is_download(query: &str) -> bool {
     query.split('&').any(|part| matches!(part, "download" | "download=1"))
 }
 

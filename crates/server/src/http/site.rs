@@ -2,7 +2,7 @@
 
 use super::asset_rate::{AssetRates, asset_of};
 use super::kept_files::KeptFiles;
-use super::response_fields::{CurrentFields, ResponseFields, is_download};
+use super::response_fields::{CurrentFields, ResponseFields};
 use super::session_end::{SessionEnd, session_of};
 use super::{listing, page};
 use crate::admission::Admission;
@@ -135,7 +135,7 @@ impl Site for LibrarySite {
     fn prepared(&self, path: &AssetPath, request: &Request) -> Option<Prepared> {
         let is_refused =
             || self.admission.as_ref().is_some_and(|admission| admission.refuses_downloads().is_some());
-        if !request.is_plain_get() || is_download(&request.query) || self.is_status(path) || is_refused() {
+        if !request.is_plain_get() || self.is_status(path) || is_refused() {
             return None;
         }
         let mut prepared = self.kept_files.prepared(&self.catalog.get().library, path, now_s())?;

@@ -4,6 +4,7 @@
 //! entered.
 
 use super::{FindError, LISTING_LIMIT, Library, is_hidden};
+use std::ops::ControlFlow;
 use wirepath_http::AssetPath;
 
 impl Library {
@@ -20,16 +21,21 @@ impl Library {
     }
 
     fn unfold_name(&self, folder: &AssetPath, name: &[u8]) -> Result<Vec<u8>, FindError> {
-        let (mut similar, folded) = (None, fold(name));
-        for other in self.names(folder, LISTING_LIMIT)? {
-            if other == name {
-                return Ok(other);
+        let (mut is_exact, mut similar, mut left) = (false, Vec::new(), LISTING_LIMIT);
+        let folded = fold(name);
+        self.names(folder, &mut |other| {
+            is_exact = other == name;
+            if !is_hidden(other) && fold(other) == folded {
+                similar.push(other.to_vec());
             }
-            if !is_hidden(&other) && fold(&other) == folded && similar.replace(other).is_some() {
-                return Err(FindError::NotFound);
-            }
+            left -= 1;
+            if is_exact || left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        match &mut similar[..] {
+            _ if is_exact => Ok(name.to_vec()),
+            [similar] => Ok(std::mem::take(similar)),
+            _ => Err(FindError::NotFound),
         }
-        similar.ok_or(FindError::NotFound)
     }
 }
 

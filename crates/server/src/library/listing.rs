@@ -2,9 +2,10 @@
 
 use super::asset::{identity, modified_s};
 use super::{FindError, Served, is_hidden};
-use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Stat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -64,12 +65,17 @@ pub(super) fn read(
     Ok(FolderListing::of(entries, false))
 }
 
-/// Reads the names in a folder, at most so many.
-pub(super) fn names(folder: &OwnedFd, most: usize) -> Result<Vec<Vec<u8>>, FindError> {
-    let name = |entry: rustix::io::Result<DirEntry>| {
-        entry.map(|entry| entry.file_name().to_bytes().to_vec()).map_err(FindError::Io)
-    };
-    Dir::read_from(folder).map_err(FindError::Io)?.take(most).map(name).collect()
+/// Calls a function with each name in a folder, in no order, until it breaks.
+pub(super) fn names(
+    folder: &OwnedFd,
+    each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<(), FindError> {
+    for entry in Dir::read_from(folder).map_err(FindError::Io)? {
+        if each(entry.map_err(FindError::Io)?.file_name().to_bytes()).is_break() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Lists the root above several served folders and files.

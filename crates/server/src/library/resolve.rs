@@ -5,6 +5,7 @@ use super::{Asset, FindError, FolderListing, Found, is_hidden, listing};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat2, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -51,7 +52,8 @@ impl ServedFolder {
     }
 
     pub(super) fn find(&self, path: &[u8]) -> Result<Found, FindError> {
-        let (fd, stat) = self.open_shown(path)?;
+        let fd = self.open_shown(path, READ)?;
+        let stat = fstat(&fd).map_err(find_error)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Found::File(Asset { file: fd.into(), version: Version::new(&stat) })),
             FileType::Directory => Ok(Found::Folder),
@@ -78,20 +80,23 @@ impl ServedFolder {
     }
 
     pub(super) fn list(&self, path: &[u8]) -> Result<FolderListing, FindError> {
-        let (fd, stat) = self.open_shown(path)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => listing::read(&fd, |name| self.look(&join(path, name))),
-            _ => Err(FindError::NotFound),
-        }
+        let fd = self.open_shown(path, READ | OFlags::DIRECTORY)?;
+        listing::read(&fd, |name| self.look(&join(path, name)))
     }
 
-    /// At most so many names in a folder.
-    pub(super) fn names(&self, path: &[u8], most: usize) -> Result<Vec<Vec<u8>>, FindError> {
-        let (fd, stat) = self.open_shown(path)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => listing::names(&fd, most),
-            _ => Err(FindError::NotFound),
-        }
+    /// Calls a function with each name in a folder until it breaks.
+    pub(super) fn names(
+        &self,
+        path: &[u8],
+        each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), FindError> {
+        listing::names(&self.open_shown(path, READ | OFlags::DIRECTORY)?, each)
+    }
+
+    /// Version of a folder, without reading it. An error other than "not found" says nothing about the folder.
+    pub(super) fn folder_version(&self, path: &[u8]) -> Result<Version, FindError> {
+        let fd = self.open_shown(path, LOOK | OFlags::DIRECTORY)?;
+        Ok(Version::new(&fstat(fd).map_err(find_error)?))
     }
 
     /// Metadata of a path, links followed, without opening it. None if it cannot be reached.
@@ -99,14 +104,12 @@ impl ServedFolder {
         fstat(self.resolve(path, LOOK).ok()?).ok()
     }
 
-    fn open_shown(&self, path: &[u8]) -> Result<(OwnedFd, Stat), FindError> {
+    fn open_shown(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, FindError> {
         if path.split(|&byte| byte == b'/').any(is_hidden) {
             return Err(FindError::NotFound);
         }
         let path = if path.is_empty() { b"." } else { path };
-        let fd = self.resolve(path, READ).map_err(find_error)?;
-        let stat = fstat(&fd).map_err(find_error)?;
-        Ok((fd, stat))
+        self.resolve(path, flags).map_err(find_error)
     }
 
     fn resolve(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -143,11 +146,16 @@ mod tests {
     fn errors_have_statuses() {
         for (errno, code) in [
             (Errno::NOENT, 404),
+            (Errno::NOTDIR, 404),
             (Errno::XDEV, 404),
+            (Errno::LOOP, 404),
             (Errno::NXIO, 404),
             (Errno::ACCESS, 403),
             (Errno::MFILE, 503),
+            (Errno::NOMEM, 503),
             (Errno::IO, 500),
+            (Errno::STALE, 500),
+            (Errno::AGAIN, 500),
         ] {
             assert_eq!(find_error(errno).http_status().as_u16(), code);
         }

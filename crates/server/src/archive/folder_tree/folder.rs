@@ -1,6 +1,7 @@
 //! One folder of an archive, with the matching names in it.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use chrono::format::Parsed;
 use wirepath_http::AssetPath;
@@ -22,11 +23,11 @@ pub(super) struct Folder {
     fields: Parsed,
     /// Version that was read last; none if it was missing or beyond the limits.
     version: Option<Version>,
-    /// True if it may have changed without a change of its version, or could not be read.
+    /// True if it may have changed without a change of its version.
     is_fresh: bool,
-    /// Number of names that were read.
-    names: usize,
-    /// True if there were more names than the limit permitted.
+    /// Reason why it could not be read at the last check. It keeps the names from before.
+    failure: Option<FindError>,
+    /// True if there are more matching names than the limits permitted.
     is_cut: bool,
     contents: Contents,
 }
@@ -36,6 +37,32 @@ enum Contents {
     /// Files, by their times.
     Recordings(Vec<Recording>),
     Folders(BTreeMap<Vec<u8>, Folder>),
+}
+
+/// The last of many values in their order.
+struct Last<T> {
+    most: usize,
+    values: Vec<T>,
+    /// True if others were left out.
+    is_cut: bool,
+}
+
+impl<T: Ord> Last<T> {
+    fn push(&mut self, value: T) {
+        // Sorts rarely, so that a value costs little.
+        if self.values.len() > self.most + self.most / 4 {
+            self.cut();
+        }
+        self.values.push(value);
+    }
+
+    /// The last values, sorted.
+    fn cut(&mut self) {
+        self.values.sort();
+        let beyond = self.values.len().saturating_sub(self.most);
+        self.values.drain(..beyond);
+        self.is_cut |= beyond > 0;
+    }
 }
 
 /// State of a check.
@@ -56,26 +83,58 @@ impl<'a> Walk<'a> {
     pub(super) fn new(check: &'a TreeCheck<'a>, archive: &'a AssetPath, limits: TreeLimits) -> Walk<'a> {
         Walk { check, archive, left: limits, is_changed: false, is_cut: false, reads: 0 }
     }
+
+    /// Returns whether the names of a level are those of files.
+    fn is_last(&self, level: usize) -> bool {
+        level + 1 == self.check.pattern.levels()
+    }
+
+    /// Number of names that a folder of a level may have.
+    fn room(&self, level: usize) -> usize {
+        if self.is_last(level) { self.left.names } else { self.left.names.min(self.left.folders) }
+    }
+
+    /// Reads the matching names in a folder; those beyond the limits are left out.
+    fn last<T: Ord>(
+        &mut self,
+        level: usize,
+        path: &AssetPath,
+        mut matching: impl FnMut(&[u8]) -> Option<T>,
+    ) -> Result<Last<T>, FindError> {
+        let mut last = Last { most: self.room(level), values: Vec::new(), is_cut: false };
+        self.check.library.names(path, &mut |name| {
+            if let Some(value) = matching(name) {
+                last.push(value);
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.reads += 1;
+        last.cut();
+        Ok(last)
+    }
 }
 
 impl Folder {
-    /// The folder of the first level in an archive.
-    pub(super) fn root(archive: &AssetPath, pattern: &NamePattern) -> Folder {
-        let within = pattern.within(0).to_owned();
-        // The pattern has no names that a path cannot have.
-        let root = Folder::below(archive, within, Parsed::new());
-        root.unwrap_or_else(|| Folder::new(archive.clone(), String::new(), Parsed::new()))
+    /// The folder of the first level in an archive; none if the path is not valid.
+    pub(super) fn root(archive: &AssetPath, pattern: &NamePattern) -> Option<Folder> {
+        Folder::below(archive, pattern.within(0).to_owned(), Parsed::new())
     }
 
     /// A folder in an archive; none if the path is not valid.
     fn below(archive: &AssetPath, within: String, fields: Parsed) -> Option<Folder> {
         let path = AssetPath::from_decoded(&[archive.as_bytes(), within.as_bytes()].join(&b'/')).ok()?;
-        Some(Folder::new(path, within, fields))
+        let contents = Contents::Recordings(Vec::new());
+        let (version, is_fresh, failure, is_cut) = (None, false, None, false);
+        Some(Folder { path, within, fields, version, is_fresh, failure, is_cut, contents })
     }
 
-    fn new(path: AssetPath, within: String, fields: Parsed) -> Folder {
-        let contents = Contents::Recordings(Vec::new());
-        Folder { path, within, fields, version: None, is_fresh: false, names: 0, is_cut: false, contents }
+    /// Names of the folders in it.
+    #[cfg(test)]
+    pub(super) fn folders(&self) -> Vec<&Vec<u8>> {
+        match &self.contents {
+            Contents::Recordings(_) => Vec::new(),
+            Contents::Folders(folders) => folders.keys().collect(),
+        }
     }
 
     /// Returns whether the folder was there at the last check.
@@ -83,23 +142,29 @@ impl Folder {
         self.version.is_some()
     }
 
-    /// Reads this folder and those in it, if they have changed. A folder that is missing is empty.
+    /// Reads this folder and those in it, if they have changed. A folder that is missing is empty; one that
+    /// cannot be read keeps the names from before.
     pub(super) fn check(&mut self, walk: &mut Walk<'_>, level: usize) -> Result<(), FindError> {
-        if walk.left.folders == 0 {
+        if walk.left.folders == 0 || walk.left.names == 0 {
             walk.is_cut = true;
             self.clear(walk);
             return Ok(());
         }
         walk.left.folders -= 1;
-        let Some(version) = walk.check.library.version(&self.path) else {
-            self.clear(walk);
-            return Ok(());
-        };
-        let has_room = self.is_cut && walk.left.names > self.names;
-        if self.version != Some(version) || self.is_fresh || has_room {
-            self.read(walk, level, version)?;
+        let is_known = self.version.is_some();
+        match self.update(walk, level) {
+            Ok(()) => self.failure = None,
+            Err(FindError::NotFound) => self.clear(walk),
+            Err(error) if level == 0 && !is_known => return Err(error),
+            Err(error) => {
+                if self.failure.replace(error) != Some(error) {
+                    (walk.check.note)(&self.path, error);
+                }
+            }
         }
-        walk.left.names = walk.left.names.saturating_sub(self.names);
+        // Newer folders have grown since this one was read.
+        self.cut(walk);
+        walk.left.names -= self.names();
         walk.is_cut |= self.is_cut;
         if let Contents::Folders(folders) = &mut self.contents {
             // The newest are usually the last by name: the oldest are left out if there are too many.
@@ -108,6 +173,44 @@ impl Folder {
             }
         }
         Ok(())
+    }
+
+    /// Reads the folder if it has changed, if it could not be read before, or if more of its names are
+    /// permitted than before.
+    fn update(&mut self, walk: &mut Walk<'_>, level: usize) -> Result<(), FindError> {
+        let version = walk.check.library.folder_version(&self.path)?;
+        let has_room = self.is_cut && walk.room(level) > self.names();
+        if self.version != Some(version) || self.is_fresh || self.failure.is_some() || has_room {
+            self.read(walk, level, version)?;
+        }
+        Ok(())
+    }
+
+    /// Number of names that were kept.
+    fn names(&self) -> usize {
+        match &self.contents {
+            Contents::Recordings(recordings) => recordings.len(),
+            Contents::Folders(folders) => folders.len(),
+        }
+    }
+
+    /// Leaves the oldest names out that are beyond the limits.
+    fn cut(&mut self, walk: &mut Walk<'_>) {
+        match &mut self.contents {
+            Contents::Recordings(recordings) => {
+                let beyond = recordings.len().saturating_sub(walk.left.names);
+                recordings.drain(..beyond);
+                self.is_cut |= beyond > 0;
+                walk.is_changed |= beyond > 0;
+            }
+            Contents::Folders(folders) => {
+                while folders.len() > walk.left.names.min(walk.left.folders) {
+                    let first = folders.pop_first();
+                    self.is_cut = true;
+                    walk.is_changed |= first.is_some_and(|(_, folder)| folder.has_recordings());
+                }
+            }
+        }
     }
 
     /// Appends the recordings of this folder and of those in it.
@@ -121,7 +224,7 @@ impl Folder {
     /// Forgets what was read.
     fn clear(&mut self, walk: &mut Walk<'_>) {
         walk.is_changed |= self.has_recordings();
-        (self.version, self.is_fresh, self.is_cut, self.names) = (None, false, false, 0);
+        (self.version, self.is_fresh, self.failure, self.is_cut) = (None, false, None, false);
         self.contents = Contents::Recordings(Vec::new());
     }
 
@@ -134,68 +237,53 @@ impl Folder {
 
     /// Reads the names in this version of the folder.
     fn read(&mut self, walk: &mut Walk<'_>, level: usize, version: Version) -> Result<(), FindError> {
-        walk.reads += 1;
-        let most = walk.left.names;
-        let names = match walk.check.library.names(&self.path, most) {
-            Ok(names) => names,
-            Err(error) if level == 0 || error == FindError::Exhausted => return Err(error),
-            // A file, a link out of the served folder, or a folder that was just removed.
-            Err(FindError::NotFound) => Vec::new(),
-            Err(error @ FindError::Forbidden) => {
-                (walk.check.note)(&self.path, error);
-                Vec::new()
-            }
-            Err(error) => {
-                // The names of before are as good as any until it can be read.
-                (walk.check.note)(&self.path, error);
-                self.is_fresh = true;
-                return Ok(());
-            }
-        };
-        let is_same = self.version == Some(version);
-        (self.names, self.is_cut) = (names.len(), names.len() == most);
+        match walk.is_last(level) {
+            true => self.read_files(walk, level, self.version == Some(version))?,
+            false => self.read_folders(walk, level)?,
+        }
         self.is_fresh = version.age_s(walk.check.now_s) < DISTINCT_AFTER_S;
         self.version = Some(version);
-        if level + 1 == walk.check.pattern.levels() {
-            self.take_files(walk, names, is_same);
-        } else {
-            self.take_folders(walk, level, names);
-        }
         Ok(())
     }
 
-    /// Keeps the names that are recordings.
-    fn take_files(&mut self, walk: &mut Walk<'_>, names: Vec<Vec<u8>>, is_same: bool) {
-        let recording = |name: Vec<u8>| {
-            let start_us = walk.check.pattern.file(&self.fields, &name)?;
-            Some(Recording { start_us, name: [self.within.as_bytes(), &name].concat().into() })
-        };
-        let mut recordings: Vec<Recording> = names.into_iter().filter_map(recording).collect();
-        recordings.sort_unstable();
-        let are_known = matches!(&self.contents, Contents::Recordings(known) if *known == recordings);
+    /// Reads the names that are recordings.
+    fn read_files(&mut self, walk: &mut Walk<'_>, level: usize, is_same: bool) -> Result<(), FindError> {
+        let pattern = walk.check.pattern;
+        let last = walk.last(level, &self.path, |name| {
+            let start_us = pattern.file(&self.fields, name)?;
+            Some(Recording { start_us, name: [self.within.as_bytes(), name].concat().into() })
+        })?;
+        let are_known = matches!(&self.contents, Contents::Recordings(known) if *known == last.values);
         // A recording may have been replaced by another of its name.
         walk.is_changed |= !is_same || !are_known;
-        self.contents = Contents::Recordings(recordings);
+        self.is_cut = last.is_cut;
+        self.contents = Contents::Recordings(last.values);
+        Ok(())
     }
 
-    /// Keeps the names that may be folders of recordings.
-    fn take_folders(&mut self, walk: &mut Walk<'_>, level: usize, names: Vec<Vec<u8>>) {
+    /// Reads the names that may be folders of recordings.
+    fn read_folders(&mut self, walk: &mut Walk<'_>, level: usize) -> Result<(), FindError> {
+        let pattern = walk.check.pattern;
+        let last = walk.last(level, &self.path, |name| {
+            pattern.folder(level, &self.fields, name).map(|_| name.to_vec())
+        })?;
         let mut known = match &mut self.contents {
             Contents::Recordings(_) => BTreeMap::new(),
             Contents::Folders(folders) => std::mem::take(folders),
         };
-        let pattern = walk.check.pattern;
         let folder = |name: Vec<u8>| {
-            let fields = pattern.folder(level, &self.fields, &name)?;
             if let Some(folder) = known.remove(&name) {
                 return Some((name, folder));
             }
+            let fields = pattern.folder(level, &self.fields, &name)?;
             let own = std::str::from_utf8(&name).ok()?;
             let within = format!("{}{own}/{}", self.within, pattern.within(level + 1));
             Some((name, Folder::below(walk.archive, within, fields)?))
         };
-        let folders = names.into_iter().filter_map(folder).collect();
+        let folders = last.values.into_iter().filter_map(folder).collect();
         walk.is_changed |= known.values().any(Folder::has_recordings);
+        self.is_cut = last.is_cut;
         self.contents = Contents::Folders(folders);
+        Ok(())
     }
 }

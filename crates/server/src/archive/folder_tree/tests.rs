@@ -1,9 +1,11 @@
 //! Folders that change, are hostile or are too many.
 
+use std::cell::RefCell;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use tempfile::TempDir;
 
 use super::super::TimeZone;
@@ -19,6 +21,8 @@ struct TestBed {
     pattern: NamePattern,
     tree: FolderTree,
     recordings: Recordings,
+    /// Folders that could not be read, and why.
+    notes: RefCell<Vec<(String, FindError)>>,
 }
 
 impl TestBed {
@@ -29,8 +33,9 @@ impl TestBed {
         names.iter().for_each(|name| write(&cam.join(name)));
         let library = Library::open(&[home.path().join("media")]).unwrap();
         let pattern = NamePattern::parse(pattern, TimeZone::Utc).unwrap();
-        let tree = FolderTree::new(&AssetPath::from_decoded(b"cam").unwrap(), &pattern, limits);
-        TestBed { home, library, pattern, tree, recordings: Recordings::default() }
+        let tree = FolderTree::new(&AssetPath::from_decoded(b"cam").unwrap(), &pattern, limits).unwrap();
+        let (recordings, notes) = (Recordings::default(), RefCell::default());
+        TestBed { home, library, pattern, tree, recordings, notes }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -40,7 +45,8 @@ impl TestBed {
     /// Checks the folders at a time; returns how many were read, and whether recordings changed.
     fn check_at(&mut self, now_s: u64) -> Result<(u64, bool), FindError> {
         let before = self.tree.reads();
-        let note = |path: &AssetPath, error: FindError| panic!("{path:?}: {error}");
+        let path = |path: &AssetPath| String::from_utf8(path.as_bytes().to_vec()).unwrap();
+        let note = |folder: &AssetPath, error| self.notes.borrow_mut().push((path(folder), error));
         let (library, pattern) = (&self.library, &self.pattern);
         self.tree.check(&TreeCheck { library, pattern, now_s, note: &note })?;
         let changed = self.tree.changed_recordings();
@@ -51,7 +57,28 @@ impl TestBed {
 
     /// Checks the folders long after they were changed; returns how many were read.
     fn check(&mut self) -> u64 {
-        self.check_at(u64::MAX).unwrap().0
+        let reads = self.check_at(u64::MAX).unwrap().0;
+        assert_eq!(self.noted(), []);
+        reads
+    }
+
+    /// Folders that could not be read since the last call, and why.
+    fn noted(&self) -> Vec<(String, FindError)> {
+        self.notes.take()
+    }
+
+    /// Checks the folders as a user other than root, to whom permissions apply.
+    fn check_without_privileges(&mut self) -> Result<(u64, bool), FindError> {
+        std::thread::scope(|scope| {
+            let check = scope.spawn(|| {
+                let none = CapabilitySet::empty();
+                let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+                // Those of this thread only.
+                set_capabilities(None, none).unwrap();
+                self.check_at(u64::MAX)
+            });
+            check.join().unwrap()
+        })
     }
 
     fn names(&self) -> Vec<String> {
@@ -181,12 +208,110 @@ fn the_oldest_folders_are_beyond_the_limits() {
     bed.check();
     assert_eq!(bed.names(), names[6..12]);
 
-    // The archive's folder has 7 names, and each day has 5: `.` and `..` are two of them.
-    let mut bed = TestBed::new(DAYS, TreeLimits { names: 7 + 5 + 5 + 2, ..LIMITS }, &names);
+    // The archive's folder has 5 names, and each day has 3. Files of other names do not count.
+    let mut bed = TestBed::new(DAYS, TreeLimits { names: 5 + 3 + 3 + 2, ..LIMITS }, &names);
+    (0..20).for_each(|number| write(&bed.path(&format!("2026-11-04/note-{number}.txt"))));
+    (0..20).for_each(|number| write(&bed.path(&format!("note-{number}.txt"))));
     bed.check();
-    assert!(bed.names().ends_with(&days[9..]) && bed.names().len() < 9, "{:?}", bed.names());
+    assert_eq!(bed.names(), days[7..]);
     assert_eq!(bed.check(), 0);
     change(&bed.path(""), || fs::remove_dir_all(bed.path("2026-11-05")).unwrap());
     bed.check();
-    assert!(bed.names().ends_with(&days[6..12]), "{:?}", bed.names());
+    assert_eq!(bed.names(), days[3..12]);
+}
+
+/// Promise: The limit of an archive's names also holds while it grows: new recordings replace the oldest ones.
+#[test]
+fn a_growing_archive_keeps_its_limits() {
+    let days = (1..=4).flat_map(|day| (0..3).map(move |hour| format!("2026-11-0{day}/{hour:02}-00-00.ts")));
+    let days: Vec<String> = days.collect();
+    let names: Vec<&str> = days.iter().map(String::as_str).collect();
+    let mut bed = TestBed::new(DAYS, TreeLimits { names: 3 + 9, ..LIMITS }, &names[..9]);
+    bed.check();
+    assert_eq!((bed.names(), bed.tree.is_cut), (days[..9].to_vec(), false));
+
+    change(&bed.path(""), || names[9..].iter().for_each(|name| write(&bed.path(name))));
+    bed.check();
+    assert_eq!((bed.names(), bed.tree.is_cut), (days[4..].to_vec(), true));
+    assert_eq!(bed.check_at(u64::MAX), Ok((0, false)));
+
+    let day = bed.path("2026-11-04");
+    change(&day, || (3..7).for_each(|hour| write(&day.join(format!("{hour:02}-00-00.ts")))));
+    assert_eq!(bed.check(), 1);
+    assert_eq!(bed.names()[..1], days[8..9]);
+    assert_eq!(bed.names().len(), 8);
+
+    change(&day, || {
+        (1..7).for_each(|hour| fs::remove_file(day.join(format!("{hour:02}-00-00.ts"))).unwrap())
+    });
+    bed.check();
+    assert_eq!(bed.names(), days[2..10]);
+
+    // Of one folder, too.
+    let mut bed = TestBed::new("%s", TreeLimits { names: 3, ..LIMITS }, &["5.ts", "3.ts", "8.ts", "1.ts"]);
+    bed.check();
+    assert_eq!(bed.names(), ["3.ts", "5.ts", "8.ts"]);
+    change(&bed.path(""), || (10..90).for_each(|time| write(&bed.path(&format!("{time}.ts")))));
+    bed.check();
+    assert_eq!(bed.names(), ["87.ts", "88.ts", "89.ts"]);
+}
+
+#[test]
+fn only_permitted_folders_are_kept() {
+    let names = (1000..2000).map(|year| format!("{year}/1.ts")).collect::<Vec<_>>();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut bed = TestBed::new("%Y/%j-%H%M", TreeLimits { folders: 11, ..LIMITS }, &names);
+    assert_eq!(bed.check(), 11);
+    let kept = bed.tree.root.folders();
+    assert_eq!((kept.len(), kept[0].as_slice(), bed.tree.is_cut), (10, b"1990".as_slice(), true));
+    assert_eq!(bed.check(), 0);
+}
+
+/// Promise: A folder of an archive that cannot be read now keeps its recordings until it can be read or is
+/// removed.
+#[test]
+fn folders_that_cannot_be_read_keep_their_recordings() {
+    let names = ["2026-11-23/10-00-00.ts", "2026-11-24/00-00-00.ts"];
+    let permit = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let failed = |folder: &str| (format!("cam{folder}"), FindError::Forbidden);
+
+    let mut bed = TestBed::new(DAYS, LIMITS, &names);
+    permit(&bed.path(""), 0);
+    assert_eq!(bed.check_without_privileges(), Err(FindError::Forbidden), "nothing is known yet");
+    permit(&bed.path(""), 0o755);
+    assert_eq!(bed.check(), 3);
+
+    let day = bed.path("2026-11-24");
+    permit(&day, 0);
+    change(&bed.path(""), || write(&bed.path("2026-11-25/12-00-00.ts")));
+    assert_eq!(bed.check_without_privileges(), Ok((2, true)));
+    assert_eq!(bed.names(), [names[0], names[1], "2026-11-25/12-00-00.ts"]);
+    assert_eq!(bed.noted(), [failed("/2026-11-24")]);
+    // The archive's folder cannot be searched, either.
+    permit(&bed.path(""), 0);
+    assert_eq!(bed.check_without_privileges(), Ok((0, false)));
+    assert_eq!(bed.noted(), [failed(""), failed("/2026-11-25"), failed("/2026-11-23")], "each is noted once");
+    assert_eq!(bed.names().len(), 3);
+
+    permit(&bed.path(""), 0o755);
+    permit(&day, 0o755);
+    fs::remove_dir_all(&day).unwrap();
+    bed.check();
+    assert_eq!(bed.names(), [names[0], "2026-11-25/12-00-00.ts"]);
+}
+
+/// Promise: Checks of an archive on slow storage have pauses as long as the last check, at most ten seconds.
+#[test]
+fn checks_that_take_long_have_pauses() {
+    assert_eq!(pause(Duration::from_millis(90)), Duration::ZERO);
+    assert_eq!(pause(Duration::from_secs(3)), Duration::from_millis(2900));
+    assert_eq!(pause(Duration::from_secs(300)), Duration::from_secs(10));
+    let mut bed = TestBed::new(DAYS, LIMITS, &["2026-11-23/10-00-00.ts"]);
+    bed.check();
+    change(&bed.path(""), || fs::remove_dir_all(bed.path("2026-11-23")).unwrap());
+    bed.tree.next_check = Some(Instant::now() + Duration::from_secs(3600));
+    assert_eq!(bed.check_at(u64::MAX), Ok((0, false)));
+    bed.tree.next_check = Some(Instant::now());
+    assert_eq!(bed.check_at(u64::MAX), Ok((1, true)));
+    assert_eq!(bed.names(), [""; 0]);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use chrono::format::{Fixed, Item, Parsed, StrftimeItems, parse};
+use chrono::format::{Fixed, Item, Numeric, Parsed, StrftimeItems, parse};
 use chrono::{DateTime, Utc};
 
 /// Names of one level.
@@ -24,8 +24,44 @@ impl Level {
     pub(super) fn parse(&self, above: &Parsed, name: &str) -> Option<Parsed> {
         let mut parsed = above.clone();
         // Hidden names are not served.
-        (!name.starts_with('.') && parse(&mut parsed, name, self.items.iter()).is_ok()).then_some(parsed)
+        let is_name = !name.starts_with('.') && is_printable(name);
+        (is_name && parse(&mut parsed, name, self.items.iter()).is_ok()).then_some(parsed)
     }
+}
+
+/// Returns whether a name neither begins with white space, which the parser of fields skips, nor has control
+/// characters.
+pub(super) fn is_printable(name: &str) -> bool {
+    !name.starts_with(char::is_whitespace) && !name.contains(char::is_control)
+}
+
+/// Returns whether an item is the number of seconds since 1970.
+pub(super) fn is_timestamp(item: &Item<'_>) -> bool {
+    matches!(item, Item::Numeric(Numeric::Timestamp, _))
+}
+
+/// Returns whether an item is a field of the date or time, other than a fraction of a second or an offset.
+pub(super) fn is_date_or_time(item: &Item<'_>) -> bool {
+    match item {
+        Item::Numeric(number, _) => !matches!(number, Numeric::Timestamp | Numeric::Nanosecond),
+        Item::Fixed(fixed) => matches!(
+            fixed,
+            Fixed::ShortMonthName
+                | Fixed::LongMonthName
+                | Fixed::ShortWeekdayName
+                | Fixed::LongWeekdayName
+                | Fixed::LowerAmPm
+                | Fixed::UpperAmPm
+                | Fixed::RFC2822
+                | Fixed::RFC3339
+        ),
+        _ => false,
+    }
+}
+
+/// Returns whether an item is the name of a time zone.
+pub(super) fn is_zone_name(item: &Item<'_>) -> bool {
+    matches!(item, Item::Fixed(Fixed::TimezoneName))
 }
 
 /// Text and conversions of a name; none if a conversion is unknown.

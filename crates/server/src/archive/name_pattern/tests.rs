@@ -43,12 +43,18 @@ fn names_have_times() {
         ("%Y/%m/%d/%H-%M-%S", "2026/1/1/0-0-0.ts", Some(1_767_225_600_000_000)),
         (FRIGATE, "2026-11-23/10/front_door/00.00.mp4", Some(TEN)),
         (FRIGATE, "2026-11-23/10/back_door/00.00.mp4", None),
-        ("cam 1/%Y-%m-%d/%s/video", "cam 1/2026-11-23/1795428000/video.mkv", Some(TEN)),
-        // Seconds since 1970 need no zone, and days may be local.
-        ("%Y-%m-%d/%s", "2026-11-24/1795428000.ts", Some(TEN)),
+        ("cam 1/%s/video", "cam 1/1795428000/video.mkv", Some(TEN)),
         // Other fields that come twice agree.
         ("%Y-%m-%d/%Y%m%d%H%M%S", "2026-11-23/20261123100000.ts", Some(TEN)),
         ("%Y-%m-%d/%Y%m%d%H%M%S", "2026-11-23/20261124100000.ts", None),
+        // The parser of fields skips white space.
+        (NamePattern::USUAL, " 2026-11-23T10-00-00.mp4", None),
+        (DAYS, "\u{3000}2026-11-23/10-00-00.ts", None),
+        (DAYS, "2026-11-23/\n10-00-00.ts", None),
+        (DAYS, "2026-11-\t23/10-00-00.ts", None),
+        ("cam %s", "cam 1795428000.ts", Some(TEN)),
+        ("cam %s", "cam\n1795428000.ts", None),
+        ("%Y-%m-%d_%k.%M", "2026-01-02_ 3.04.ts", Some(1_767_323_040_000_000)),
     ] {
         assert_eq!(pattern(form).time_us(name.as_bytes()), expected, "{form} {name}");
     }
@@ -59,7 +65,7 @@ fn names_have_times() {
 /// Promise: A pattern of an archive that cannot be used is refused with the reason and what to write instead.
 #[test]
 fn patterns_without_a_time_are_refused() {
-    for text in ["", "cam", "%Y-%m-%d", "%H-%M-%S", "%Q", "%Y%m%d%H%M%#z", "%Y/%m/%d"] {
+    for text in ["", "cam", "%Y-%m-%d", "%H-%M-%S", "%Q", "%Y%m%d%H%M%#z", "%Y/%m/%d", "%s%f"] {
         assert!(NamePattern::parse(text, TimeZone::Utc).is_err(), "{text}");
     }
     for (text, instead) in [
@@ -75,6 +81,17 @@ fn patterns_without_a_time_are_refused() {
         ("%Y/%Q/%s", "unknown conversion"),
         ("%Y-%m-%d/%H-%M-%S.mp4", "remove it"),
         ("%Y-%m-%d/%H", "names would have no time"),
+        ("%s_%Y-%m-%d", "without fields of the date and time"),
+        ("%Y-%m-%d/%s", "without fields of the date and time"),
+        ("%b/%s", "without fields of the date and time"),
+        ("%Y-%m-%d_%H-%M-%S_%Z", "write %z"),
+        // 3:04:05 would be 30:4:05.
+        ("%Y%m%d_%-H%M%S", "all their digits"),
+        ("%Y%-m%-d_%H%M%S", "all their digits"),
+        ("%k.%M.%S %Y-%m-%d", "expected %d, %H or %I"),
+        ("%Y-%m-%d/%e_%H%M%S", "expected %d, %H or %I"),
+        ("%Y-%m-%d%t%H%M%S", "no %n or %t"),
+        ("cam\u{7}/%s", "no %n or %t"),
     ] {
         let refused = NamePattern::parse(text, TimeZone::Utc).unwrap_err().to_string();
         assert!(refused.starts_with(&format!("{text}: ")) && refused.contains(instead), "{refused}");
@@ -112,7 +129,10 @@ proptest! {
             ("%Y%m%d/%H/%M", 60 * SECOND),
             ("%G-W%V/%u/%H-%M-%S", SECOND),
             ("%Y-%m-%d_%H-%M-%S-%f", MICROSECOND),
-            ("%Y/%j/%s-%f", MICROSECOND),
+            ("cam/%s-%f", MICROSECOND),
+            ("%Y%m%d/%-H.%-M.%-S", SECOND),
+            ("%d.%m.%Y %I.%M.%S %p%.3f", 1000),
+            ("%Y-%m-%d_%k.%M.%S%.f", MICROSECOND),
             ("%Y-%m-%d/%H/%Y-%m-%d_%H-%M-%S%.6f", MICROSECOND),
             ("%Y%m%d/%I%p/%M%S%z", SECOND),
         ] {
