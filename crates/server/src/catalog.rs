@@ -1,7 +1,8 @@
 //! The catalog: files, archives and channels that a server serves. A reload replaces it as a whole.
 //!
-//! Requests take the current catalog once. Sessions keep what they play, not the catalog, so that they
-//! continue when it is replaced.
+//! Requests take the current catalog once: before rules admit them, and again if it is replaced before they
+//! are admitted. So no request that old rules admit finds entries that came with new rules. Sessions keep
+//! what they play, not the catalog, so that they continue when it is replaced.
 
 mod player;
 
@@ -204,6 +205,11 @@ impl CurrentCatalog {
 
     pub(crate) fn get(&self) -> Arc<Catalog> {
         Arc::clone(&self.0.read())
+    }
+
+    /// Returns whether a catalog was not replaced yet.
+    pub(crate) fn is_current(&self, catalog: &Arc<Catalog>) -> bool {
+        Arc::ptr_eq(&self.0.read(), catalog)
     }
 
     /// Takes entries out that the next catalog does not have. Their rules may be dropped then.
