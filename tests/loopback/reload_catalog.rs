@@ -1,17 +1,21 @@
 //! Paths, archives and channels that a reload of the configuration adds, changes or removes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use wirepath_tests::interleaved::{Came, Interleaved};
+use wirepath_tests::origin::{self, Origin};
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::rtp::Receiver;
 use wirepath_tests::rtsp::Client;
@@ -27,14 +31,23 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_channel_is_removed,
         the_group_of_a_removed_channel_ends,
         a_channel_goes_on_with_another_list,
+        a_channel_that_waits_for_its_first_asset_begins_anew,
         a_path_is_added,
         a_path_is_removed,
         a_second_path_moves_the_first,
         an_invalid_catalog_changes_nothing,
         what_is_added_waits_with_the_users_that_it_is_for,
+        rules_wait_with_the_paths_that_they_are_about,
+        options_that_wait_differ_from_those_in_force,
+        a_path_is_never_served_without_its_rule,
+        a_reload_repeats_checks_that_it_overtakes,
+        a_session_without_a_user_goes_on_without_one,
         what_a_confined_server_cannot_open_is_refused,
     ]
 }
+
+/// Reloads that add a path, and as many that remove it.
+const RELOADS: usize = 12;
 
 /// Limit of everything that is waited for.
 const LIMIT_S: f64 = 30.0;
@@ -50,24 +63,28 @@ struct TestBed {
 
 impl TestBed {
     /// Folders `one`, `two` and `three` of a clip of four seconds, of which `one` has an archive `cam`; the
-    /// playlists `news`, `music`, `long` and `both`.
+    /// playlists `news`, `music`, `long`, `both` and `late`; files of users and URL keys.
     fn new(configuration: &str) -> Result<TestBed> {
-        let (clip, short) = (clips::constant(4)?, clips::constant(2)?);
+        let (clip, short, slow) = (clips::constant(4)?, clips::constant(2)?, clips::constant(12)?);
         let archive = RECORDINGS.map(|name| (format!("one/cam/{name}"), short.as_path()));
         let mut files: Vec<(&str, &Path)> =
             archive.iter().map(|(name, file)| (name.as_str(), *file)).collect();
         let clips = ["one/clip.ts", "two/clip.ts", "three/clip.ts", "list/clip.ts"]
             .map(|name| (name, clip.as_path()));
         files.extend(clips);
-        files.push(("list/short.ts", &short));
+        files.extend([("list/short.ts", short.as_path()), ("list/slow.ts", slow.as_path())]);
         let home = clips::folder(&files)?;
         for name in RECORDINGS {
             set_old(&home.path().join("one/cam").join(name))?;
         }
         let lists = [("news", "short.ts\n"), ("music", "short.ts\n"), ("long", "clip.ts\n")];
-        for (name, list) in lists.into_iter().chain([("both", "short.ts\nclip.ts\n")]) {
+        for (name, list) in lists.into_iter().chain([("both", "short.ts\nslow.ts\n")]) {
             fs::write(home.path().join(format!("list/{name}.m3u")), list)?;
         }
+        let late = "assets = [{ path = \"short.ts\", at = 2099-01-01T00:00:00Z }]\n";
+        fs::write(home.path().join("list/late.toml"), late)?;
+        fs::write(home.path().join("users"), format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
+        fs::write(home.path().join("keys"), "")?;
         let file = home.path().join("wirepath.toml");
         fs::write(&file, configuration)?;
         let server = Server::configured(file.to_str().context("a file's name")?).start()?;
@@ -126,14 +143,14 @@ impl TestBed {
 
     /// What a channel of the playlist `both` plays, again and again.
     fn loops(&self) -> Result<Vec<u8>> {
-        let short = fs::read(self.home.path().join("list/short.ts"))?;
-        Ok([short, self.clip.clone()].concat().repeat(8))
+        let asset = |name| fs::read(self.home.path().join("list").join(name));
+        Ok([asset("short.ts")?, asset("slow.ts")?].concat().repeat(4))
     }
 
     /// Waits until the longer asset of the playlist `both` has just begun: sessions read nothing of the next
-    /// one yet.
+    /// one yet, and a reload takes less time than the rest of it.
     fn wait_for_long_asset(&self, channel: &str) -> Result<()> {
-        for asset in ["short.ts", "clip.ts"] {
+        for asset in ["short.ts", "slow.ts"] {
             let is_on = || Ok((self.channel(channel)?["asset"] == asset).then_some(()));
             Deadline::seconds(LIMIT_S).wait_for(asset, is_on)?;
         }
@@ -314,6 +331,17 @@ fn a_channel_goes_on_with_another_list() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A channel whose playlist changes while it waits for its first asset begins anew, with the new
+/// list.
+fn a_channel_that_waits_for_its_first_asset_begins_anew() -> Result<()> {
+    let bed = TestBed::new("paths = [\"one\"]\nchannel = [\"news=list/late.toml\"]\n")?;
+    ensure!(bed.describe("news")? == 200 && bed.channel("news")?["asset"].is_null());
+    bed.reload("paths = [\"one\"]\nchannel = [\"news=list/long.m3u\"]\n")?;
+    drop(bed.play("news")?);
+    ensure!(bed.channel("news")?["asset"] == "clip.ts", "{}", bed.channel("news")?);
+    Ok(())
+}
+
 /// Promise: A reload adds a folder or file, which can be played and downloaded at once, as in the listing.
 fn a_path_is_added() -> Result<()> {
     let bed = TestBed::new("paths = [\"one\", \"two\"]\n")?;
@@ -405,7 +433,6 @@ fn an_invalid_catalog_changes_nothing() -> Result<()> {
 /// Promise: Paths, archives and channels that a reload adds wait for the next start if users do.
 fn what_is_added_waits_with_the_users_that_it_is_for() -> Result<()> {
     let bed = TestBed::new("paths = [\"one\", \"two\"]\n")?;
-    fs::write(bed.home.path().join("users"), format!("bob:Wirepath:{}\n", "0".repeat(32)))?;
     let words = "these changed options take effect at the next start: users, channel, paths";
     let channel = "channel = [\"news=list/news.m3u\"]\n";
     bed.reload_until(&format!("users = \"users\"\npaths = [\"one\", \"three\"]\n{channel}"), words)?;
@@ -413,6 +440,126 @@ fn what_is_added_waits_with_the_users_that_it_is_for() -> Result<()> {
     bed.ensure_served("two/clip.ts", true)?;
     ensure!(bed.describe("news")? == 404);
     Ok(())
+}
+
+/// Promise: Rules wait for the next start if paths do: a path that the file removes with its rule stays
+/// protected.
+fn rules_wait_with_the_paths_that_they_are_about() -> Result<()> {
+    let access = "users = \"users\"\n";
+    let protected = format!("{access}paths = [\"one\", \"two\"]\nfolder-users = [\"/=-\", \"two=bob\"]\n");
+    let bed = TestBed::new(&protected)?;
+    let two = || Ok::<_, anyhow::Error>((bed.describe("two/clip.ts")?, bed.get("/two/clip.ts")?.status));
+    ensure!(two()? == (401, 401));
+    let words = "these changed options take effect at the next start: url-key, folder-users, paths";
+    bed.reload_until(
+        &format!("{access}paths = [\"one\"]\nfolder-users = [\"/=-\"]\nurl-key = \"keys\"\n"),
+        words,
+    )?;
+    ensure!(two()? == (401, 401), "{:?}", two()?);
+    bed.ensure_served("one/clip.ts", true)?;
+    // Without a change of the keys, both go.
+    bed.reload(&format!("{access}paths = [\"one\"]\nfolder-users = [\"/=-\"]\n"))?;
+    ensure!(two()? == (404, 404), "{:?}", two()?);
+    bed.ensure_served("clip.ts", true)
+}
+
+/// Promise: After several reloads the log names the options that differ from those in force.
+fn options_that_wait_differ_from_those_in_force() -> Result<()> {
+    let before = "paths = [\"one\", \"two\"]\n";
+    let bed = TestBed::new(before)?;
+    bed.reload("paths = [\"one\", \"two\", \"three\"]\n")?;
+    let words = "these changed options take effect at the next start: ";
+    let line = bed.reload_until(&format!("{before}auth-url = \"http://127.0.0.1:9/\"\n"), words)?;
+    ensure!(line.ends_with(": auth-url, paths"), "{line}");
+    bed.ensure_served("three/clip.ts", true)?;
+    let line = bed
+        .reload_until("paths = [\"one\", \"two\", \"three\"]\nauth-url = \"http://127.0.0.1:9/\"\n", words)?;
+    ensure!(line.ends_with(": auth-url"), "{line}");
+    bed.reload(before)?;
+    bed.ensure_served("three/clip.ts", false)
+}
+
+/// Promise: A path that a reload adds or removes together with its rule is never served without the rule.
+fn a_path_is_never_served_without_its_rule() -> Result<()> {
+    let users = "users = \"users\"\n";
+    let without = format!("{users}paths = [\"one\", \"two\"]\nfolder-users = [\"/=-\"]\n");
+    let with =
+        format!("{users}paths = [\"one\", \"two\", \"three\"]\nfolder-users = [\"/=-\", \"three=bob\"]\n");
+    let bed = TestBed::new(&without)?;
+    let small = bed.home.path().join("three/small.txt");
+    fs::write(&small, "small")?;
+    set_old(&small)?;
+    let is_over = AtomicBool::new(false);
+    let ask = |request: &dyn Fn() -> Result<u16>| {
+        let mut seen = BTreeSet::new();
+        while !is_over.load(Relaxed) {
+            seen.insert(request()?);
+        }
+        Ok::<_, anyhow::Error>(seen)
+    };
+    std::thread::scope(|scope| {
+        let asking = [
+            scope.spawn(|| ask(&|| Ok(bed.get("/three/small.txt")?.status))),
+            scope.spawn(|| ask(&|| bed.describe("three/clip.ts"))),
+        ];
+        let reloaded = (0..RELOADS).try_for_each(|_| {
+            bed.reload(&with)?;
+            bed.reload(&without)
+        });
+        is_over.store(true, Relaxed);
+        for asking in asking {
+            let seen = asking.join().map_err(|_| anyhow!("a client panicked"))??;
+            ensure!(seen == BTreeSet::from([401, 404]), "{seen:?}");
+        }
+        reloaded
+    })
+}
+
+/// Promise: A request is admitted again if a reload replaces what is served while the callback is asked.
+fn a_reload_repeats_checks_that_it_overtakes() -> Result<()> {
+    let (release, released) = mpsc::channel::<()>();
+    let (released, questions) = (Mutex::new(released), AtomicUsize::new(0));
+    let service = Origin::start(move |_, connection| {
+        if questions.fetch_add(1, Relaxed) >= 2 {
+            return origin::answer(connection, "403 Forbidden", "", b"");
+        }
+        _ = released.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        origin::answer(connection, "200 OK", "", b"")
+    })?;
+    let access = format!("auth-url = \"http://{}/\"\nauth-keep = \"0s\"\n", service.address);
+    let bed = TestBed::new(&format!("{access}paths = [\"one\", \"two\"]\n"))?;
+    std::thread::scope(|scope| {
+        let asking = [
+            scope.spawn(|| Ok(bed.get("/three/clip.ts")?.status)),
+            scope.spawn(|| bed.describe("three/clip.ts")),
+        ];
+        let both = || Ok((service.asked().len() == 2).then_some(()));
+        let reloaded = Deadline::seconds(5.0)
+            .wait_for("both questions", both)
+            .and_then(|()| bed.reload(&format!("{access}paths = [\"one\", \"two\", \"three\"]\n")));
+        // Both questions are answered.
+        drop(release);
+        for asking in asking {
+            let status = asking.join().map_err(|_| anyhow!("a client panicked"))??;
+            ensure!(status == 403, "{status}");
+        }
+        reloaded
+    })
+}
+
+/// Promise: A session of a folder for everyone continues without a user after a reload that removes the
+/// folder and its rule.
+fn a_session_without_a_user_goes_on_without_one() -> Result<()> {
+    let users = "users = \"users\"\n";
+    let bed =
+        TestBed::new(&format!("{users}paths = [\"one\", \"two\", \"three\"]\nfolder-users = [\"two=-\"]\n"))?;
+    let mut session = bed.play("two/clip.ts")?;
+    bed.reload(&format!("{users}paths = [\"one\", \"three\"]\n"))?;
+    ensure!(bed.describe("two/clip.ts")? == 401);
+    session.succeed("PAUSE", &[])?;
+    session.succeed("GET_PARAMETER", &[])?;
+    session.succeed("PLAY", &[])?;
+    session.to_the_end(Deadline::seconds(LIMIT_S))
 }
 
 /// Promise: A reload refuses paths, playlists and assets that a confined server cannot open: they need a

@@ -35,11 +35,12 @@ When all listeners are open, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/, with --rtsps and --https also
 rtsps=rtsps://HOST:PORT/ https=https://HOST:PORT/
 SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
-With --config, --users, --url-key, --auth-url or --tls-certificate, SIGHUP reads these files again
-instead, and clears the cached responses of --auth-url. The SIGHUP of a closed terminal always
-drains. A reload applies the configuration keys paths, archive, archive-zone, archive-gaps, channel,
-folder-users, status-users, admin-users, cors, folder-cache-control, folder-content-disposition and
-folder-burst-max. The log names other changed keys; they need a restart.
+With --config, --users, --url-key, --auth-url, --tls-certificate or --channel, SIGHUP reads these
+files again instead, and clears the cached responses of --auth-url. The SIGHUP of a closed terminal
+always drains. A reload applies the configuration keys paths, archive, archive-zone, archive-gaps,
+channel, folder-users, status-users, admin-users, cors, folder-cache-control,
+folder-content-disposition and folder-burst-max. The log names other changed keys; they need a
+restart.
 
 Handover: a server with --handover SOCKET is replaced without a lost connection by a new server with
 the same options and --takeover. If the new server cannot start, it says why, and the old server
@@ -160,12 +161,13 @@ fn reload_on_hang_up(signals: &mut Signals, configuration: Option<Configuration>
         // Each part logs its own result. Reloads run one at a time, so that an older version of a file cannot
         // be applied last.
         drop(tokio::task::spawn_blocking(move || {
-            let reload = reload.lock();
-            let (configuration, reloader) = &*reload;
-            reloader.read_files();
+            let mut reload = reload.lock();
+            let (configuration, reloader) = &mut *reload;
+            // First, since the files that are read again may be those of the new configuration.
             if let Some(configuration) = configuration {
                 configuration.reload(reloader);
             }
+            reloader.read_files();
         }));
     });
 }

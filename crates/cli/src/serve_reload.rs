@@ -19,15 +19,21 @@ use crate::server_options::{administrators, server_options};
 const RELOADABLE: &[&str] =
     &["cors", "folder-cache-control", "folder-content-disposition", "folder-burst-max"];
 
-/// Options that a running server can change as long as the users file stays the same: the rules are about the
-/// users in that file.
-const RULES: &[&str] = &["folder-users", "status-users", "admin-users"];
+/// Rules and catalog. A running server changes them together, and only while the [`ACCESS`] options are those
+/// of the start: rules are about the users in the users file, an added path may not be for everyone, and a
+/// rule must not go while its path stays.
+const RULES_AND_CATALOG: &[&str] = &[
+    "folder-users",
+    "status-users",
+    "admin-users",
+    "paths",
+    "archive",
+    "archive-zone",
+    "archive-gaps",
+    "channel",
+];
 
-/// Options of what is served. A running server can change them as long as the options [`ACCESS`] stay the
-/// same: what is added may not be for everyone.
-const CATALOG: &[&str] = &["paths", "archive", "archive-zone", "archive-gaps", "channel"];
-
-/// Options of who is served, which wait for a restart.
+/// Access options, which wait for a restart.
 const ACCESS: &[&str] = &["users", "url-key", "auth-url"];
 
 /// Function that reads a configuration file and flags. Flags take precedence.
@@ -40,13 +46,15 @@ pub(crate) struct Configuration {
     read: Read,
     /// Options as read at the start.
     started: FileOptions,
+    /// Options whose rules and catalog are in force, if not those of the start.
+    applied: Option<FileOptions>,
 }
 
 impl Configuration {
     /// Reads the configuration file.
     pub(crate) fn read(file: PathBuf, flags: Vec<OsString>, read: Read) -> Result<Configuration> {
         let started = read(&file, flags.clone())?;
-        Ok(Configuration { file, flags, read, started })
+        Ok(Configuration { file, flags, read, started, applied: None })
     }
 
     /// Path of the configuration file.
@@ -61,7 +69,7 @@ impl Configuration {
 
     /// Reads the file again and applies the options that a running server can change. Logs the result. Waits
     /// for storage.
-    pub(crate) fn reload(&self, reloader: &Reloader) {
+    pub(crate) fn reload(&mut self, reloader: &Reloader) {
         match self.take_over(reloader) {
             Ok(waiting) => {
                 tracing::info!(file = %self.file.display(), "the configuration is read again");
@@ -89,19 +97,18 @@ impl Configuration {
     }
 
     /// Applies the changed options. Returns the names of the changed options that need a restart.
-    fn take_over(&self, reloader: &Reloader) -> Result<Vec<String>> {
+    fn take_over(&mut self, reloader: &Reloader) -> Result<Vec<String>> {
         let now = (self.read)(&self.file, self.flags.clone())?;
         let mut waiting = now.changed_since(&self.started);
-        let same_users = !waiting.iter().any(|name| name == "users");
         let same_access = !waiting.iter().any(|name| ACCESS.contains(&name.as_str()));
-        waiting.retain(|name| {
-            let name = name.as_str();
-            !(RELOADABLE.contains(&name)
-                || same_users && RULES.contains(&name)
-                || same_access && CATALOG.contains(&name))
-        });
+        let is_applied_together = |name: &String| RULES_AND_CATALOG.contains(&name.as_str());
+        waiting.retain(|name| !RELOADABLE.contains(&name.as_str()) && !is_applied_together(name));
+        if !same_access {
+            let in_force = self.applied.as_ref().unwrap_or(&self.started);
+            waiting.extend(now.changed_since(in_force).into_iter().filter(is_applied_together));
+        }
         let ServerOptions { catalog, .. } = checked(server_options(now.options.clone(), without_names)?)?;
-        let options = now.options;
+        let options = now.options.clone();
         let rules = AccessRules {
             folders: options.folder_users,
             status: options.status_users.unwrap_or_default(),
@@ -109,7 +116,7 @@ impl Configuration {
         };
         let reloadable = ReloadableOptions {
             catalog: same_access.then_some(catalog),
-            rules: same_users.then_some(rules),
+            rules: same_access.then_some(rules),
             response_fields: ResponseFields {
                 origins: options.cors,
                 cache_control: options.folder_cache_control,
@@ -118,6 +125,9 @@ impl Configuration {
             folder_bursts: options.folder_burst_max,
         };
         reloader.take_over(reloadable)?;
+        if same_access {
+            self.applied = Some(now);
+        }
         Ok(waiting)
     }
 }

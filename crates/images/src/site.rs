@@ -39,12 +39,14 @@ impl PictureSite {
 }
 
 impl Site for PictureSite {
+    type Admission = ();
+
     fn descriptors(&self, path: &AssetPath) -> usize {
         if self.endpoint.has(path) { 0 } else { PER_ANSWER }
     }
 
     /// Opens the file and reads its header on another thread, unless the kernel has both in memory.
-    async fn answer(&self, path: AssetPath, request: Request, _local: SocketAddr) -> Answer {
+    async fn answer(&self, path: AssetPath, request: Request, _client: (SocketAddr, ())) -> Answer {
         if let Some(answer) = self.endpoint.find(&path).await {
             return answer;
         }

@@ -21,7 +21,9 @@
 //! struct Hello(Endpoint);
 //!
 //! impl Site for Hello {
-//!     async fn answer(&self, path: AssetPath, _request: Request, _local: SocketAddr) -> Answer {
+//!     type Admission = ();
+//!
+//!     async fn answer(&self, path: AssetPath, _request: Request, _client: (SocketAddr, ())) -> Answer {
 //!         match self.0.find(&path).await {
 //!             Some(metrics_or_status) => metrics_or_status,
 //!             None => {

@@ -61,11 +61,13 @@ impl RecordSite {
 }
 
 impl Site for RecordSite {
+    type Admission = ();
+
     fn descriptors(&self, path: &AssetPath) -> usize {
         if self.endpoint.has(path) { 0 } else { PER_ANSWER }
     }
 
-    async fn answer(&self, path: AssetPath, request: Request, _local: SocketAddr) -> Answer {
+    async fn answer(&self, path: AssetPath, request: Request, _client: (SocketAddr, ())) -> Answer {
         if let Some(answer) = self.endpoint.find(&path).await {
             return answer;
         }

@@ -1,10 +1,12 @@
 //! The catalog: files, archives and channels that a server serves. A reload replaces it as a whole.
 //!
-//! Requests take the current catalog once. Sessions keep what they play, not the catalog, so that they
-//! continue when it is replaced.
+//! Requests take the current catalog once: before rules admit them, and again if it is replaced before they
+//! are admitted. So no request that old rules admit finds entries that came with new rules. Sessions keep
+//! what they play, not the catalog, so that they continue when it is replaced.
 
 mod player;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -102,7 +104,7 @@ impl Catalog {
         store: &Arc<Store>,
         pool: &BlockingPool,
     ) -> Result<Catalog, CatalogError> {
-        let library = Arc::new(Library::open_like(&options.paths, &self.library)?);
+        let library = Library::open_like(&options.paths, &self.library)?.or_same(&self.library);
         let archives = Archives::open(&options.archives, options.gaps, &library, &self.archives, store);
         let is_taken = |name: &[u8]| {
             AssetPath::from_decoded(name).is_ok_and(|path| library.has(&path))
@@ -116,37 +118,79 @@ impl Catalog {
     fn common(&self, next: &Catalog) -> Catalog {
         Catalog {
             options: self.options.clone(),
-            library: Arc::new(self.library.common(&next.library)),
+            library: self.library.common(&next.library).or_same(&self.library),
             archives: self.archives.common(&next.archives),
             channels: self.channels.common(&next.channels),
         }
     }
 
-    /// Logs the entries that its successor adds, removes or moves.
-    fn log_changes(&self, next: &Catalog) {
-        let (added, removed) = (next.options.without(&self.options), self.options.without(&next.options));
-        for (entries, what) in [(removed, "not served any more"), (added, "served from now on")] {
+    /// Logs the entries that its successor adds, changes, removes or moves.
+    pub(crate) fn log_changes(&self, next: &Catalog) {
+        let (before, now) = (self.options.entries(), next.options.entries());
+        let removed = before.iter().filter(|entry| !now.iter().any(|other| other.is_named_like(entry)));
+        let added = now.iter().filter(|entry| !before.iter().any(|other| other.is_named_like(entry)));
+        let changed = now
+            .iter()
+            .filter(|entry| before.iter().any(|other| other.is_named_like(entry)) && !before.contains(entry));
+        let removed: Vec<String> = removed.map(ToString::to_string).collect();
+        let changed: Vec<String> = changed.map(ToString::to_string).collect();
+        let added: Vec<String> = added.map(ToString::to_string).collect();
+        for (entries, what) in
+            [(removed, "not served any more"), (changed, "changed"), (added, "served from now on")]
+        {
             if !entries.is_empty() {
                 tracing::info!("{what}: {}", entries.join(", "));
             }
         }
         for (path, from, to) in next.library.moved_since(&self.library) {
             let path = path.display();
-            tracing::warn!(%path, from, to, "URLs of a served path change with the number of paths");
+            tracing::warn!(
+                %path, from, to,
+                "URLs of a served path change with the number of paths: rules, cache control and bursts of folders, \
+                 archives and signed URLs need the new path"
+            );
         }
     }
 }
 
+/// Path, archive or channel, for the log.
+#[derive(PartialEq, Eq)]
+struct Entry {
+    /// Kind, with a space; empty for paths.
+    kind: &'static str,
+    name: String,
+    /// Pattern or playlist; none for paths.
+    value: Option<String>,
+}
+
+impl Entry {
+    fn is_named_like(&self, other: &Entry) -> bool {
+        (self.kind, &self.name) == (other.kind, &other.name)
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.kind, self.name)?;
+        self.value.iter().try_for_each(|value| write!(f, "={value}"))
+    }
+}
+
 impl CatalogOptions {
-    /// Entries that other options do not have, for the log.
-    fn without(&self, others: &CatalogOptions) -> Vec<String> {
-        let paths = self.paths.iter().filter(|path| !others.paths.contains(path));
-        let archives = self.archives.iter().filter(|archive| !others.archives.contains(archive));
-        let channels = self.channels.iter().filter(|channel| !others.channels.contains(channel));
-        let paths = paths.map(|path| path.display().to_string());
-        let archives = archives.map(|archive| format!("archive {}={}", archive.path, archive.pattern));
-        let channels =
-            channels.map(|channel| format!("channel {}={}", channel.name, channel.playlist.display()));
+    /// Entries, for the log.
+    fn entries(&self) -> Vec<Entry> {
+        let paths =
+            self.paths.iter().map(|path| Entry { kind: "", name: path.display().to_string(), value: None });
+        let archives = self.archives.iter().map(|archive| Entry {
+            kind: "archive ",
+            name: archive.path.clone(),
+            value: Some(archive.pattern.to_string()),
+        });
+        let channels = self.channels.iter().map(|channel| Entry {
+            kind: "channel ",
+            name: channel.name.clone(),
+            value: Some(channel.playlist.display().to_string()),
+        });
         paths.chain(archives).chain(channels).collect()
     }
 }
@@ -163,11 +207,15 @@ impl CurrentCatalog {
         Arc::clone(&self.0.read())
     }
 
+    /// Returns whether a catalog was not replaced yet.
+    pub(crate) fn is_current(&self, catalog: &Arc<Catalog>) -> bool {
+        Arc::ptr_eq(&self.0.read(), catalog)
+    }
+
     /// Takes entries out that the next catalog does not have. Their rules may be dropped then.
     pub(crate) fn reduce_to(&self, next: &Catalog) {
         let current = self.get();
         *self.0.write() = Arc::new(current.common(next));
-        current.log_changes(next);
         next.channels.succeed(&current.channels);
     }
 

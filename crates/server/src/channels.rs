@@ -12,9 +12,10 @@ mod timeline;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 use tokio::task::AbortHandle;
 use wirepath_engine::{BlockingPool, DropOnPool};
@@ -91,9 +92,41 @@ pub(crate) struct Channels {
 /// Channel of the options, which runs once an asset of its list can be played.
 pub(crate) struct Slot {
     options: LiveChannelOptions,
-    channel: Arc<OnceLock<Arc<LiveChannel>>>,
+    running: Arc<Running>,
     /// Shared with the slot of the same channel that has another list.
     task: Arc<Task>,
+}
+
+/// State of a channel.
+#[derive(Default)]
+struct Running(Mutex<(Option<Arc<LiveChannel>>, IsEnded)>);
+
+/// True once the channel was removed.
+type IsEnded = bool;
+
+impl Running {
+    /// The channel, once it runs.
+    fn get(&self) -> Option<Arc<LiveChannel>> {
+        self.0.lock().0.clone()
+    }
+
+    /// Sets the channel, which ends at once if it was removed meanwhile.
+    fn begin(&self, channel: &Arc<LiveChannel>) {
+        let mut state = self.0.lock();
+        state.0 = Some(Arc::clone(channel));
+        if state.1 {
+            channel.timeline.end();
+        }
+    }
+
+    /// Ends the channel with the asset that is on.
+    fn end(&self) {
+        let mut state = self.0.lock();
+        state.1 = true;
+        if let Some(channel) = &state.0 {
+            channel.timeline.end();
+        }
+    }
 }
 
 /// Task of a channel, which is aborted when this is dropped.
@@ -139,7 +172,8 @@ impl Channels {
             let playlist = options.playlist().map_err(|error| {
                 ChannelError::List(options.name.clone(), Box::new(SendFailure::Playlist(error)))
             })?;
-            let slot = match same.filter(|slot| slot.channel().is_some()) {
+            // A channel that waits for its first asset has nothing to go on with: it begins anew.
+            let slot = match same.filter(|slot| slot.has_begun()) {
                 Some(running) => running.with(options.clone()),
                 None => Slot::open(options.clone(), playlist, store, pool),
             };
@@ -181,7 +215,7 @@ impl Channels {
             match self.slots.iter().find(|other| other.is_same(slot)) {
                 None => slot.end(),
                 Some(new) if new.options != slot.options => {
-                    let running = new.channel.get();
+                    let running = new.running.get();
                     running.inspect(|channel| channel.list.replace(vec![new.options.playlist.clone()]));
                 }
                 Some(_) => {}
@@ -201,7 +235,7 @@ impl Channels {
 
     /// Has all lists read again, each before its next asset is opened.
     pub(crate) fn reload(&self) {
-        self.slots.iter().filter_map(|slot| slot.channel.get()).for_each(|channel| channel.list.reload());
+        self.slots.iter().filter_map(|slot| slot.running.get()).for_each(|channel| channel.list.reload());
     }
 
     /// The channels for `/api/status`.
@@ -218,33 +252,31 @@ impl Slot {
         store: &Arc<Store>,
         pool: &BlockingPool,
     ) -> Slot {
-        let opening = Opening { options: options.clone(), channel: Arc::default() };
-        let channel = Arc::clone(&opening.channel);
+        let opening = Opening { options: options.clone(), running: Arc::default() };
+        let running = Arc::clone(&opening.running);
         let mut logged = String::new();
         let opened = LiveChannel::open(options.clone(), playlist, store, pool);
         let opened = opened.inspect_err(|error| opening.log_once(error, &mut logged)).ok();
         if let Some(opened) = &opened {
-            channel.get_or_init(|| Arc::clone(opened));
+            running.begin(opened);
         }
         let task = tokio::spawn(opening.run(opened, logged, Arc::clone(store), pool.clone()));
-        Slot { options, channel, task: Arc::new(Task(task.abort_handle())) }
+        Slot { options, running, task: Arc::new(Task(task.abort_handle())) }
     }
 
     /// The same channel with other options.
     fn with(&self, options: LiveChannelOptions) -> Slot {
-        Slot { options, channel: Arc::clone(&self.channel), task: Arc::clone(&self.task) }
+        Slot { options, running: Arc::clone(&self.running), task: Arc::clone(&self.task) }
     }
 
     fn is_same(&self, other: &Slot) -> bool {
-        Arc::ptr_eq(&self.channel, &other.channel)
+        Arc::ptr_eq(&self.running, &other.running)
     }
 
     /// Ends the channel with the asset that is on.
     fn end(&self) {
         self.task.0.abort();
-        if let Some(channel) = self.channel.get() {
-            channel.timeline.end();
-        }
+        self.running.end();
     }
 
     /// Opens the channel for a client.
@@ -264,12 +296,18 @@ impl Slot {
 
     /// The channel, if it runs.
     fn channel(&self) -> Option<Arc<LiveChannel>> {
-        self.channel.get().cloned()
+        self.running.get()
+    }
+
+    /// Returns whether an asset of the channel is on or next.
+    fn has_begun(&self) -> bool {
+        self.running.get().is_some_and(|channel| channel.timeline.has_begun())
     }
 
     /// The channel for `/api/status`.
     fn json(&self) -> Json {
-        let channel = self.channel.get();
+        let channel = self.running.get();
+        let channel = channel.as_ref();
         json!({
             "name": self.options.name,
             "asset": channel.and_then(|channel| channel.timeline.asset()),
@@ -282,7 +320,7 @@ impl Slot {
 /// Channel until it runs.
 struct Opening {
     options: LiveChannelOptions,
-    channel: Arc<OnceLock<Arc<LiveChannel>>>,
+    running: Arc<Running>,
 }
 
 impl Opening {
@@ -327,7 +365,7 @@ impl Opening {
         if !logged.is_empty() {
             tracing::info!(channel = self.options.name, "a channel begins");
         }
-        self.channel.get_or_init(|| Arc::clone(&channel));
+        self.running.begin(&channel);
         timeline::run(channel).await;
     }
 }

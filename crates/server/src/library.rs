@@ -203,6 +203,12 @@ impl Library {
         })
     }
 
+    /// This library, or another one that serves the same, with its number: files that it keeps open stay
+    /// open.
+    pub(crate) fn or_same(self, other: &Arc<Self>) -> Arc<Self> {
+        if self.is_like(other) { Arc::clone(other) } else { Arc::new(self) }
+    }
+
     /// Returns whether another library serves the same under the same paths in URLs.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (&self.tree, &other.tree) {

@@ -29,9 +29,9 @@ pub struct AccessRules {
 /// Options that can be changed while the server runs.
 #[derive(Clone, Debug)]
 pub struct ReloadableOptions {
-    /// What is served; None leaves it as it is.
+    /// Catalog; None keeps the current one.
     pub catalog: Option<CatalogOptions>,
-    /// Rules for users; None leaves them as they are.
+    /// Rules for users; None keeps the current ones.
     pub rules: Option<AccessRules>,
     /// Fields of HTTP responses.
     pub response_fields: ResponseFields,
@@ -103,8 +103,7 @@ impl Reloader {
         let current = self.catalog.get();
         let catalog = catalog.filter(|options| !current.has(options));
         let next = catalog.map(|options| current.open_next(options, &self.store, &self.pool)).transpose()?;
-        // What is removed is not served for a moment without its rules and fields, nor what is added before
-        // it has them.
+        // Removed entries go before their rules; added entries come after theirs.
         if let Some(next) = &next {
             self.catalog.reduce_to(next);
         }
@@ -112,14 +111,16 @@ impl Reloader {
             access.replace_rules(rules);
             folders
         });
-        let library = Arc::clone(&next.as_ref().unwrap_or(&current).library);
-        warn_of_idle_users(&library, &folders.unwrap_or_default());
-        warn_of_idle_options(&library, &response_fields, &folder_bursts);
-        self.fields.replace(response_fields);
-        self.bursts.replace(folder_bursts);
+        self.fields.replace(response_fields.clone());
+        self.bursts.replace(folder_bursts.clone());
         if let Some(next) = next {
             self.catalog.replace(next);
         }
+        // Last, since this may wait for storage for long.
+        let next = self.catalog.get();
+        current.log_changes(&next);
+        warn_of_idle_users(&next.library, &folders.unwrap_or_default());
+        warn_of_idle_options(&next.library, &response_fields, &folder_bursts);
         Ok(())
     }
 }

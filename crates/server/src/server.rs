@@ -178,7 +178,7 @@ impl Server {
             searches: Arc::new(Semaphore::new(SEARCHES)),
             groups,
         };
-        let player = CatalogPlayer { assets, catalog: Arc::clone(&catalog) };
+        let player = CatalogPlayer::new(assets, Arc::clone(&catalog));
         let silence_limit = options.rtsp_options.session_timeout;
         let tls = options.tls.map(|tls| TlsListeners::open(tls, options.threads, silence_limit, &mut handed));
         let tls = tls.transpose()?;

@@ -62,7 +62,9 @@ impl Endpoint {
 }
 
 impl Site for Endpoint {
-    async fn answer(&self, path: AssetPath, _: Request, _: SocketAddr) -> Answer {
+    type Admission = ();
+
+    async fn answer(&self, path: AssetPath, _: Request, _: (SocketAddr, ())) -> Answer {
         self.find(&path).await.unwrap_or_else(|| {
             let what = "only /metrics, /api/status and /api/events exist";
             Response::error(StatusCode::NOT_FOUND, what).into()

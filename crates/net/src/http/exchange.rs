@@ -25,18 +25,27 @@ use crate::listener::{Addresses, drained};
 
 /// Source of responses to GET and HEAD.
 pub trait Site: Send + Sync + 'static {
-    /// Answers a request for a path that arrived at this local address. The body of a response to HEAD is not
-    /// sent.
+    /// Result of admitting a request, from which the request is answered; `()` if answers do not depend on
+    /// it.
+    type Admission: Default + Send;
+
+    /// Answers an admitted request for a path that arrived at this local address. The body of a response to
+    /// HEAD is not sent.
     fn answer(
         &self,
         path: AssetPath,
         request: Request,
-        local: SocketAddr,
+        client: (SocketAddr, Self::Admission),
     ) -> impl Future<Output = Answer> + Send;
 
     /// Prepared response to GET, which takes no descriptor; `None` if [`answer`](Site::answer) has to make
     /// the response. Never blocks.
-    fn prepared(&self, _path: &AssetPath, _request: &Request) -> Option<Prepared> {
+    fn prepared(
+        &self,
+        _path: &AssetPath,
+        _request: &Request,
+        _admission: &Self::Admission,
+    ) -> Option<Prepared> {
         None
     }
 
@@ -53,8 +62,8 @@ pub trait Site: Send + Sync + 'static {
         _path: &AssetPath,
         _request: &Request,
         (_client, _user): (Addresses, &mut Option<String>),
-    ) -> impl Future<Output = Result<(), Response>> + Send {
-        async { Ok(()) }
+    ) -> impl Future<Output = Result<Self::Admission, Response>> + Send {
+        async { Ok(Self::Admission::default()) }
     }
 
     /// Maximum body size of a request by another method; `None` if the method is not supported.
@@ -278,10 +287,11 @@ impl<S: Site> Exchanges<S> {
         };
         let is_head = request.method == Method::HEAD;
         let Shared { site, descriptors, .. } = &*self.shared;
-        if let Err(denied) = site.admit(path, &request, (self.addresses, &mut self.user)).await {
-            return (if is_head { denied.without_body() } else { denied }.into(), None);
-        }
-        if let Some(prepared) = site.prepared(path, &request) {
+        let admission = match site.admit(path, &request, (self.addresses, &mut self.user)).await {
+            Ok(admission) => admission,
+            Err(denied) => return (if is_head { denied.without_body() } else { denied }.into(), None),
+        };
+        if let Some(prepared) = site.prepared(path, &request, &admission) {
             return (Reply::Prepared(prepared), None);
         }
         let path = path.clone();
@@ -289,7 +299,7 @@ impl<S: Site> Exchanges<S> {
             return (too_many_files().into(), None);
         };
         // Boxed, so that the task of a connection with prepared responses is small.
-        let answer = Box::pin(site.answer(path, request, self.addresses.local)).await;
+        let answer = Box::pin(site.answer(path, request, (self.addresses.local, admission))).await;
         let answer = match is_head {
             true => Answer { response: answer.response.without_body(), parts: None, events: None, ..answer },
             false => answer,

@@ -202,8 +202,10 @@ impl ControlSite {
 }
 
 impl Site for ControlSite {
-    async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
-        self.endpoint.answer(path, request, local).await
+    type Admission = ();
+
+    async fn answer(&self, path: AssetPath, request: Request, client: (SocketAddr, ())) -> Answer {
+        self.endpoint.answer(path, request, client).await
     }
 
     fn accepts(&self, method: &Method, path: &AssetPath) -> Option<usize> {

@@ -16,12 +16,19 @@ use crate::played_as::PlayedAs;
 use crate::rtsp::player::{BoxFuture, OpenError, Player, Presentation};
 
 /// Player of the current catalog.
+#[derive(Clone)]
 pub(crate) struct CatalogPlayer {
-    pub(crate) assets: AssetPlayer,
-    pub(crate) catalog: Arc<CurrentCatalog>,
+    assets: AssetPlayer,
+    current: Arc<CurrentCatalog>,
+    /// Catalog of a snapshot.
+    catalog: Option<Arc<Catalog>>,
 }
 
 impl CatalogPlayer {
+    pub(crate) fn new(assets: AssetPlayer, current: Arc<CurrentCatalog>) -> CatalogPlayer {
+        CatalogPlayer { assets, current, catalog: None }
+    }
+
     async fn open_in(
         &self,
         catalog: &Catalog,
@@ -51,8 +58,16 @@ impl Player for CatalogPlayer {
         played_as: PlayedAs,
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
-        let catalog = self.catalog.get();
+        let catalog = self.catalog.clone().unwrap_or_else(|| self.current.get());
         Box::pin(async move { self.open_in(&catalog, path, played_as, client).await })
+    }
+
+    fn snapshot(&self) -> Option<Arc<dyn Player>> {
+        Some(Arc::new(CatalogPlayer { catalog: Some(self.current.get()), ..self.clone() }))
+    }
+
+    fn is_current(&self) -> bool {
+        self.catalog.as_ref().is_none_or(|catalog| self.current.is_current(catalog))
     }
 
     fn admit(&self, bits_per_second: Option<u64>) -> Result<(), Overload> {

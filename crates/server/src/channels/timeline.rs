@@ -35,7 +35,7 @@ pub(super) struct Timeline {
     pool: BlockingPool,
 }
 
-/// End of a timeline that has none.
+/// No end.
 const ENDLESS: u64 = u64::MAX;
 
 #[derive(Default)]
@@ -89,6 +89,11 @@ impl Timeline {
         state.pieces.retain(|piece| piece.begin_us <= now_us);
         self.end.store(state.pieces.back().map_or(0, |last| last.number + 1), Relaxed);
         state.waiters.drain(..).for_each(|waiter| waiter.wake());
+    }
+
+    /// Returns whether an asset is, or was, on or next.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.state.lock().pieces.is_empty()
     }
 
     /// Returns whether the timeline ends with the asset that is on, or has ended.

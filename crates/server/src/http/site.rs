@@ -113,32 +113,46 @@ impl LibrarySite {
 /// Descriptors of a download: its file, and a second one of its connection for the engine.
 const PER_DOWNLOAD: usize = 2;
 
+/// Catalog that rules admitted a request to; none without rules.
+#[derive(Default)]
+pub struct Admitted(Option<Arc<Catalog>>);
+
 impl Site for LibrarySite {
+    type Admission = Admitted;
+
     async fn admit(
         &self,
         path: &AssetPath,
         request: &Request,
-        client: (Addresses, &mut Option<String>),
-    ) -> Result<(), Response> {
+        (addresses, user): (Addresses, &mut Option<String>),
+    ) -> Result<Self::Admission, Response> {
         if request.method == Method::DELETE {
-            return match &self.session_end {
-                Some(session_end) => session_end.admit(path, request, client).await,
-                None => Ok(()),
-            };
+            if let Some(session_end) = &self.session_end {
+                session_end.admit(path, request, (addresses, user)).await?;
+            }
+            return Ok(Admitted(None));
         }
-        let Some(access) = &self.access else { return Ok(()) };
+        let Some(access) = &self.access else { return Ok(Admitted(None)) };
         let area = if self.is_status(path) { Area::Status } else { Area::Path(path.as_bytes()) };
-        access.check_http(area, path, request, client).await
+        loop {
+            let catalog = self.catalog.get();
+            access.check_http(area, path, request, (addresses, &mut *user)).await?;
+            // Else a reload replaced the catalog meanwhile, perhaps with its rules: the new ones decide.
+            if self.catalog.is_current(&catalog) {
+                return Ok(Admitted(Some(catalog)));
+            }
+        }
     }
 
     /// Small files that were requested lately.
-    fn prepared(&self, path: &AssetPath, request: &Request) -> Option<Prepared> {
+    fn prepared(&self, path: &AssetPath, request: &Request, admission: &Self::Admission) -> Option<Prepared> {
         let is_refused =
             || self.admission.as_ref().is_some_and(|admission| admission.refuses_downloads().is_some());
         if !request.is_plain_get() || self.is_status(path) || is_refused() {
             return None;
         }
-        let mut prepared = self.kept_files.prepared(&self.catalog.get().library, path, now_s())?;
+        let catalog = admission.0.clone().unwrap_or_else(|| self.catalog.get());
+        let mut prepared = self.kept_files.prepared(&catalog.library, path, now_s())?;
         let fields = self.fields.get();
         if let Some(value) = fields.cache_control(path.as_bytes()) {
             prepared.fields.insert(header::CACHE_CONTROL, value.clone());
@@ -190,7 +204,12 @@ impl Site for LibrarySite {
     }
 
     /// Looks up the file on another thread, unless its name is in the kernel's cache: storage may be slow.
-    async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
+    async fn answer(
+        &self,
+        path: AssetPath,
+        request: Request,
+        (local, admission): (SocketAddr, Self::Admission),
+    ) -> Answer {
         if let Some(answer) = self.endpoint.find(&path).await {
             return answer;
         }
@@ -203,7 +222,7 @@ impl Site for LibrarySite {
         if let Some(why) = self.admission.as_ref().and_then(|admission| admission.refuses_downloads()) {
             return busy(why);
         }
-        let catalog = self.catalog.get();
+        let catalog = admission.0.unwrap_or_else(|| self.catalog.get());
         if let Some(open) = self.kept_files.find(&catalog.library, &path, now_s()) {
             let response = respond_with(&request, &open.representation);
             return Answer::of_cached_file(self.fields.get().of_file(response, &path, &request), open.file);

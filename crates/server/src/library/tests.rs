@@ -295,6 +295,14 @@ fn a_library_takes_over_what_another_serves() {
     assert_eq!(content(&after, "/secret.ts").unwrap(), "secret");
     assert_eq!(names(&before.common(&after).list(&path("/")).unwrap()), ["media/"]);
     assert!(!before.is_like(&after) && after.is_like(&after.common(&after)));
+    // Files that are kept open are those of the library with this number.
+    let after = Arc::new(after);
+    let same = Library::open_like(&paths(&["media", "secret.ts"]), &after).unwrap();
+    assert_ne!(same.number(), after.number());
+    assert_eq!(same.or_same(&after).number(), after.number());
+    let other = Library::open_like(&paths(&["media"]), &after).unwrap();
+    let number = other.number();
+    assert_eq!(other.or_same(&after).number(), number);
 
     let around = before.around(&path("/media/sub/"));
     assert!(around.is_like(&after.around(&path("/media/"))));

@@ -1,5 +1,6 @@
 //! Authentication of requests (RFC 2326 section 16). With users, each request is authenticated, also in a
-//! session. A session that a signed URL or the callback admitted continues without further checks.
+//! session. A session that was set up without a user, by a rule for everyone, a signed URL or the callback,
+//! continues without further checks.
 
 use super::handler::{RequestHandler, refuse};
 use wirepath_auth::Area;
@@ -31,7 +32,7 @@ impl RequestHandler {
             }
             _ => (None, own_query),
         };
-        let admission = access.check(AuthRequest {
+        let checked = AuthRequest {
             method: (&request.method).into(),
             protocol: "rtsp",
             opens,
@@ -44,25 +45,32 @@ impl RequestHandler {
             admitted: self.user.as_deref(),
             peer: self.peer,
             is_secure: self.is_secure,
-        });
-        match admission.await {
-            Ok(admission) => {
+        };
+        loop {
+            let player = self.shared.player.snapshot();
+            let admission = match access.check(checked).await {
+                Ok(admission) => admission,
+                Err(refusal) => return Some(response(request, refusal)),
+            };
+            // Else a reload replaced what is served meanwhile, perhaps with its rules: the new ones decide.
+            if player.as_ref().is_none_or(|player| player.is_current()) {
                 self.note_admission(admission);
-                None
+                self.player = player;
+                return None;
             }
-            Err(refusal) => Some(response(request, refusal)),
         }
     }
 
     /// Returns whether a request is for a session of this connection that was admitted without a user. Such a
-    /// session continues after its URL has expired; SETUP adds a track to it.
+    /// session continues after its URL has expired, or after a reload gave its path another rule; SETUP adds
+    /// a track to it.
     fn is_of_admitted_session(&self, request: &Request) -> bool {
         let session = request.session().filter(|_| request.method != Method::Describe);
-        session.and_then(|id| self.find(id)).is_some_and(|session| session.is_by_url)
+        session.and_then(|id| self.find(id)).is_some_and(|session| session.is_without_user)
     }
 
     fn note_admission(&mut self, admission: Admission) {
-        self.is_by_url = matches!(admission, Admission::SignedUrl | Admission::Callback);
+        self.is_without_user = !matches!(admission, Admission::User(_));
         if let Admission::User(name) = admission {
             self.user = Some(name);
         }

@@ -2,7 +2,7 @@
 
 use super::counters::EndReason;
 use super::output::Output;
-use super::player::{OpenError, PlayRange, Presentation};
+use super::player::{OpenError, PlayRange, Player, Presentation};
 use super::ports::canonical;
 use super::session::Session;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
@@ -42,8 +42,10 @@ pub(super) struct RequestHandler {
     pub(super) described: Option<Box<Described>>,
     /// SRTP keys of the last described presentation.
     pub(super) offered_keys: Option<Box<OfferedKeys>>,
-    /// True if the current request was admitted without a user, by its URL or by the callback.
-    pub(super) is_by_url: bool,
+    /// Player that rules admitted the current request to.
+    pub(super) player: Option<Arc<dyn Player>>,
+    /// True if the current request was admitted without a user: by a rule, its URL or the callback.
+    pub(super) is_without_user: bool,
     /// Unordered, since a connection has few sessions.
     pub(super) sessions: Vec<Session>,
     pub(super) events: Arc<SessionEvents>,
@@ -74,7 +76,8 @@ impl RequestHandler {
             user: None,
             described: None,
             offered_keys: None,
-            is_by_url: false,
+            player: None,
+            is_without_user: false,
             sessions: Vec::new(),
             events,
             is_dismissed: false,
@@ -96,6 +99,8 @@ impl RequestHandler {
             Ok(answer) => answer,
             Err(_) => Err(self.give_up(request)),
         };
+        // An idle connection keeps nothing open that a reload removes.
+        self.player = None;
         // Not earlier: while the response is awaited, perhaps because of storage, the client can send
         // nothing.
         if let Some(session) = request.session().and_then(|id| self.find(id)) {
@@ -294,7 +299,8 @@ impl RequestHandler {
                 _ => OpenError::Exhausted("the limit of descriptors is reached".to_owned()),
             })?;
         let played_as = PlayedAs::of_query(self.query(resource.query(), resource.path()));
-        self.shared.player.open(resource.path(), played_as, self.peer.ip()).await
+        let player = self.player.as_ref().unwrap_or(&self.shared.player);
+        player.open(resource.path(), played_as, self.peer.ip()).await
     }
 
     pub(super) fn open_refusal(&self, error: OpenError) -> Refusal {

@@ -55,6 +55,16 @@ pub(crate) trait Player: Send + Sync {
         client: IpAddr,
     ) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>>;
 
+    /// The player that opens what can be opened now, whatever a reload changes; none if nothing changes.
+    fn snapshot(&self) -> Option<Arc<dyn Player>> {
+        None
+    }
+
+    /// Returns whether a reload has changed nothing since this [snapshot](Self::snapshot).
+    fn is_current(&self) -> bool {
+        true
+    }
+
     /// Admits a session by the load and by its payload's bit rate, if known, or returns the reason of the
     /// refusal.
     fn admit(&self, bits_per_second: Option<u64>) -> Result<(), Overload>;

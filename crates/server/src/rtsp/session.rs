@@ -22,9 +22,9 @@ pub(super) struct Session {
     pub(super) path: Vec<u8>,
     /// Keys of the tracks, if media are encrypted.
     pub(super) keys: Option<TrackKeys>,
-    /// True if it was set up without a user, by its URL or by the callback. Then it continues after the URL
-    /// has expired.
-    pub(super) is_by_url: bool,
+    /// True if it was set up without a user: by a rule, its URL or the callback. Then it continues after the
+    /// URL has expired or the rule has changed.
+    pub(super) is_without_user: bool,
     /// Tracks that are set up, in this order.
     pub(super) tracks: Vec<SetUpTrack>,
     pub(super) playback: Arc<dyn SessionPlayback>,

@@ -72,7 +72,7 @@ impl RequestHandler {
             id: new_id()?,
             path: path.to_vec(),
             keys: if is_protected { self.take_keys(path) } else { None },
-            is_by_url: self.is_by_url,
+            is_without_user: self.is_without_user,
             tracks: vec![SetUpTrack { index, url, _descriptor: None }],
             playback,
             group,
