@@ -41,6 +41,32 @@ fn names(listing: &FolderListing) -> Vec<String> {
     listing.entries.iter().map(entry).collect()
 }
 
+/// Promise: The version of a folder is never that of one outside the served folder.
+#[test]
+fn versions_are_those_of_folders_inside() {
+    let dir = tree();
+    fs::create_dir(dir.path().join("media/.hidden")).unwrap();
+    for (name, target) in [("inside", "sub"), ("outside", "../media"), ("root", "/"), ("loop", "loop")] {
+        symlink(target, dir.path().join("media").join(name)).unwrap();
+    }
+    let library = open(&dir, &["media"]).unwrap();
+    let version = |target: &str| library.folder_version(&path(target));
+    assert_eq!(version("/inside"), version("/sub"));
+    assert!(version("/").is_ok() && version("/sub/").is_ok());
+    for target in ["/outside", "/root", "/loop", "/clip.ts", "/missing", "/.hidden"] {
+        assert_eq!(version(target), Err(FindError::NotFound), "{target}");
+        let read = library.names(&path(target), &mut |name| panic!("{name:?}"));
+        assert_eq!(read, Err(FindError::NotFound), "{target}");
+    }
+    let mut all = Vec::new();
+    let mut first = |name: &[u8]| {
+        all.push(name.to_vec());
+        ControlFlow::Break(())
+    };
+    library.names(&path("/sub"), &mut first).unwrap();
+    assert_eq!(all.len(), 1);
+}
+
 #[test]
 fn one_folder_is_the_root() {
     let dir = tree();
