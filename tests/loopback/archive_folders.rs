@@ -155,7 +155,7 @@ fn wrong_patterns_are_told() -> Result<()> {
         ("/srv/%s", "expected names with single slashes between them"),
         ("%path/%s", "write the path of its folder in URLs before `=`"),
         ("%Y-%m-%d/%H", "names would have no time"),
-        ("%Y-%m-%d/%s", "write %s without fields of the date and time"),
+        ("%Y-%m-%d/%s_%H", "write %s without fields of the date and time"),
     ] {
         let Err(error) = serve(&folder, pattern) else { anyhow::bail!("{pattern} was accepted") };
         let error = format!("{error:#}");

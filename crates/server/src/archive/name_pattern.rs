@@ -72,8 +72,8 @@ pub enum PatternError {
     Ambiguous(String),
     /// Seconds since 1970 and other fields.
     #[error(
-        "{0}: %s is the whole time already: write %s without fields of the date and time, except %f, or only these \
-         fields, as in %Y-%m-%d/%H-%M-%S"
+        "{0}: %s is the whole time already: write %s without fields of the date and time, except %f and those of \
+         folders above it, or only these fields, as in %Y-%m-%d/%H-%M-%S"
     )]
     Twice(String),
     /// A name of a time zone.
@@ -135,11 +135,15 @@ impl NamePattern {
                 within = format!("{within}{example}/");
             }
         }
-        let has = |what: fn(&Item<'_>) -> bool| levels.iter().any(|level| level.items.iter().any(what));
-        if has(is_zone_name) {
+        let has = |levels: &[Level], what: fn(&Item<'_>) -> bool| {
+            levels.iter().any(|level| level.items.iter().any(what))
+        };
+        if has(&levels, is_zone_name) {
             return Err(failed(PatternError::ZoneName));
         }
-        if has(is_timestamp) && has(is_date_or_time) {
+        // Folders above the timestamp may have the day of it.
+        let timestamp = levels.iter().position(|level| level.items.iter().any(is_timestamp));
+        if timestamp.is_some_and(|level| has(&levels[level..], is_date_or_time)) {
             return Err(failed(PatternError::Twice));
         }
         // The examples are in UTC.

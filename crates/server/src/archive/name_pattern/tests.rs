@@ -44,6 +44,7 @@ fn names_have_times() {
         (FRIGATE, "2026-11-23/10/front_door/00.00.mp4", Some(TEN)),
         (FRIGATE, "2026-11-23/10/back_door/00.00.mp4", None),
         ("cam 1/%s/video", "cam 1/1795428000/video.mkv", Some(TEN)),
+        ("%Y-%m-%d/%s", "2026-11-23/1795428000.mp4", Some(TEN)),
         // Other fields that come twice agree.
         ("%Y-%m-%d/%Y%m%d%H%M%S", "2026-11-23/20261123100000.ts", Some(TEN)),
         ("%Y-%m-%d/%Y%m%d%H%M%S", "2026-11-23/20261124100000.ts", None),
@@ -82,8 +83,8 @@ fn patterns_without_a_time_are_refused() {
         ("%Y-%m-%d/%H-%M-%S.mp4", "remove it"),
         ("%Y-%m-%d/%H", "names would have no time"),
         ("%s_%Y-%m-%d", "without fields of the date and time"),
-        ("%Y-%m-%d/%s", "without fields of the date and time"),
-        ("%b/%s", "without fields of the date and time"),
+        ("%s/%H-%M", "without fields of the date and time"),
+        ("%b/%s_%d", "without fields of the date and time"),
         ("%Y-%m-%d_%H-%M-%S_%Z", "write %z"),
         // 3:04:05 would be 30:4:05.
         ("%Y%m%d_%-H%M%S", "all their digits"),
