@@ -178,7 +178,7 @@ static void wp_list_write_ip(struct sk_buff *skb, const struct wp_train *train,
 	ip->saddr = way->saddr;
 	ip->daddr = way->daddr;
 	ip_select_ident_segs(sock_net(skb->sk), skb, skb->sk, train->packets);
-	/* That is the last of what it took from the socket, and cutting counts up from the first. */
+	/* The id is the last one reserved; segmentation counts up from the first. */
 	ip->id = htons(ntohs(ip->id) - train->packets + 1);
 	skb->priority = READ_ONCE(skb->sk->sk_priority);
 	skb->mark = READ_ONCE(skb->sk->sk_mark);

@@ -1,8 +1,9 @@
 //! Archives whose recordings lie in folders with a part of the time, as recorders write them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -196,10 +197,14 @@ fn a_hundred_thousand_names_in_folders_are_listed() -> Result<()> {
     }
     let server = serve(&folder, "%Y-%j/%H-%M-%S")?;
     // A folder that has just changed is read again for each listing, except in the pause after a long check.
-    let reads = Deadline::seconds(60.0).wait_for("listings that read no folder", || {
+    let last_change_s = fs::metadata(cam.join("2026-300"))?.ctime();
+    Deadline::seconds(10.0).wait_for("times of change that show the next one", || {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        Ok((last_change_s + 3 <= now_s as i64).then_some(()))
+    })?;
+    let reads = Deadline::seconds(60.0).wait_for("a listing that reads no folder", || {
         listed(&server, "&limit=1")?;
         let before = folder_reads(&server)?;
-        std::thread::sleep(Duration::from_secs(3));
         listed(&server, "&limit=1")?;
         Ok((folder_reads(&server)? == before).then_some(before))
     })?;

@@ -141,7 +141,7 @@ impl TestBed {
         Ok(session)
     }
 
-    /// What a channel of the playlist `both` plays, again and again.
+    /// Bytes of a channel of the playlist `both`, which loops.
     fn loops(&self) -> Result<Vec<u8>> {
         let asset = |name| fs::read(self.home.path().join("list").join(name));
         Ok([asset("short.ts")?, asset("slow.ts")?].concat().repeat(4))
@@ -275,7 +275,8 @@ fn a_channel_is_removed() -> Result<()> {
     let loops = bed.loops()?;
     for received in [&session.received, &received] {
         ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
-        ensure!(loops.ends_with(&received.payload), "it did not end with the asset");
+        let has_played = !received.payload.is_empty() && loops.ends_with(&received.payload);
+        ensure!(has_played, "it did not end with the asset");
     }
     let url = bed.server.rtsp_url("news");
     waits.send("PLAY", &[])?;
@@ -304,7 +305,8 @@ fn the_group_of_a_removed_channel_ends() -> Result<()> {
     bed.reload(common)?;
     let received = receiver.to_the_end(Deadline::seconds(LIMIT_S))?;
     ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
-    ensure!(bed.loops()?.ends_with(&received.payload), "it did not end with the asset");
+    let has_played = !received.payload.is_empty() && bed.loops()?.ends_with(&received.payload);
+    ensure!(has_played, "it did not end with the asset");
     let answer = client.request("PLAY", &url, &[("Session", &session)])?;
     ensure!(answer.status == 503, "{answer:?}");
     Ok(())

@@ -124,10 +124,10 @@ impl AccessControl {
         }
     }
 
-    /// Replaces the rules for folders, status and administration.
+    /// Replaces the rules for folders, status and administration. [`AccessControl::reload`], which reads the users of
+    /// these rules, warns of unknown ones.
     pub fn replace_rules(&self, rules: Rules) {
         self.authenticator.replace_rules(rules);
-        self.warn_of_unknown_users();
     }
 
     /// Returns whether any user may administer the server.

@@ -57,8 +57,7 @@ pub(crate) struct Archives {
 
 impl Archives {
     /// Archives of a library. Those that are the same among others are taken over, with all that is known
-    /// about their recordings. The folders of new ones are read in the background; warns of those that cannot be
-    /// read. Must be called on a tokio runtime.
+    /// about their recordings.
     pub(crate) fn open(
         options: &[ArchiveOptions],
         gaps: Gaps,
@@ -70,17 +69,26 @@ impl Archives {
             if let Some(same) = others.folders.iter().find(|folder| folder.is_like(options, library)) {
                 return Some(Arc::clone(same));
             }
-            let folder = ArchiveFolder::new(options.clone(), library, Arc::clone(store))?;
-            let reader = Arc::clone(&folder);
+            ArchiveFolder::new(options.clone(), library, Arc::clone(store))
+        };
+        Archives { folders: options.iter().filter_map(folder).collect(), gaps }
+    }
+
+    /// Reads the folders of archives that others do not have, in the background. Warns of those that cannot be
+    /// read. Must be called on a tokio runtime.
+    pub(crate) fn read_new(&self, others: &Archives) {
+        for folder in &self.folders {
+            if others.folders.iter().any(|other| Arc::ptr_eq(folder, other)) {
+                continue;
+            }
+            let folder = Arc::clone(folder);
             tokio::task::spawn_blocking(move || {
-                if let Err(error) = reader.recordings() {
-                    let path = reader.path();
+                if let Err(error) = folder.recordings() {
+                    let path = folder.path();
                     tracing::warn!(path, %error, "--archive: the folder cannot be read: check its path in URLs");
                 }
             });
-            Some(folder)
-        };
-        Archives { folders: options.iter().filter_map(folder).collect(), gaps }
+        }
     }
 
     /// The archives that others have, too.

@@ -379,6 +379,7 @@ pub(crate) fn find_error(error: FindError) -> OpenError {
     match error {
         FindError::NotFound => OpenError::NotFound,
         FindError::Exhausted => OpenError::Exhausted(error.to_string()),
+        FindError::Unread => OpenError::NotYet(error.to_string()),
         FindError::Forbidden => OpenError::Forbidden(error.to_string()),
         FindError::Io(_) => OpenError::Failed(error.to_string()),
     }

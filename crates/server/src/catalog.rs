@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 use wirepath_engine::BlockingPool;
 use wirepath_http::AssetPath;
 
-use crate::archive::{ArchiveOptions, Archives, Gaps};
+use crate::archive::{ArchiveFolder, ArchiveOptions, Archives, Gaps, TimeZone};
 use crate::channels::{ChannelError, Channels, LiveChannelOptions};
 use crate::images::Store;
 use crate::library::{Library, LibraryError};
@@ -107,10 +107,13 @@ impl Catalog {
         let library = Library::open_like(&options.paths, &self.library)?.or_same(&self.library);
         let archives = Archives::open(&options.archives, options.gaps, &library, &self.archives, store);
         let is_taken = |name: &[u8]| {
+            // Channels are found in any letter case.
+            let is_like = |folder: &Arc<ArchiveFolder>| folder.path().as_bytes().eq_ignore_ascii_case(name);
             AssetPath::from_decoded(name).is_ok_and(|path| library.has(&path))
-                || archives.find_in_other_case(name).or(archives.find(name)).is_some()
+                || archives.folders().iter().any(is_like)
         };
         let channels = Channels::open(&options.channels, &self.channels, is_taken, store, pool)?;
+        archives.read_new(&self.archives);
         Ok(Catalog { options, library, archives, channels })
     }
 
@@ -146,8 +149,8 @@ impl Catalog {
             let path = path.display();
             tracing::warn!(
                 %path, from, to,
-                "URLs of a served path change with the number of paths: rules, cache control and bursts of folders, \
-                 archives and signed URLs need the new path"
+                "URLs of a served path change with the number of paths: rules, cache control, disposition and bursts \
+                 of folders, archives and signed URLs need the new path"
             );
         }
     }
@@ -156,10 +159,10 @@ impl Catalog {
 /// Path, archive or channel, for the log.
 #[derive(PartialEq, Eq)]
 struct Entry {
-    /// Kind, with a space; empty for paths.
+    /// Kind, with a space before a name; empty for paths.
     kind: &'static str,
     name: String,
-    /// Pattern or playlist; none for paths.
+    /// Pattern and zone, playlist, or how gaps play; none for paths.
     value: Option<String>,
 }
 
@@ -184,14 +187,22 @@ impl CatalogOptions {
         let archives = self.archives.iter().map(|archive| Entry {
             kind: "archive ",
             name: archive.path.clone(),
-            value: Some(archive.pattern.to_string()),
+            value: Some(match archive.pattern.zone() {
+                TimeZone::Utc => archive.pattern.to_string(),
+                TimeZone::Local => format!("{} in local time", archive.pattern),
+            }),
         });
+        let gaps = match self.gaps {
+            Gaps::Skip => "skip",
+            Gaps::Hold => "hold",
+        };
+        let gaps = Entry { kind: "archive-gaps", name: String::new(), value: Some(gaps.to_owned()) };
         let channels = self.channels.iter().map(|channel| Entry {
             kind: "channel ",
             name: channel.name.clone(),
             value: Some(channel.playlist.display().to_string()),
         });
-        paths.chain(archives).chain(channels).collect()
+        paths.chain(archives).chain([gaps]).chain(channels).collect()
     }
 }
 

@@ -158,28 +158,31 @@ impl Channels {
         store: &Arc<Store>,
         pool: &BlockingPool,
     ) -> Result<Channels, ChannelError> {
-        let mut all = Channels::default();
-        for options in options {
-            let name = options.name.as_bytes();
-            if is_taken(name) || all.find(name).is_some() {
-                return Err(ChannelError::Taken(options.name.clone()));
+        let same_name =
+            |options: &LiveChannelOptions| others.slots.iter().find(|slot| slot.options.name == options.name);
+        let mut new = Vec::new();
+        for (index, channel) in options.iter().enumerate() {
+            let is_double = |other: &LiveChannelOptions| other.name.eq_ignore_ascii_case(&channel.name);
+            if is_taken(channel.name.as_bytes()) || options[..index].iter().any(is_double) {
+                return Err(ChannelError::Taken(channel.name.clone()));
             }
-            let same = others.slots.iter().find(|slot| slot.options.name == options.name);
-            if let Some(same) = same.filter(|slot| slot.options == *options) {
-                all.slots.push(Arc::clone(same));
-                continue;
-            }
-            let playlist = options.playlist().map_err(|error| {
-                ChannelError::List(options.name.clone(), Box::new(SendFailure::Playlist(error)))
+            let is_same = same_name(channel).is_some_and(|slot| slot.options == *channel);
+            let playlist = (!is_same).then(|| channel.playlist()).transpose().map_err(|error| {
+                ChannelError::List(channel.name.clone(), Box::new(SendFailure::Playlist(error)))
             })?;
+            new.push((channel, playlist));
+        }
+        // Channels begin when all of them are valid.
+        let slots = new.into_iter().filter_map(|(options, playlist)| {
+            let same = same_name(options);
+            let Some(playlist) = playlist else { return same.cloned() };
             // A channel that waits for its first asset has nothing to go on with: it begins anew.
-            let slot = match same.filter(|slot| slot.has_begun()) {
+            Some(Arc::new(match same.filter(|slot| slot.has_begun()) {
                 Some(running) => running.with(options.clone()),
                 None => Slot::open(options.clone(), playlist, store, pool),
-            };
-            all.slots.push(Arc::new(slot));
-        }
-        Ok(all)
+            }))
+        });
+        Ok(Channels { slots: slots.collect() })
     }
 
     /// Ensures that the server may open the lists, and the assets in them, of channels that others do not

@@ -101,6 +101,9 @@ pub(crate) enum FindError {
     /// Too many files are open: the limit (`ulimit -n`) is too low.
     #[error("the server has too many files open: try again later")]
     Exhausted,
+    /// The folders of an archive are being read for the first time.
+    #[error("the folders of this archive are still being read: try again later")]
+    Unread,
     /// The disk or the file system failed.
     #[error("the file cannot be read: {0}")]
     Io(Errno),
@@ -112,7 +115,7 @@ impl FindError {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Forbidden => StatusCode::FORBIDDEN,
-            Self::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Exhausted | Self::Unread => StatusCode::SERVICE_UNAVAILABLE,
             Self::Io(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -118,14 +118,17 @@ fn signal(bed: &Bed) -> Result<()> {
     bed.server.process.signal(Signal::HUP)
 }
 
-/// Waits until the fields of this configuration are sent; its rules and passwords hold then.
+/// Waits until the fields of this configuration are sent, whose rules hold then, and its passwords, which are read
+/// after it.
 fn ensure_shown(bed: &Bed, number: u64) -> Result<()> {
     let deadline = Deadline::seconds(SHOWN_S);
     deadline.wait_for(&field(number), || Ok((shown(bed)? == field(number)).then_some(())))?;
     let path = format!("/{CLOSED}");
     let address = bed.server.http;
-    let response = auth::get_as(address, &path, (user_of(number), &password_of(number)))?;
-    ensure!(response.status == 200, "{} is refused: {}", user_of(number), response.status);
+    let password = password_of(number);
+    deadline.wait_for("the new password", || {
+        Ok((auth::get_as(address, &path, (user_of(number), &password))?.status == 200).then_some(()))
+    })?;
     let response = http::get(address, &path)?;
     ensure!(response.status == 401, "{CLOSED} is open to everyone: {}", response.status);
     Ok(())

@@ -1,4 +1,4 @@
-//! What arrives at devices, as packet sockets see it: packets with their headers, however many of them a frame carries.
+//! Packets at devices, as packet sockets see them: packets with their headers, however many of them a frame carries.
 
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, UdpSocket};
@@ -39,12 +39,12 @@ pub(crate) struct Capture {
 pub(crate) struct Packet {
     /// Its IP header, with zeros for what each packet has of its own: length, identification, checksum.
     pub(crate) ip: Vec<u8>,
-    /// What the IP header identifies the packet by; of a train, the first by the header and others by their places,
+    /// Identification in the IP header; of a train, the first by the header and others by their places,
     /// as they are when it is cut.
     pub(crate) identification: u16,
     /// Port that it came from.
     pub(crate) source: u16,
-    /// What UDP carries.
+    /// Payload of UDP.
     pub(crate) payload: Vec<u8>,
 }
 
@@ -104,7 +104,7 @@ fn cut(frame: &[u8], port: u16, most: usize) -> Result<Vec<Packet>> {
     ensure!(!is_ipv4 || sum(&[&header]) == 0xffff, "the checksum of an IP header is wrong");
     let addresses = if is_ipv4 { &header[12..20] } else { &header[8..40] };
     let pseudo = [addresses, &[0, UDP], &length.to_be_bytes()].concat();
-    // What no device has summed yet has the sum of the pseudo header.
+    // A packet that no device has summed yet has the sum of the pseudo header.
     let is_right = word(udp + 6) == sum(&[&pseudo]) || sum(&[&pseudo, datagram]) == 0xffff;
     ensure!(is_right, "the checksum of {length} bytes of UDP is wrong");
     let own = if is_ipv4 { [2..6, 10..12] } else { [4..6, 4..6] };
@@ -150,7 +150,7 @@ impl Way {
         }
         let mut wire = Wire::between(socket(from)?, socket(to)?, true)?;
         let capture = Capture::new(to.0)?;
-        // Whose neighbour is not known yet has little room to wait.
+        // Few packets may wait for the address of a neighbour.
         wire.compare(std::iter::empty()).context("the first packet")?;
         Ok(Way { wire, capture })
     }

@@ -32,7 +32,7 @@ const TTL: usize = 8;
 /// The flag for a packet that may not be fragmented.
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// What makes and reads the packets of a test.
+/// Senders and receivers of a test's packets.
 struct Headers {
     link: Link,
     way: Way,
@@ -187,7 +187,7 @@ fn mark_and_priority() -> Result<()> {
     }
     crate::filters::classify(server, &["bpf", "da", "bytecode", program])?;
     headers.check("SO_MARK 7 and priority 6", |packet| packet.ip[TOS] == 0x10)?;
-    // What has neither is not there: both are looked at.
+    // A packet without both did not arrive.
     for (mark, tos) in [(8, 0x10), (7, 0)] {
         SockRef::from(&headers.way.wire.sender).set_mark(mark)?;
         set_ip_tos(&headers.way.wire.sender, tos)?;

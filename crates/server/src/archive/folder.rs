@@ -27,6 +27,9 @@ const LIMITS: TreeLimits = TreeLimits { names: 1_000_000, folders: 50_000 };
 /// Longest time that a request waits for another one's check of the folders, if they were read before.
 const CHECK_WAIT: Duration = Duration::from_millis(100);
 
+/// Longest wait of a request for the first check.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+
 /// Time after the last change of the newest recording, in seconds, from which it is complete.
 const COMPLETE_AFTER_S: i64 = 10;
 
@@ -130,7 +133,7 @@ impl ArchiveFolder {
     }
 
     /// The recordings of the folder as it is now, or as it was at the last check if another thread needs long
-    /// to check it. Waits for storage.
+    /// to check it; an error if that is the first check. Waits for storage.
     pub(crate) fn recordings(&self) -> Result<Arc<Recordings>, FindError> {
         let mut tree = match self.tree.try_lock_for(CHECK_WAIT) {
             Some(tree) => tree,
@@ -139,7 +142,7 @@ impl ArchiveFolder {
                 if let Some(known) = known {
                     return Ok(known.recordings);
                 }
-                self.tree.lock()
+                self.tree.try_lock_for(FIRST_WAIT).ok_or(FindError::Unread)?
             }
         };
         let note = |path: &AssetPath, error: FindError| self.note_unread(path, error);

@@ -232,7 +232,7 @@ impl Opener {
                 self.folder.leave_out(recording, &error.to_string());
                 return Attempt::LeftOut;
             }
-            Err(error @ (FindError::Exhausted | FindError::Io(_))) => {
+            Err(error @ (FindError::Exhausted | FindError::Unread | FindError::Io(_))) => {
                 return Attempt::Later(OpenFailure::Find(error));
             }
         };

@@ -303,7 +303,7 @@ fn busy(why: &str) -> Answer {
 }
 
 fn not_found(error: FindError, path: &AssetPath) -> Answer {
-    if let FindError::Io(_) | FindError::Exhausted = error {
+    if let FindError::Io(_) | FindError::Exhausted | FindError::Unread = error {
         tracing::warn!(path = path.encoded(), %error, "file cannot be served");
     }
     let response = Response::error(error.http_status(), &error.to_string());

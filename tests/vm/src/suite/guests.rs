@@ -34,7 +34,7 @@ const DRIVERS: &[&str] = &[
     "tun",
 ];
 
-/// What tests of the module send over and through: devices, queues, classifiers, packet filters and IPsec, none of which
+/// Drivers that tests of the module send through: devices, queues, classifiers, packet filters and IPsec, none of which
 /// a guest can load later.
 const STACKS: &[&str] = &[
     "8021q",
