@@ -1,5 +1,6 @@
 //! Packets at devices, as packet sockets see them: packets with their headers, however many of them a frame carries.
 
+use std::collections::HashSet;
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, UdpSocket};
 
@@ -156,28 +157,39 @@ impl Way {
     }
 
     /// Does a call, and sends the same packets by the same socket; fails unless all of them arrive whole, in order
-    /// and with the same headers. Answers the packets of the call.
+    /// and with the same headers, each with an identification of its own. Answers the packets of the call.
     pub(crate) fn check(&mut self, bench: &mut Bench, call: &Call, from: &From<'_>) -> Result<Vec<Packet>> {
         // The route is known from the first packet on, unless it has an address.
         let first = format!("{END} before").into_bytes();
         self.wire.sender.send(&first).context("sending plainly")?;
         self.wire.compare(std::iter::once(first))?;
-        self.seen(call)?;
+        let mut identifications = HashSet::new();
+        let is_train_of_udp = is_train_of_udp(bench, call);
+        let mut seen = |way: &mut Way| -> Result<Vec<Packet>> {
+            let mut packets = way.seen(call)?;
+            for packet in packets.iter().filter(|packet| packet.ip.len() == IPV4_BYTES && !is_train_of_udp) {
+                let is_new = identifications.insert(packet.identification);
+                ensure!(is_new, "two packets have the identification {}", packet.identification);
+            }
+            packets.retain(|packet| !packet.is_end());
+            Ok(packets)
+        };
+        seen(self)?;
         bench.check(call, from, &mut self.wire)?;
-        let by_call = self.seen(call)?;
+        let by_call = seen(self)?;
         let outcome = Outcome::of(call, from.end());
         for packet in packets(&outcome, from.content()) {
             self.wire.sender.send(&packet).context("sending plainly")?;
         }
         self.wire.compare(packets(&outcome, from.content())).context("plain sends")?;
-        let by_send = self.seen(call)?;
+        let by_send = seen(self)?;
         for (number, expected) in packets(&outcome, from.content()).enumerate() {
             let [by_call, by_send] = [&by_call, &by_send].map(|packets| packets.get(number));
             let (by_call, by_send) =
                 by_call.zip(by_send).with_context(|| format!("no frame has packet {number}"))?;
             compare(&by_call.payload, &expected).with_context(|| format!("packet {number} in its frame"))?;
             let mut ip = by_send.ip.clone();
-            if ip.len() == IPV4_BYTES && is_train_of_udp(bench, call) {
+            if ip.len() == IPV4_BYTES && is_train_of_udp {
                 ip[FLAGS] = by_call.ip[FLAGS];
             }
             compare(&by_call.ip, &ip).with_context(|| format!("the IP header of packet {number}"))?;
@@ -189,12 +201,10 @@ impl Way {
         Ok(by_call)
     }
 
-    /// Packets of a call, or of plain sends, that were seen since the last call.
+    /// Packets of a call, or of plain sends, that were seen since the last call, with those that mark an end.
     fn seen(&mut self, call: &Call) -> Result<Vec<Packet>> {
         let port = self.wire.receiver.local_addr()?.port();
-        let mut packets = self.capture.take(port, call.packet_asked() as usize)?;
-        packets.retain(|packet| !packet.is_end());
-        Ok(packets)
+        self.capture.take(port, call.packet_asked() as usize)
     }
 }
 
