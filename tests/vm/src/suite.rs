@@ -28,8 +28,8 @@ pub use debug::{Caller, Debugged, Ran};
 pub enum Part {
     /// Tests in network namespaces, on the newest kernel
     Netns,
-    /// Those of eBPF programs, on the other kernels
-    Handlers,
+    /// Those whose result depends on the kernel (eBPF programs, pacing by qdiscs), on the other kernels
+    Kernel,
     /// The random caller of the module, on every kernel, which checks what is allocated
     Caller,
     /// The papers' calls through the program, on every kernel
@@ -120,7 +120,7 @@ impl Suite {
     fn report(&self, part: Part, kernel: &Numbered, filter: &[String]) -> Result<Report> {
         match part {
             Part::Netns => self.netns(kernel, filter),
-            Part::Handlers => self.handlers(kernel),
+            Part::Kernel => self.kernel_dependent(kernel),
             Part::Caller => self.caller(kernel),
             Part::Paths => self.by_module(kernel),
             Part::Module => self.module(kernel),
@@ -143,7 +143,7 @@ fn tasks<'a>(kernels: &'a [Numbered], parts: &[Part]) -> VecDeque<(Part, &'a Num
         let kernels = match part {
             Part::Netns => &kernels[..1],
             // On the newest they are among all tests in network namespaces.
-            Part::Handlers if parts.is_empty() => &kernels[1..],
+            Part::Kernel if parts.is_empty() => &kernels[1..],
             _ => kernels,
         };
         tasks.extend(kernels.iter().map(|kernel| (*part, kernel)));
