@@ -44,8 +44,8 @@ pub use multicast::MulticastRange;
 pub use reload::{AccessRules, ReloadError, ReloadableOptions, Reloader};
 pub use rtsp::{RtspOptions, SrtpKeys, port_pairs};
 pub use sending::{
-    ChannelOptions, ChannelStatus, Destination, Form, Interface, OutputStatus, PlaylistError, SendFailure,
-    Sender, SenderOptions,
+    ChannelOptions, ChannelStatus, Destination, Form, Interface, ListForm, OutputStatus, Playlist,
+    PlaylistEntry, PlaylistError, SendFailure, Sender, SenderOptions,
 };
 pub use server::{PopularityKeeper, Server, ServerOptions};
 pub use session_limit::TooManySessions;

@@ -29,8 +29,7 @@ pub(crate) use channel::{Channel, RETRY, formats, open_asset, wait_until};
 pub use destination::{Destination, Form, Interface};
 pub(crate) use item::Item;
 pub(crate) use output::{End, Output, OutputSource};
-pub(crate) use playlist::Playlist;
-pub use playlist::PlaylistError;
+pub use playlist::{Entry as PlaylistEntry, ListForm, Playlist, PlaylistError};
 pub use running_channel::{ChannelStatus, OutputStatus};
 pub(crate) use sequence::Sequence;
 

@@ -11,10 +11,12 @@ pub mod mikey;
 mod movie;
 pub mod mp4;
 pub mod picture;
+pub mod playlist;
 pub mod records;
 pub mod rtcp;
 pub mod rtsp;
 pub mod rtsp_client;
+pub mod sdp;
 pub mod seeds;
 pub mod signed_url;
 pub mod ts;
@@ -35,10 +37,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mikey", mikey::fuzz),
     ("mp4", mp4::fuzz),
     ("picture", picture::fuzz),
+    ("playlist", playlist::fuzz),
     ("records", records::fuzz),
     ("rtcp", rtcp::fuzz),
     ("rtsp", rtsp::fuzz),
     ("rtsp_client", rtsp_client::fuzz),
+    ("sdp", sdp::fuzz),
     ("signed_url", signed_url::fuzz),
     ("ts", ts::fuzz),
     ("tunnel", tunnel::fuzz),

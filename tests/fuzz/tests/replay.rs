@@ -75,6 +75,12 @@ fn picture_keeps_its_promises() {
     replay("picture");
 }
 
+/// Promise: No bytes make the reader of playlists panic, and an error names a line of the list.
+#[test]
+fn playlist_keeps_its_promises() {
+    replay("playlist");
+}
+
 /// Promise: No Arrow file, query or format description in XML or JSON makes its reader panic.
 #[test]
 fn records_keeps_its_promises() {
@@ -98,6 +104,12 @@ fn rtsp_keeps_its_promises() {
 #[test]
 fn rtsp_client_keeps_its_promises() {
     replay("rtsp_client");
+}
+
+/// Promise: Whatever a file says of itself, its session description has its tracks and values, and nothing else.
+#[test]
+fn sdp_keeps_its_promises() {
+    replay("sdp");
 }
 
 /// Promise: No transport stream makes packing panic or write an image that its reader refuses.
@@ -140,10 +152,12 @@ fn every_target_is_replayed() {
             "mikey",
             "mp4",
             "picture",
+            "playlist",
             "records",
             "rtcp",
             "rtsp",
             "rtsp_client",
+            "sdp",
             "signed_url",
             "ts",
             "tunnel"

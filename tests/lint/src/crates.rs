@@ -147,6 +147,7 @@ const RULES: &[Rule] = &[
             "wirepath-images",
             "wirepath-media",
             "wirepath-records",
+            "wirepath-server",
             "wirepath-streams",
         ],
         others: None,

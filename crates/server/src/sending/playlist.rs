@@ -13,21 +13,42 @@ const ENTRY_LIMIT: usize = 10_000;
 
 /// Asset of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Path of the file.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// List and line that name it, if a list does.
-    pub(crate) source: Option<(PathBuf, usize)>,
+    pub source: Option<(PathBuf, usize)>,
     /// Earliest time at which it begins, in seconds since 1970.
-    pub(crate) not_before_s: Option<u64>,
+    pub not_before_s: Option<u64>,
 }
 
 /// Assets of a channel, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Playlist {
-    pub(crate) entries: Vec<Entry>,
+pub struct Playlist {
+    /// The assets.
+    pub entries: Vec<Entry>,
     /// True if the first entry follows the last.
-    pub(crate) repeats: bool,
+    pub repeats: bool,
+}
+
+/// Form of a list of assets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListForm {
+    /// A path in each line (`.m3u`, `.m3u8`).
+    M3u,
+    /// `assets` and `loop` (`.toml`).
+    Toml,
+}
+
+impl ListForm {
+    /// The form that the ending of a path tells; `None` for an asset.
+    fn of(path: &Path) -> Option<ListForm> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "m3u" | "m3u8" => Some(ListForm::M3u),
+            "toml" => Some(ListForm::Toml),
+            _ => None,
+        }
+    }
 }
 
 /// A list cannot be read.
@@ -58,11 +79,9 @@ impl Playlist {
     pub(crate) fn load(arguments: &[PathBuf], repeats: bool) -> Result<Playlist, PlaylistError> {
         let mut playlist = Playlist { entries: Vec::new(), repeats };
         for argument in arguments {
-            let ending = argument.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
-            match ending.as_deref() {
-                Some("m3u" | "m3u8") => playlist.entries.extend(read_m3u(argument, &read(argument)?)?),
-                Some("toml") => playlist.add_toml(argument, &read(argument)?)?,
-                _ => {
+            match ListForm::of(argument) {
+                Some(form) => playlist.add(argument, form, read(argument)?)?,
+                None => {
                     playlist.entries.push(Entry { path: argument.clone(), source: None, not_before_s: None })
                 }
             }
@@ -71,6 +90,29 @@ impl Playlist {
             }
         }
         Ok(playlist)
+    }
+
+    /// The assets of one list: `bytes` of the file `list`.
+    ///
+    /// # Errors
+    /// [`PlaylistError::Line`] with the first invalid line, [`PlaylistError::Empty`] and [`PlaylistError::Many`].
+    pub fn parse(list: &Path, form: ListForm, bytes: Vec<u8>) -> Result<Playlist, PlaylistError> {
+        let mut playlist = Playlist::default();
+        playlist.add(list, form, bytes)?;
+        Ok(playlist)
+    }
+
+    fn add(&mut self, list: &Path, form: ListForm, bytes: Vec<u8>) -> Result<(), PlaylistError> {
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+            PlaylistError::Line(list.to_owned(), line, "not UTF-8".to_owned())
+        })?;
+        match form {
+            ListForm::M3u => self.entries.extend(read_m3u(list, &text)?),
+            ListForm::Toml => self.add_toml(list, &text)?,
+        }
+        Ok(())
     }
 
     /// Errors of the assets from a place on that are no regular files.
@@ -99,34 +141,63 @@ impl Playlist {
 
     /// Adds a TOML list: `assets`, strings or tables of `path` and `at`, and `loop`.
     fn add_toml(&mut self, list: &Path, text: &str) -> Result<(), PlaylistError> {
-        let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
-        let fail = |at, reason: &str| PlaylistError::Line(list.to_owned(), line(at), reason.to_owned());
-        let table = DeTable::parse(text)
-            .map_err(|error| fail(error.span().map_or(0, |span| span.start), error.message()))?;
+        let mut lines = Lines::of(text);
+        let fail = |line, reason: &str| PlaylistError::Line(list.to_owned(), line, reason.to_owned());
+        let table = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            fail(Lines::of(text).number(at), error.message())
+        })?;
         let before = self.entries.len();
         for (key, value) in table.get_ref() {
             let at = value.span().start;
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("loop", DeValue::Boolean(repeats)) => self.repeats |= repeats,
-                ("loop", _) => return Err(fail(at, "loop: expected true or false")),
+                ("loop", _) => return Err(fail(lines.number(at), "loop: expected true or false")),
                 ("assets", DeValue::Array(assets)) => {
+                    if assets.len() > ENTRY_LIMIT {
+                        return Err(PlaylistError::Many);
+                    }
                     for asset in assets.iter() {
-                        let (name, not_before_s) = toml_asset(asset.get_ref())
-                            .map_err(|reason| fail(asset.span().start, &reason))?;
-                        self.entries
-                            .push(Entry { not_before_s, ..entry(list, line(asset.span().start), name)? });
+                        let line = lines.number(asset.span().start);
+                        let (name, not_before_s) =
+                            toml_asset(asset.get_ref()).map_err(|reason| fail(line, &reason))?;
+                        self.entries.push(Entry { not_before_s, ..entry(list, line, name)? });
                     }
                 }
-                ("assets", _) => return Err(fail(at, "assets: expected a list")),
+                ("assets", _) => return Err(fail(lines.number(at), "assets: expected a list")),
                 (key, _) => {
-                    return Err(fail(
-                        key_at(text, key, at),
-                        &format!("unknown key `{key}`: expected assets, loop"),
-                    ));
+                    let reason = format!("unknown key `{key}`: expected assets, loop");
+                    return Err(fail(lines.number(key_at(text, key, at)), &reason));
                 }
             }
         }
         if self.entries.len() == before { Err(PlaylistError::Empty(list.to_owned())) } else { Ok(()) }
+    }
+}
+
+/// Numbers of lines at ascending places of a text. Counting goes on from the last place: a list may have thousands of
+/// entries in megabytes.
+struct Lines<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl Lines<'_> {
+    fn of(text: &str) -> Lines<'_> {
+        Lines { text, at: 0, line: 1 }
+    }
+
+    /// Number of the line, from 1, that has the byte at `at`.
+    fn number(&mut self, at: usize) -> usize {
+        if at < self.at {
+            (self.at, self.line) = (0, 1);
+        }
+        let at = at.min(self.text.len());
+        let passed = &self.text.as_bytes()[self.at..at];
+        self.line += passed.iter().filter(|byte| **byte == b'\n').count();
+        self.at = at;
+        self.line
     }
 }
 
@@ -190,8 +261,8 @@ fn unix_s(at: &toml::value::Datetime) -> Result<u64, String> {
     u64::try_from(days * 86_400 + seconds - offset_minutes * 60).map_err(|_| EXPECTED.to_owned())
 }
 
-/// The text of a list, which is bounded.
-fn read(list: &Path) -> Result<String, PlaylistError> {
+/// Contents of a list, which are bounded.
+fn read(list: &Path) -> Result<Vec<u8>, PlaylistError> {
     let failed = |error| PlaylistError::Read(list.to_owned(), error);
     let file = File::open(list).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
@@ -202,10 +273,7 @@ fn read(list: &Path) -> Result<String, PlaylistError> {
     if bytes.len() as u64 > LIST_LIMIT {
         return Err(PlaylistError::Long(list.to_owned()));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n');
-        PlaylistError::Line(list.to_owned(), line.count() + 1, "not UTF-8".to_owned())
-    })
+    Ok(bytes)
 }
 
 /// Entries of an M3U list: a path in each line; lines that begin with `#` are comments, `#EXTINF` among them.
@@ -283,6 +351,14 @@ mod tests {
         assert_eq!(playlist.entries[1].source.as_ref().unwrap().1, 4);
     }
 
+    #[test]
+    fn each_asset_of_a_long_list_has_its_line() {
+        let playlist = load("news.toml", format!("assets = [{}]", "'a',\n\n".repeat(10_000))).unwrap();
+        let lines: Vec<usize> =
+            playlist.entries.iter().map(|entry| entry.source.as_ref().unwrap().1).collect();
+        assert!(lines.iter().copied().eq((0..10_000).map(|index| 1 + 2 * index)));
+    }
+
     /// Promise: An invalid playlist is refused with the line of the error.
     #[test]
     fn errors_in_lists_have_their_line() {
@@ -311,6 +387,8 @@ mod tests {
         assert_eq!(error, "a.m3u:2: not UTF-8");
         let many = "a.ts\n".repeat(10_001);
         assert!(load("a.m3u", many).unwrap_err().starts_with("too many assets"));
+        let many = format!("assets = [{}]", "'a',\n".repeat(10_001));
+        assert!(load("a.toml", many).unwrap_err().starts_with("too many assets"));
         let huge = vec![b'#'; 5 << 20];
         assert!(load("a.m3u", huge).unwrap_err().contains("longer than 4194304 bytes"));
     }
