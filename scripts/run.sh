@@ -21,36 +21,51 @@ how_to_play() { # rtsp address, http address
   local host; host=$(hostname -I 2>/dev/null | cut -d' ' -f1); host=${host:-127.0.0.1}
   local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip= names
   rtsp=${rtsp/\[::\]/$host} http=${http/\[::\]/$host}
-  # An example that needs no quoting or percent-encoding; hidden files are not served.
+  # Hidden files are not served. Names that need no quoting first, and transport streams before movies: VLC of Debian
+  # plays only those over RTSP.
   names=$(if [ -d "$media" ]; then cd "$media" && find . -type f | cut -c3- | sort; else basename "$media"; fi |
-    LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._/-]*$' | grep -v '/[.]') || names=
-  # Transport streams first: VLC of Debian plays no others over RTSP.
-  for kind in ts 'mp4|m4v|mov|mkv|webm'; do
-    [ -n "$clip" ] || clip=$(grep -E -m 1 "[.]($kind)\$" <<<"$names") || clip=
+    grep -v '^[.]\|/[.]') || names=
+  for pattern in '^[A-Za-z0-9_-][A-Za-z0-9._/-]*[.]ts$' '^[A-Za-z0-9_-][A-Za-z0-9._/-]*[.](mp4|m4v|mov|mkv|webm)$' \
+    '[.](ts|mp4|m4v|mov|mkv|webm)$'; do
+    [ -n "$clip" ] || clip=$(LC_ALL=C grep -E -m 1 "$pattern" <<<"$names") || clip=
   done
   if [ -z "$clip" ]; then
     cat <<EOF
 
-Serving $media, in which there is no transport stream and no movie whose name ends in .ts, .mp4, .m4v, .mov, .mkv
-or .webm and needs no quoting.
-What there is to play or to fetch: $http   who plays what: ${http}status   metrics: ${http}metrics
+Serving $media. No file in it has a name that ends in .ts, .mp4, .m4v, .mov, .mkv or .webm.
+All files: $http   who plays what: ${http}status   metrics: ${http}metrics
 Stop with Ctrl-C.
 EOF
     return
   fi
+  local url; url=$(url_path "$clip")
+  # VLC without live555, as Debian builds it, plays transport streams only over RTSP.
+  local vlc=$rtsp$url
+  [[ $clip == *.ts ]] || vlc=$http$url
   cat <<EOF
 
 Serving $media, for example $clip. Play it with any of
 
-  ffplay -rtsp_transport udp $rtsp$clip
-  vlc $rtsp$clip
-  gst-launch-1.0 playbin uri=$rtsp$clip
-  curl -O $http$clip
+  ffplay -rtsp_transport udp $rtsp$url
+  vlc $vlc
+  gst-launch-1.0 playbin uri=$rtsp$url
+  curl -O $http$url
 
-Names with spaces or other letters: the links at $http have them as a URL needs them.
 All files: $http   who plays what: ${http}status   metrics: ${http}metrics
 Stop with Ctrl-C.
 EOF
+}
+
+# A path as a URL has it: what is no letter, digit or one of ._/- is percent-encoded.
+url_path() {
+  local LC_ALL=C text=$1 at byte
+  for ((at = 0; at < ${#text}; at++)); do
+    byte=${text:at:1}
+    case $byte in
+      [A-Za-z0-9._/-]) printf %s "$byte" ;;
+      *) printf '%%%02X' "'$byte" ;;
+    esac
+  done
 }
 
 # The one line on standard output says that both listeners are open; the log goes to standard error.
@@ -59,5 +74,7 @@ EOF
   [ "$word" != ready ] || how_to_play "${rtsp#rtsp=}" "${http#http=}"
 done
 status=${PIPESTATUS[0]}
-[ "$status" != 1 ] || echo 'Options of `wirepath serve` go into ARGS: make run ARGS="--rtsp 0.0.0.0:9554 --http 0.0.0.0:9080"' >&2
+if [ "$status" = 1 ] || [ "$status" = 2 ]; then
+  echo 'Options of `wirepath serve` go into ARGS: make run ARGS="--rtsp 0.0.0.0:9554 --http 0.0.0.0:9080"' >&2
+fi
 exit "$status"

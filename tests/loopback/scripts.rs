@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_example_that_plays_is_shown,
         a_single_file_is_its_own_example,
         a_movie_is_an_example,
+        an_example_is_encoded_as_urls_are,
         a_folder_without_streams_has_no_example,
         how_options_are_given_is_said_where_one_would_help,
         what_is_missing_and_how_root_installs_it_is_said,
@@ -72,7 +73,18 @@ fn a_movie_is_an_example() -> Result<()> {
     let folder = clips::folder(&[("a.mp4", &clips::mp4(2)?), ("b.ts", &clips::constant(2)?)])?;
     let said = Run::of(folder.path())?.said("Stop with Ctrl-C")?;
     ensure!(said.contains("for example b.ts"), "{said}");
+    ensure!(said.contains("vlc rtsp://"), "{said}");
     Ok(())
+}
+
+/// Promise: `make run` encodes other characters in its example, and gives VLC movies over HTTP.
+fn an_example_is_encoded_as_urls_are() -> Result<()> {
+    let folder = clips::folder(&[("Grüße 1+1.mkv", &clips::matroska(2)?)])?;
+    let run = Run::of(folder.path())?;
+    let said = run.said("Stop with Ctrl-C")?;
+    ensure!(said.contains("/Gr%C3%BC%C3%9Fe%201%2B1.mkv\n"), "{said}");
+    ensure!(word_after(&said, "  vlc ")?.starts_with("http://"), "{said}");
+    run.ensure_example_plays(&said)
 }
 
 /// Promise: `make run` says if a folder has nothing to play.
@@ -86,9 +98,9 @@ fn a_folder_without_streams_has_no_example() -> Result<()> {
     for media in [others.path(), other.as_path(), empty.path()] {
         let run = Run::of(media)?;
         let said = run.said("Stop with Ctrl-C")?;
-        ensure!(said.contains("in which there is no transport stream and no movie"), "{said}");
+        ensure!(said.contains("No file in it has a name that ends in"), "{said}");
         ensure!(!said.contains("ffplay"), "{said}");
-        let listing = word_after(&said, "to fetch: ")?;
+        let listing = word_after(&said, "All files: ")?;
         let address = listing.trim_start_matches("http://").trim_end_matches('/').parse()?;
         ensure!(http::get(address, "/")?.status == 200, "{listing} is no listing");
     }
