@@ -1,7 +1,9 @@
 //! Passwords: players that have them, players that do not, and guessers.
 
+use std::fs::Permissions;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -27,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         rules_hold_for_both_protocols,
         vlc_plays_from_an_open_folder,
         users_are_read_again,
+        a_users_file_that_all_can_read_is_told,
         wrong_users_files_are_refused,
         rules_for_nothing_are_told,
         guessing_is_slowed_and_takes_no_memory,
@@ -290,6 +293,15 @@ fn users_are_read_again() -> Result<()> {
     );
     ensure!(bed.get("/clip.ts", ("anna", "new"))?.status == 200);
     Ok(())
+}
+
+/// Promise: The log warns if every user of the machine can read the users file.
+fn a_users_file_that_all_can_read_is_told() -> Result<()> {
+    let bed = TestBed::with(&[])?;
+    let warning = "all users of this machine can read this file of passwords or keys";
+    ensure!(!bed.server.process.log().contains(warning), "`wirepath passwd` made it for its owner");
+    std::fs::set_permissions(&bed.users, Permissions::from_mode(0o644))?;
+    reload(&bed, warning)
 }
 
 /// Promise: A server does not start if its users file is missing, invalid or served, or if rules need a

@@ -174,12 +174,16 @@ fn what_cannot_be_served_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Hot memory larger than the machine's, and RTP ports without a pair, are refused at the start.
+/// Promise: Hot memory larger than the machine's, RTP ports without a pair, and a missing interface end the start.
 fn limits_that_contradict_each_other_are_refused_at_start() -> Result<()> {
     let folder = process::open_folder()?;
     for (arguments, said) in [
         (&["--hot-memory", "1PiB"][..], "this machine has"),
         (&["--rtp-ports", "20001-20002"], "no even port before an odd one"),
+        (
+            &["--multicast", "239.255.42.1:5004?interface=none0"],
+            "cannot send to the groups of --multicast: interface none0: No such device",
+        ),
     ] {
         let arguments = arguments.iter().map(Path::new);
         let log = refused([folder.path()].into_iter().chain(arguments))?;

@@ -33,6 +33,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_channel_goes_on_with_another_list,
         a_channel_that_waits_for_its_first_asset_begins_anew,
         a_path_is_added,
+        a_folder_that_was_replaced_is_opened_again,
         a_path_is_removed,
         a_second_path_moves_the_first,
         an_invalid_catalog_changes_nothing,
@@ -359,6 +360,23 @@ fn a_path_is_added() -> Result<()> {
     let listing: Value = serde_json::from_slice(&bed.get("/")?.body)?;
     ensure!(listing.to_string().contains("three") && listing.to_string().contains("short.ts"), "{listing}");
     ensure_ends(session, &bed.clip)
+}
+
+/// Promise: A reload opens a served folder again if another one has its path, and names a path that is missing.
+fn a_folder_that_was_replaced_is_opened_again() -> Result<()> {
+    const CONFIGURATION: &str = "paths = [\"one\", \"two\"]\n";
+    let bed = TestBed::new(CONFIGURATION)?;
+    let two = bed.home.path().join("two");
+    fs::remove_dir_all(&two)?;
+    ensure!(bed.get("/two/")?.status == 404, "a deleted folder has no listing");
+    let line = bed.reload_until(CONFIGURATION, "the configuration is unchanged")?;
+    ensure!(line.contains("paths: cannot find") && line.contains("two"), "{line}");
+    fs::create_dir(&two)?;
+    fs::copy(clips::constant(2)?, two.join("new.ts"))?;
+    bed.ensure_served("two/new.ts", false)?;
+    bed.reload(CONFIGURATION)?;
+    bed.ensure_served("two/new.ts", true)?;
+    bed.ensure_served("one/clip.ts", true)
 }
 
 /// Promise: A path that a reload removes gets 404; its sessions and downloads continue to their ends.

@@ -144,7 +144,7 @@ fn without_names(address: &ListenAddress) -> Result<SocketAddr, String> {
 /// Checks that the files exist which the next start needs, and that those of the local time zone can be read.
 /// A confined server can see whether files exist, but cannot open all of them.
 fn checked(options: ServerOptions) -> Result<ServerOptions> {
-    let paths = options.catalog.paths.iter().map(|path| ("path", path));
+    let paths = options.catalog.paths.iter().map(|path| ("paths", path));
     let access = options.auth.iter().flat_map(|auth| {
         let (users, keys) = (auth.users.iter(), auth.url_keys.iter());
         users.map(|file| ("users", file)).chain(keys.map(|file| ("url-key", file)))

@@ -61,6 +61,7 @@ pub mod process;
 pub mod program;
 mod reserved_listener;
 mod runtime_threads;
+mod secret_file;
 pub mod status;
 pub mod tls;
 

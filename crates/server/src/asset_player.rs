@@ -404,9 +404,24 @@ pub(crate) fn open_error(error: StoreError) -> OpenError {
         }
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
         StoreError::AddressBusy => OpenError::AtLimit(error.to_string()),
-        StoreError::Busy | StoreError::Stopped | StoreError::Folder(_) => OpenError::Busy(error.to_string()),
-        StoreError::Io(..) | StoreError::Mtu(_) | StoreError::Panicked => {
-            OpenError::Failed(error.to_string())
-        }
+        StoreError::Busy | StoreError::Stopped => OpenError::Busy(error.to_string()),
+        StoreError::Folder(FolderError::Io(..))
+        | StoreError::Io(..)
+        | StoreError::Mtu(_)
+        | StoreError::Panicked => OpenError::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_asked_to_try_later_only_where_that_may_help() {
+        let denied = || Arc::new(io::Error::from(io::ErrorKind::PermissionDenied));
+        let folder = StoreError::Folder(FolderError::Io("cache".into(), denied()));
+        assert!(matches!(open_error(folder), OpenError::Failed(_)));
+        assert!(matches!(open_error(StoreError::Io("reading", denied())), OpenError::Failed(_)));
+        assert!(matches!(open_error(StoreError::Busy), OpenError::Busy(_)));
     }
 }

@@ -80,9 +80,10 @@ impl Catalog {
         Catalog::of(library).open_like(options, store, pool)
     }
 
-    /// Returns whether it was opened with these options.
+    /// Returns whether it was opened with these options, and their paths lead to the same folders. Waits for
+    /// storage.
     pub(crate) fn has(&self, options: &CatalogOptions) -> bool {
-        self.options == *options
+        self.options == *options && self.library.is_in_place()
     }
 
     /// Opens the catalog that succeeds this one. Entries that are in both are taken over as they are. Refuses

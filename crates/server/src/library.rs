@@ -137,11 +137,11 @@ impl Library {
     }
 
     /// Opens the folders and files to serve. Those that another library serves by the same paths are not
-    /// opened again.
+    /// opened again, unless the paths lead to other folders now.
     pub(crate) fn open_like(paths: &[PathBuf], other: &Self) -> Result<Self, LibraryError> {
         let open = |path: &PathBuf| match other.served().find(|served| served.given == *path) {
-            Some(served) => Ok(Arc::clone(served)),
-            None => Served::open(path).map(Arc::new),
+            Some(served) if served.is_in_place() => Ok(Arc::clone(served)),
+            _ => Served::open(path).map(Arc::new),
         };
         let served = paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let tree = match &served[..] {
@@ -174,6 +174,11 @@ impl Library {
             Tree::Named(named) => (None, Some(named.values())),
         };
         root.into_iter().chain(named.into_iter().flatten())
+    }
+
+    /// Returns whether all paths lead to the folders that were opened, or cannot be examined now.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.served().all(|served| served.is_in_place())
     }
 
     /// The part of the library that this library and another one serve under the same paths in URLs.
@@ -376,6 +381,14 @@ impl Served {
             errno => failed(errno.into()),
         })?;
         Ok(Self { given: given.to_owned(), folder, file })
+    }
+
+    /// Returns whether its path leads to the folder that was opened. A path that cannot be followed is taken for in
+    /// place: its storage may come back.
+    fn is_in_place(&self) -> bool {
+        let Ok(real) = self.given.canonicalize() else { return true };
+        let folder = if self.file.is_some() { real.parent().unwrap_or(Path::new("/")) } else { &real };
+        self.folder.is_at(folder).unwrap_or(true)
     }
 
     /// Last component of the given path; if that is `.`, `..` or missing, of the resolved path.

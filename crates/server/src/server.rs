@@ -161,6 +161,9 @@ impl Server {
         let bursts = Arc::new(BurstLimits::new(options.folder_bursts));
         let fields = CurrentFields::new(options.response_fields);
         let descriptors = DescriptorBudget::new(open_files, options.bounds_addresses);
+        if let Some(range) = &options.multicast {
+            range.check_interface().map_err(StartError::Multicast)?;
+        }
         let groups = options.multicast.map(|range| {
             let (playbacks, plays) = (Arc::clone(&playbacks), Arc::clone(&plays));
             Arc::new(MulticastGroups::new(range, playbacks, plays, Arc::clone(&descriptors)))

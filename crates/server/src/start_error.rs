@@ -31,6 +31,9 @@ pub enum StartError {
     /// Listening failed for a protocol.
     #[error("cannot listen for {0} on {1}: {2}")]
     Listen(&'static str, SocketAddr, io::Error),
+    /// The interface of the multicast groups cannot be used.
+    #[error("cannot send to the groups of --multicast: {0}; `ip link` lists the interfaces of this machine")]
+    Multicast(io::Error),
     /// Open files do not allow as many sessions.
     #[error(transparent)]
     Sessions(#[from] TooManySessions),

@@ -12,7 +12,7 @@ const TILES = [
     label: 'Clients playing',
     number: (status) => status.sessions.filter((session) => session.state === 'playing').length,
     text: count,
-    remark: (status) => `${count(status.sessions.length)} sessions of ${count(status.rtsp.limits.sessions)}`,
+    remark: (status) => `${count(status.sessions.length)} of at most ${count(status.rtsp.limits.sessions)} sessions are set up`,
     values: () => model.history.clients,
   },
   {
@@ -20,10 +20,13 @@ const TILES = [
     label: 'Clients that still fit',
     number: stillFit,
     text: count,
-    remark: ({ capacity }) =>
-      capacity.sessions_playing > 0
-        ? `capacity for ${count(capacity.sessions)} in all, at what these cost`
-        : `capacity for ${count(capacity.sessions)} by an estimate of their cost`,
+    remark: ({ capacity, rtsp }) => {
+      if (rtsp.limits.sessions < capacity.sessions) {
+        return `of ${count(rtsp.limits.sessions)}: the limit of sessions (open files, --max-sessions)`;
+      }
+      const basis = capacity.sessions_playing > 0 ? 'measured' : 'estimated';
+      return `of ${count(capacity.sessions)}, by the ${basis} processor time of a client`;
+    },
   },
   {
     id: 'rate',
@@ -53,14 +56,14 @@ const TILES = [
     label: 'Lateness, 99 %',
     number: (status) => status.lateness_us.p99,
     text: micros,
-    remark: (status) => `median ${micros(status.lateness_us.p50)}, most ${micros(status.lateness_us.max)}`,
+    remark: (status) => `median ${micros(status.lateness_us.p50)}, maximum ${micros(status.lateness_us.max)}`,
   },
   {
     id: 'packets',
     label: 'Packets sent',
     number: (status) => status.counters.playback.packets,
     text: count,
-    remark: (status) => `${count(status.counters.playback.packets_lost)} not taken by the network`,
+    remark: (status) => `${count(status.counters.playback.packets_lost)} rejected by the network`,
   },
   {
     id: 'http',

@@ -7,6 +7,7 @@ use std::path::Path;
 use wirepath_auth::{UrlKeys, Users};
 
 use super::AuthError;
+use crate::secret_file::warn_if_public;
 
 /// Longest file of users or keys, in bytes.
 const MOST_FILE_BYTES: u64 = 16 << 20;
@@ -26,9 +27,11 @@ pub fn read_url_keys(file: &Path) -> Result<UrlKeys, AuthError> {
     UrlKeys::parse(&text).map_err(|error| AuthError::UrlKeys(file.to_owned(), error))
 }
 
-fn read_text(file: &Path) -> io::Result<String> {
+fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(file)?.take(MOST_FILE_BYTES + 1).read_to_string(&mut text)?;
+    let file = File::open(path)?;
+    warn_if_public(path, &file)?;
+    file.take(MOST_FILE_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MOST_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 16 MiB"));
     }

@@ -41,6 +41,8 @@ impl Access {
             Target::Asterisk | Target::Authority => "*".to_owned(),
         };
         let (method, agent) = (request.method.clone(), request.agent.clone());
+        // A socket of both families has IPv4 addresses in the form of IPv6.
+        let client = SocketAddr::new(client.ip().to_canonical(), client.port());
         Access { client, method, path, agent, start: Instant::now() }
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::secret_file::warn_if_public;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
@@ -94,22 +95,26 @@ pub(super) fn load(files: &TlsFiles) -> Result<Certificate, TlsError> {
 }
 
 fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let bytes = read(file)?;
+    let bytes = read(file, |_| Ok(()))?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     chain.map_err(|error| TlsError::Pem(file.to_owned(), error))
 }
 
 fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_slice(&read(file)?).map_err(|error| match error {
+    let bytes = read(file, |opened| warn_if_public(file, opened))?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
         pem::Error::NoItemsFound => TlsError::NoKey(file.to_owned()),
         error => TlsError::Pem(file.to_owned(), error),
     })
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+/// Reads a file, after `check` of the open file.
+fn read(file: &Path, check: impl FnOnce(&File) -> io::Result<()>) -> Result<Vec<u8>, TlsError> {
     let read = || {
         let mut bytes = Vec::new();
-        File::open(file)?.take(MOST_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        let opened = File::open(file)?;
+        check(&opened)?;
+        opened.take(MOST_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > MOST_FILE_BYTES {
             true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 1 MiB")),
             false => Ok(bytes),

@@ -5,8 +5,10 @@ use super::{Asset, FindError, FolderListing, Found, is_hidden, listing};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat2, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Most attempts at a resolution that conflicts with renames elsewhere in the tree (openat2(2), EAGAIN).
@@ -45,6 +47,12 @@ impl ServedFolder {
         Ok(folder)
     }
 
+    /// Returns whether a path still leads to this folder.
+    pub(super) fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let (opened, found) = (fstat(&self.fd)?, path.metadata()?);
+        Ok((opened.st_dev, opened.st_ino) == (found.dev(), found.ino()))
+    }
+
     /// Returns whether it is on storage of this machine.
     #[cfg(test)]
     pub(super) fn is_local(&self) -> bool {
@@ -81,6 +89,9 @@ impl ServedFolder {
 
     pub(super) fn list(&self, path: &[u8]) -> Result<FolderListing, FindError> {
         let fd = self.open_shown(path, READ | OFlags::DIRECTORY)?;
+        if fstat(&fd).map_err(find_error)?.st_nlink == 0 {
+            return Err(FindError::NotFound); // deleted since it was opened
+        }
         listing::read(&fd, |name| self.look(&join(path, name)))
     }
 

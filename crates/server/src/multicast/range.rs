@@ -1,5 +1,6 @@
 //! Groups to which a server may send.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
@@ -24,6 +25,14 @@ impl MulticastRange {
             IpAddr::V6(first) => IpAddr::V6(Ipv6Addr::from_bits(first.to_bits() + u128::from(number))),
         };
         Destination { address: SocketAddr::new(ip, self.first.address.port()), ..self.first.clone() }
+    }
+
+    /// Checks that there is the interface that packets are to leave by.
+    ///
+    /// # Errors
+    /// The interface is missing, or has no address of the groups' family.
+    pub(crate) fn check_interface(&self) -> io::Result<()> {
+        self.first.check_interface()
     }
 
     /// Number of groups.

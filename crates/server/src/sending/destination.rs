@@ -103,6 +103,10 @@ impl FromStr for Destination {
     }
 }
 
+fn interface_error(interface: impl fmt::Display, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("interface {interface}: {error}"))
+}
+
 /// Address of `HOST:PORT`.
 fn resolve(place: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = place.parse() {
@@ -168,6 +172,15 @@ impl Destination {
         socket.connect(&to.into())
     }
 
+    /// Checks that there is the interface that packets are to leave by.
+    ///
+    /// # Errors
+    /// Those of socket calls with the interface's name; `InvalidInput` as for [`connect`](Self::connect).
+    pub(crate) fn check_interface(&self) -> io::Result<()> {
+        let socket = Socket::new(Domain::for_address(self.address), Type::DGRAM, Some(Protocol::UDP))?;
+        self.set_interface(&socket)
+    }
+
     fn at(&self, ports: u16) -> io::Result<SocketAddr> {
         let why = || io::Error::new(io::ErrorKind::InvalidInput, "its tracks need ports above 65535");
         let port = self.address.port().checked_add(ports).ok_or_else(why)?;
@@ -182,13 +195,17 @@ impl Destination {
     fn set_interface(&self, socket: &Socket) -> io::Result<()> {
         match (&self.interface, self.address) {
             (None, _) => Ok(()),
-            (Some(Interface::Name(name)), _) => socket.bind_device(Some(name.as_bytes())),
-            (Some(Interface::Address(IpAddr::V4(local))), SocketAddr::V4(_)) => {
-                socket.set_multicast_if_v4(local)?;
-                socket.bind(&SocketAddr::from((*local, 0)).into())
+            (Some(Interface::Name(name)), _) => {
+                socket.bind_device(Some(name.as_bytes())).map_err(|error| interface_error(name, &error))
             }
+            (Some(Interface::Address(IpAddr::V4(local))), SocketAddr::V4(_)) => socket
+                .set_multicast_if_v4(local)
+                .and_then(|()| socket.bind(&SocketAddr::from((*local, 0)).into()))
+                .map_err(|error| interface_error(local, &error)),
             (Some(Interface::Address(IpAddr::V6(local))), SocketAddr::V6(_)) if !self.is_multicast() => {
-                socket.bind(&SocketAddr::from((*local, 0)).into())
+                socket
+                    .bind(&SocketAddr::from((*local, 0)).into())
+                    .map_err(|error| interface_error(local, &error))
             }
             (Some(Interface::Address(_)), _) => {
                 let why = "give the interface by its name: an address selects it for IPv4, and for unicast";
