@@ -9,12 +9,13 @@ use libtest_mimic::Trial;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 use wirepath_tests::interleaved::Interleaved;
+use wirepath_tests::loss::unless_overloaded;
 use wirepath_tests::movie::Movie;
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::rtp::Received;
 use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clips, http, trials};
+use wirepath_tests::{Deadline, clips, frames, http, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -30,6 +31,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
         the_newest_recording_tells_the_tracks,
+        ffmpeg_plays_recordings_of_different_encodes => || {
+            unless_overloaded(ffmpeg_plays_recordings_of_different_encodes)
+        },
         movies_larger_than_the_cache_are_left_out,
         many_bad_recordings_do_not_hide_the_good_ones,
         an_archive_whose_only_recording_is_being_written_says_so,
@@ -318,11 +322,28 @@ fn a_recording_of_other_tracks_is_left_out() -> Result<()> {
     let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
     ensure_bytes(&received, &fs::read(&stream)?.repeat(2))?;
     let left_out = server.status()?["archives"][0]["left_out"].to_string();
-    ensure!(left_out.contains("10-00-02.mp4") && left_out.contains("differ"), "{left_out}");
+    ensure!(
+        left_out.contains("10-00-02.mp4") && left_out.contains("and those of the stream MP2T"),
+        "{left_out}"
+    );
     Ok(())
 }
 
-/// Promise: After a change of a camera's settings, its archive plays the recordings with the new ones.
+/// Promise: After a change of a camera's picture size or profile, its archive plays recordings of both.
+fn ffmpeg_plays_recordings_of_different_encodes() -> Result<()> {
+    let [large, small] = clips::different_encodes(3, "libx264", "mp4")?;
+    let folder = folder(&[("2026-11-23T10-00-00.mp4", large), ("2026-11-23T10-00-03.mp4", small)])?;
+    let server = serve(&folder, &[])?;
+    for transport in ["udp", "tcp"] {
+        let sizes = frames::sizes(&["-rtsp_transport", transport], &server.rtsp_url("cam"), None, 60.0)?;
+        ensure!(sizes == [(640, 360, 75), (320, 180, 75)], "{sizes:?} over {transport}");
+    }
+    let left_out = server.status()?["archives"][0]["left_out"].as_array().map(Vec::len);
+    ensure!(left_out == Some(0), "{left_out:?} are left out");
+    Ok(())
+}
+
+/// Promise: After a change of a camera's codec, its archive plays the recordings with the new one.
 fn the_newest_recording_tells_the_tracks() -> Result<()> {
     let (stream, movie) = (clips::constant(2)?, clips::mp4(2)?);
     let folder = folder(&[

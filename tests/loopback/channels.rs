@@ -16,7 +16,7 @@ use wirepath_tests::playback::Playback;
 use wirepath_tests::process::{Process, find};
 use wirepath_tests::rtp::Received;
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clips, require, trials};
+use wirepath_tests::{Deadline, clips, frames, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -24,6 +24,12 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_channel_plays_over_tcp,
         a_movie_channel_goes_on_over_its_joint,
         a_late_movie_goes_on_over_its_joint,
+        ffmpeg_plays_different_encodes_of_h264_over_udp => || {
+            unless_overloaded(|| ffmpeg_plays_different_encodes("libx264", "udp"))
+        },
+        ffmpeg_plays_different_encodes_of_h264_over_tcp => || ffmpeg_plays_different_encodes("libx264", "tcp"),
+        ffmpeg_plays_different_encodes_of_h265_over_tcp => || ffmpeg_plays_different_encodes("libx265", "tcp"),
+        gstreamer_receives_different_encodes,
         viewers_are_at_the_same_place => || unless_overloaded(viewers_are_at_the_same_place),
         play_after_a_pause_continues_at_the_current_position,
         a_list_is_read_again_at_the_next_joint,
@@ -129,6 +135,54 @@ fn a_movie_channel_goes_on_over_its_joint() -> Result<()> {
 /// Promise: A movie whose first sample is late in the file repeats in a channel without a pause.
 fn a_late_movie_goes_on_over_its_joint() -> Result<()> {
     goes_on_over_its_joint(&clips::late(3, "mp4")?)
+}
+
+/// A server of the channel `films`, which has two movies of different encodes.
+fn different_encodes(video: &str) -> Result<(Server, TempDir)> {
+    let [large, small] = clips::different_encodes(3, video, "mp4")?;
+    let folder = clips::folder(&[("large.mp4", &large), ("small.mp4", &small)])?;
+    let list = folder.path().join("films.m3u");
+    fs::write(&list, "large.mp4\nsmall.mp4\n")?;
+    let channel = format!("films={}", list.display());
+    Ok((Server::of(folder.path()).with(["--channel", &channel]).start()?, folder))
+}
+
+/// Promise: Movies of a channel may have different picture sizes, profiles and parameter sets; ffmpeg decodes all pictures.
+fn ffmpeg_plays_different_encodes(video: &str, transport: &str) -> Result<()> {
+    let (server, _folder) = different_encodes(video)?;
+    let options = ["-rtsp_transport", transport];
+    let sizes = frames::sizes(&options, &server.rtsp_url("films"), Some(11.0), 60.0)?;
+    // The first and the last movie are seen in part.
+    let whole = sizes.get(1..sizes.len().saturating_sub(1)).unwrap_or_default();
+    ensure!(whole.len() >= 2, "{sizes:?}");
+    let expected = |&(width, height, count): &(u32, u32, usize)| {
+        [(640, 360), (320, 180)].contains(&(width, height)) && count == 75
+    };
+    ensure!(whole.iter().all(expected), "{sizes:?}");
+    ensure!(sizes.iter().map(|(.., count)| count).sum::<usize>() >= 10 * 25, "{sizes:?}");
+    Ok(())
+}
+
+/// Promise: GStreamer receives a channel of movies of different encodes, each with its own parameter sets.
+fn gstreamer_receives_different_encodes() -> Result<()> {
+    require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
+    let (server, folder) = different_encodes("libx264")?;
+    let output = folder.path().join("came.h264");
+    let mut command = Command::new("gst-launch-1.0");
+    command.args(["-q", "rtspsrc", &format!("location={}", server.rtsp_url("films")), "protocols=tcp", "!"]);
+    command.args(["application/x-rtp,media=video", "!", "rtph264depay", "!", "h264parse", "!"]);
+    command.args(["video/x-h264,stream-format=byte-stream,alignment=au", "!", "filesink"]);
+    command.args(["buffer-mode=unbuffered", "sync=false", &format!("location={}", output.display())]);
+    let client = Process::start(&command, true)?;
+    let input = output.to_str().context("a file's name")?;
+    let sizes = Deadline::seconds(60.0).wait_for("two joints", || {
+        let sizes = frames::sizes(&[], input, None, 60.0).unwrap_or_default();
+        Ok((sizes.len() >= 4).then_some(sizes))
+    })?;
+    drop(client);
+    let whole = &sizes[1..sizes.len() - 1];
+    ensure!(whole.iter().all(|(.., count)| *count == 75), "{sizes:?}");
+    Ok(())
 }
 
 fn goes_on_over_its_joint(movie: &Path) -> Result<()> {

@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_group_is_received_with_its_description,
         ffmpeg_plays_a_movie_by_the_description => || unless_overloaded(ffmpeg_plays_a_movie_by_the_description),
         ffmpeg_plays_three_loops_of_a_transport_stream => || unless_overloaded(ffmpeg_plays_three_loops_of_a_transport_stream),
+        ffmpeg_plays_a_list_of_different_encodes => || unless_overloaded(ffmpeg_plays_a_list_of_different_encodes),
         ffmpeg_plays_two_loops_of_a_movie => || unless_overloaded(ffmpeg_plays_two_loops_of_a_movie),
         a_playlist_plays_in_order,
         a_playlist_is_read_again_at_the_next_joint,
@@ -324,6 +325,27 @@ fn ffmpeg_plays_two_loops_of_a_movie() -> Result<()> {
     let (folder, clip) = (tempfile::tempdir()?, clips::film(3, "libx264", "aac", "mp4")?);
     let (sdp, to) = described(&clip, folder.path())?;
     ffmpeg_plays_loops(&clip, &BY_DESCRIPTION, text(&sdp)?, &to, (2, 3.0))
+}
+
+/// Promise: `wirepath send` sends movies of different picture sizes and profiles as one stream that ffmpeg decodes.
+fn ffmpeg_plays_a_list_of_different_encodes() -> Result<()> {
+    let [large, small] = clips::different_encodes(3, "libx264", "mp4")?;
+    let folder = clips::folder(&[("large.mp4", &large), ("small.mp4", &small)])?;
+    let list = folder.path().join("films.m3u");
+    std::fs::write(&list, "large.mp4\nsmall.mp4\n")?;
+    let (sdp, to) = described(&large, folder.path())?;
+    let input = text(&sdp)?;
+    let sizes = std::thread::scope(|scope| {
+        let receiving = scope.spawn(move || frames::sizes(&BY_DESCRIPTION, input, Some(5.5), 60.0));
+        wait_for_receiver(&to)?;
+        let mut sender = Sender::start([text(&list)?, "--loop", "--to", &to])?;
+        let sizes = receiving.join().map_err(|_| anyhow::anyhow!("the receiver panicked"))?;
+        sender.interrupt()?;
+        sizes
+    })?;
+    ensure!(sizes.len() == 2 && sizes[0] == (640, 360, 75) && sizes[1].0 == 320, "{sizes:?}");
+    ensure!((50..=75).contains(&sizes[1].2), "{sizes:?}");
+    Ok(())
 }
 
 /// Receives so many loops of a clip of a length with ffmpeg, as a person would: without `-copyts`.

@@ -105,6 +105,13 @@ pub fn film_with(
     make(&format!("film-{video}-{audio}-{seconds}s"), extension, &lines(seconds, 1, &output))
 }
 
+/// Two movies of the same codecs by different encodes: other picture sizes, profiles and parameter sets.
+pub fn different_encodes(seconds: u32, video: &str, extension: &str) -> Result<[PathBuf; 2]> {
+    let large = film(seconds, video, "aac", extension)?;
+    let small = ["-s", "320x180", "-preset", "veryfast", "-profile:v", "main", "-refs", "1"];
+    Ok([large, film_with(seconds, (video, "aac"), extension, &small)?])
+}
+
 /// A movie cut from a longer one without encoding, as MP4: its first seconds are hidden by its edit list,
 /// since its only random access point is before them.
 pub fn cut(seconds: u32, hidden_seconds: f64) -> Result<PathBuf> {

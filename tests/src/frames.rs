@@ -44,6 +44,34 @@ pub fn sound(options: &[&str], input: &str, seconds: f64) -> Result<Vec<u8>> {
     std::fs::read(&output).context("reading the sound")
 }
 
+/// Sizes of the pictures of the first video track of a file or URL, decoded by ffprobe for so many seconds of media
+/// or to the end: width, height, and number of pictures in a row with this size. `options` go in front of the input.
+pub fn sizes(
+    options: &[&str],
+    input: &str,
+    media_seconds: Option<f64>,
+    seconds: f64,
+) -> Result<Vec<(u32, u32, usize)>> {
+    require!(find("ffprobe").is_some(), "ffprobe is not installed");
+    let interval = media_seconds.map(|seconds| format!("%+{seconds}"));
+    let interval = interval.as_deref().map_or(vec![], |interval| vec!["-read_intervals", interval]);
+    let select = ["-select_streams", "v:0", "-show_entries", "frame=width,height", "-of", "json"];
+    let arguments = [&["-v", "error"][..], options, &select, &interval, &["-i", input]].concat();
+    let json: serde_json::Value =
+        serde_json::from_str(&run("ffprobe", arguments, seconds)?).context("ffprobe")?;
+    let frames = json["frames"].as_array().context("ffprobe decoded no pictures")?;
+    let mut sizes: Vec<(u32, u32, usize)> = Vec::new();
+    for frame in frames {
+        let number = |name: &str| frame[name].as_u64().and_then(|number| u32::try_from(number).ok());
+        let (width, height) = number("width").zip(number("height")).context("a picture without a size")?;
+        match sizes.last_mut().filter(|last| (last.0, last.1) == (width, height)) {
+            Some(last) => last.2 += 1,
+            None => sizes.push((width, height, 1)),
+        }
+    }
+    Ok(sizes)
+}
+
 /// Reads ffmpeg's `framemd5`: lines of stream, dts, pts, duration, size and hash, and the time base of each
 /// stream in front.
 pub fn parse(text: &str) -> Result<Vec<Vec<Frame>>> {

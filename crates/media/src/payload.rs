@@ -20,6 +20,7 @@ mod obu;
 mod opus;
 mod packetizer;
 mod padding;
+mod parameter_sets;
 mod pcm;
 mod unit;
 mod units;
@@ -30,16 +31,24 @@ pub use description::TrackDescription;
 pub use obu::Obus;
 pub use packetizer::Packetizer;
 pub use padding::padding_of;
+pub use parameter_sets::ParameterSets;
 pub use unit::{Unit, UnitError};
 pub use units::Units;
 
+use std::sync::Arc;
+
 use crate::track::{Codec, Extent, Pcm, PcmKind, Track};
+use parameter_sets::IN_CONFIGURATION;
 
 /// Smallest permitted limit of payload bytes. Any network carries more (RFC 791).
 pub const MIN_PAYLOAD: usize = 64;
 
 /// Most bytes of a generated piece.
 const MAX_GENERATED: usize = 4;
+
+/// Most bytes of the parameter sets that SDP contains. If they are longer in total, which no encoder makes,
+/// SDP contains none of them, and receivers have to use those in the stream.
+const MAX_SET_BYTES: usize = 1 << 14;
 
 /// Piece of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +104,8 @@ pub struct Payloads {
     length: usize,
     /// Bytes of padding that may still be added.
     padding_left: usize,
+    /// Bytes of the parameter sets of the track's configuration.
+    parameter_sets: Arc<[u8]>,
 }
 
 /// End of a payload in the list of pieces.
@@ -226,9 +237,19 @@ impl Payloads {
         self.length += bytes.len();
     }
 
-    /// Adds bytes of the asset to the open payload.
+    /// Makes the bytes of these parameter sets available to the units that [`ParameterSets`] adds.
+    pub fn permit_parameter_sets(&mut self, sets: &ParameterSets) {
+        self.parameter_sets = Arc::clone(sets.bytes());
+    }
+
+    /// Adds bytes of the asset, or of parameter sets of the configuration, to the open payload.
     fn refer(&mut self, extent: Extent) {
-        if extent.length > 0 {
+        if let Some(offset) = extent.offset.checked_sub(IN_CONFIGURATION) {
+            let sets = Arc::clone(&self.parameter_sets);
+            let end = offset.saturating_add(extent.length);
+            let bytes = sets.get(offset as usize..end as usize).unwrap_or_default();
+            bytes.chunks(MAX_GENERATED).for_each(|bytes| self.generate(bytes));
+        } else if extent.length > 0 {
             self.pieces.push(Piece::Extent(extent));
             self.length += extent.length as usize;
         }

@@ -7,7 +7,6 @@ mod chain;
 mod first_search;
 mod folder;
 mod folder_tree;
-mod formats;
 mod listing;
 mod name_pattern;
 mod opener;

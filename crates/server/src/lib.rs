@@ -9,6 +9,7 @@ mod catalog;
 mod channels;
 mod core;
 mod describe;
+mod formats;
 mod heap_trim;
 mod http;
 pub mod images;

@@ -67,7 +67,7 @@ impl MoviePacker {
         let burst_us = plan.recipe.burst_us.into();
         let reader = || Box::new(MovieReader::of_transport_stream(plan.identity.size));
         Ok(Self {
-            recipe: Recipe { limit: limit.into(), frames: frames.into(), burst_us },
+            recipe: Recipe { limit: limit.into(), frames: frames.into(), burst_us, demuxed },
             state: if demuxed { State::Tracks { reader: reader(), taken: 0 } } else { State::Head },
             payloads: Payloads::default(),
             schedule: Schedule::new(&plan),

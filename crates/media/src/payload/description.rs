@@ -3,15 +3,11 @@
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize};
 
-use super::{Format, PcmEncoding, PcmFormat, Unplayable};
+use super::{Format, MAX_SET_BYTES, PcmEncoding, PcmFormat, Unplayable};
 use crate::track::{Av1, Avc, Codec, Hevc, Track, TrackKind};
 
 /// Static payload type of MPEG audio (RFC 3551 table 4).
 const MPEG_AUDIO: u8 = 14;
-
-/// Most bytes of the parameter sets that SDP contains. If they are longer in total, which no encoder makes,
-/// SDP contains none of them, and receivers have to use those in the stream.
-const MAX_SET_BYTES: usize = 1 << 14;
 
 /// SDP attributes of a track.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

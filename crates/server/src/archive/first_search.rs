@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::formats::Formats;
 use super::recordings::Recordings;
+use crate::formats::Formats;
 
 /// Time after which recordings that were passed over because reading failed are tried again, though a later
 /// one was found.

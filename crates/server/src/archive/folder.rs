@@ -15,9 +15,9 @@ use wirepath_net::LogLimit;
 use super::ArchiveOptions;
 use super::first_search::FirstSearch;
 use super::folder_tree::{FolderTree, TreeCheck, TreeLimits};
-use super::formats::Formats;
 use super::name_pattern::NamePattern;
 use super::recordings::{Recording, Recordings};
+use crate::formats::Formats;
 use crate::images::{Store, StoreError};
 use crate::library::{Asset, FindError, Library};
 

@@ -8,8 +8,8 @@ use wirepath_media::image::PathLimits;
 
 use super::first_search::FirstSearch;
 use super::folder::ArchiveFolder;
-use super::formats::Formats;
 use super::recordings::{Recording, Recordings};
+use crate::formats::Formats;
 use crate::images::{Image, StoreError};
 use crate::library::FindError;
 use crate::played_as::PlayedAs;
@@ -31,9 +31,6 @@ pub(super) const RETRIES: u32 = 20;
 
 /// Most recordings that are examined from the end of an archive.
 pub(super) const EXAMINED: usize = 16;
-
-/// Reason why a recording is left out.
-const OTHER_FORMATS: &str = "its tracks or their parameters differ from those of the newest recording";
 
 /// Opens recordings for a client.
 #[derive(Clone)]
@@ -175,11 +172,17 @@ impl Opener {
     /// Returns whether a recording is known to have other formats, and leaves it out then.
     fn differs(&self, recording: &Recording, recordings: &Recordings, like: &Formats) -> bool {
         let formats = self.folder.formats(recording, recordings).ok().flatten();
-        let differs = formats.is_some_and(|formats| *formats != *like);
-        if differs {
-            self.folder.leave_out(recording, OTHER_FORMATS);
+        formats.is_some_and(|formats| self.leaves_out(recording, &formats, like))
+    }
+
+    /// Leaves a recording out if its formats differ from these. Returns whether they do.
+    fn leaves_out(&self, recording: &Recording, formats: &Formats, like: &Formats) -> bool {
+        let difference = like.difference(formats);
+        if let Some(why) = &difference {
+            let why = format!("{why}; an archive plays recordings that can follow the newest one");
+            self.folder.leave_out(recording, &why);
         }
-        differs
+        difference.is_some()
     }
 
     /// The first recording after a time that can be played like the others. Waits for storage.
@@ -262,8 +265,8 @@ impl Opener {
             }
             Err(error) => return Attempt::Later(OpenFailure::Store(error)),
         };
-        if like.is_some_and(|like| *like != Formats::of(&image.summary().description)) {
-            self.folder.leave_out(recording, OTHER_FORMATS);
+        let formats = Formats::of(&image.summary().description);
+        if like.is_some_and(|like| self.leaves_out(recording, &formats, like)) {
             return Attempt::LeftOut;
         }
         self.folder.note_played(recording);

@@ -7,10 +7,10 @@ use wirepath_playback::{
     self as playback, PlayError, PlayRequest, Playbacks, Position, Progress, StreamProgress,
 };
 
-use super::formats::Formats;
 use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
 use super::source::ArchiveSource;
 use crate::asset_player::{locate, socket_error, stream_sink};
+use crate::formats::Formats;
 use crate::images::Image;
 use crate::plays::Plays;
 use crate::rtsp::player::{

@@ -10,7 +10,6 @@ use wirepath_playback::{PlaybackOptions, TrainSource};
 
 use super::Gaps;
 use super::folder::{ArchiveFolder, Length};
-use super::formats::Formats;
 use super::opener::{EXAMINED, First, OpenFailure, Opened, Opener};
 use super::playback::ArchivePlayback;
 use super::source::{ArchiveSource, feed};
@@ -18,6 +17,7 @@ use crate::asset_player::{
     AssetPlayer, blocking, find_error, limits_error, open_error, socket_error, stream_sink,
 };
 use crate::describe::describe;
+use crate::formats::Formats;
 use crate::library::FindError;
 use crate::rtsp::player::{
     BoxFuture, Joined, MediaSink, OnEvent, OpenError, Presentation, SessionPlayback, trailer,

@@ -13,8 +13,8 @@ use wirepath_playback::{At, Cursor, Load, TrainSource};
 
 use super::Gaps;
 use super::chain::{Chain, Following};
-use super::formats::Formats;
 use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
+use crate::formats::Formats;
 
 /// Bits of a segment number that hold the number within its chain. The bits above hold the chain's number,
 /// modulo a power of two; a playback knows only the last chains.

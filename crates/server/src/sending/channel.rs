@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use tokio::sync::Notify;
-use wirepath_media::image::{Description, PathLimits};
+use wirepath_media::image::PathLimits;
 
 use super::item::Item;
 use super::playlist::{Entry, Playlist, PlaylistError};
 use super::{ChannelOptions, SendFailure};
+use crate::formats::Formats;
 use crate::images::{Image, Store};
 
 /// Time until the next attempt after nothing of a whole list could be opened, or sent.
@@ -47,9 +48,6 @@ const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Name of the image of a file.
 type NameOf = fn(&Path) -> String;
-
-/// Formats of the tracks of an asset, with their parameters, which receivers know from the first asset.
-pub(crate) type Formats = Vec<(String, Option<String>)>;
 
 /// Place in a playlist.
 #[derive(Clone)]
@@ -107,7 +105,7 @@ impl Channel {
     /// Opens each item when the one before it begins, until the list is over.
     pub(crate) async fn feed(self: Arc<Self>, first: Arc<Item>) {
         let (mut place, _) = self.first_place();
-        let like: Arc<Formats> = formats(&first.image).into();
+        let like = Arc::new(formats(&first.image));
         let mut item = first;
         let mut before: Option<Arc<Item>> = None;
         let mut failures = 0;
@@ -188,7 +186,7 @@ impl Channel {
             (index, playlist.entries[index].clone())
         };
         let image = open(&self.store, &entry, self.limits, self.name_of).and_then(|image| {
-            let differs = difference(like, &image);
+            let differs = like.difference(&formats(&image));
             differs.map_or(Ok(image), |differs| Err(entry.error(&differs)))
         });
         let channel = &self.name;
@@ -278,30 +276,7 @@ fn open(
     store.image(Arc::new(file), &name, limits).map_err(|error| entry.error(&error.to_string()))
 }
 
-/// Reason why an image cannot follow another in one stream: receivers know formats and parameters of the first.
-fn difference(expected: &Formats, other: &Image) -> Option<String> {
-    let found = formats(other);
-    let names = |formats: &[(String, Option<String>)]| {
-        formats.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
-    };
-    let (expected_names, found_names) = (names(expected), names(&found));
-    if expected_names != found_names {
-        return Some(format!("its tracks are {found_names}, and those of the channel {expected_names}"));
-    }
-    let differs = expected.iter().zip(&found).find(|(expected, found)| expected.1 != found.1)?;
-    Some(format!(
-        "track {} has not the parameters of the channel's first asset, which receivers know: encode both alike, or \
-         send transport streams",
-        differs.1.0
-    ))
-}
-
 /// Formats of the tracks of an image.
 pub(crate) fn formats(image: &Image) -> Formats {
-    match &image.summary().description {
-        Description::TransportStream(_) => vec![("MP2T".to_owned(), None)],
-        Description::Movie(movie) => {
-            movie.tracks.iter().map(|track| (track.map.clone(), track.parameters.clone())).collect()
-        }
-    }
+    Formats::of(&image.summary().description)
 }

@@ -262,6 +262,7 @@ impl Packing {
             self.windows.add_start(departure_us);
         }
         let track = &mut self.tracks[sample.track];
+        track.complete(sample, &mut self.units);
         if let Err(error) = track.push(sample, &self.units, start, &self.windows, payloads, schedule) {
             self.warn(sample, error.to_string());
         }

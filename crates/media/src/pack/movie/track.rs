@@ -6,7 +6,7 @@ use super::preroll::Preroll;
 use super::schedule::{Schedule, Waiting};
 use super::sound::{Group, GroupStream, SoundPacket, Windows};
 use crate::image::StreamPlan;
-use crate::payload::{Format, Packetizer, Payload, Payloads, TooLong, Unit, Units};
+use crate::payload::{Format, Packetizer, ParameterSets, Payload, Payloads, TooLong, Unit, Units};
 use crate::rtp::HEADER_LENGTH;
 use crate::track::{Sample, Track, TrackKind};
 
@@ -37,6 +37,8 @@ pub(super) struct PackedTrack {
     stream: StreamPlan,
     number: u8,
     packetizer: Packetizer,
+    /// Parameter sets for random access points that have none.
+    parameter_sets: Option<ParameterSets>,
     /// Size of full packets, header included.
     full_size: usize,
     /// Burst window in microseconds, at least 1.
@@ -68,11 +70,14 @@ impl PackedTrack {
     /// Track that becomes the stream `number`.
     pub(super) fn new(track: Track, format: Format, number: u8, stream: StreamPlan, of: &Recipe) -> Self {
         let is_video = track.kind == TrackKind::Video;
+        // A transport stream has them in its random access points, since receivers join it.
+        let parameter_sets = if of.demuxed { None } else { ParameterSets::of(&track.codec) };
         Self {
             track,
             stream,
             number,
             packetizer: Packetizer::new(format, of.limit_of(format), of.frames),
+            parameter_sets,
             full_size: HEADER_LENGTH + of.limit,
             burst_us: of.burst_us.max(1),
             expected: None,
@@ -152,6 +157,13 @@ impl PackedTrack {
         self.track.kind != TrackKind::Video
     }
 
+    /// Adds the parameter sets that a sample needs and does not have to its units.
+    pub(super) fn complete(&mut self, sample: &Sample, units: &mut Vec<Unit>) {
+        if let Some(sets) = &mut self.parameter_sets {
+            sets.complete(sample.sync, units);
+        }
+    }
+
     /// Schedules the trains of a sample. `start`: the movie can be started with this sample.
     pub(super) fn push(
         &mut self,
@@ -183,6 +195,9 @@ impl PackedTrack {
         self.end_us = self.end_us.max(end_us.min(self.track.end_us().unwrap_or(u64::MAX)));
         payloads.clear();
         payloads.permit_padding(if self.is_sound() { 0 } else { self.padding_credit });
+        if let Some(sets) = &self.parameter_sets {
+            payloads.permit_parameter_sets(sets);
+        }
         self.packetizer.push(sample.extent, units, ticks as u64, payloads)?;
         if self.is_sound() {
             self.earn_padding(sample.extent.length / SOUND_FOR_PADDING, MAX_CREDIT_OF_SOUND);
@@ -313,6 +328,8 @@ pub(super) struct Recipe {
     pub(super) limit: usize,
     pub(super) frames: usize,
     pub(super) burst_us: u64,
+    /// True if the asset is a transport stream.
+    pub(super) demuxed: bool,
 }
 
 impl Recipe {

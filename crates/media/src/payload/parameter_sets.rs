@@ -1,0 +1,182 @@
+//! Parameter sets in front of random access points (RFC 6184 section 8.4, RFC 7798 section 7.1): MP4 and
+//! Matroska have them in the configuration of the track, and samples often have none.
+//!
+//! Receivers can then begin at any random access point without the session description, and images of
+//! different parameters can follow each other in one stream. AV1, VP8 and VP9 need nothing: their containers
+//! require a sequence header in each random access point, or frames have their parameters themselves.
+
+use std::sync::Arc;
+
+use super::MAX_SET_BYTES;
+use super::unit::Unit;
+use crate::track::{Avc, Codec, Extent, Hevc};
+
+/// Offset of extents of the bytes of parameter sets. Offsets of files are less (`off_t`).
+pub(super) const IN_CONFIGURATION: u64 = 1 << 63;
+
+/// Most bytes and number of parameter sets in front of a picture. Encoders write some dozen bytes.
+const MAX_BYTES: u64 = 1 << 12;
+const MAX_SETS: usize = 64;
+const _: () = assert!(MAX_BYTES <= MAX_SET_BYTES as u64);
+
+/// Parameter sets of a track of H.264 or H.265.
+#[derive(Clone, Debug)]
+pub struct ParameterSets {
+    syntax: Syntax,
+    /// Sets of the configuration.
+    bytes: Arc<[u8]>,
+    /// Sets for the next random access point: those of the configuration, or the last ones of a sample.
+    sets: Vec<Unit>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Syntax {
+    H264,
+    H265,
+}
+
+/// Kind of a NAL unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Delimiter,
+    SequenceSet,
+    OtherSet,
+    Other,
+}
+
+impl Syntax {
+    /// ITU-T H.264 table 7-1 and H.265 table 7-1.
+    fn kind(self, unit: &Unit) -> Kind {
+        let [first, _] = unit.header;
+        match (self, first & 0x1f, first >> 1 & 0x3f) {
+            (Self::H264, 9, _) | (Self::H265, _, 35) => Kind::Delimiter,
+            (Self::H264, 7, _) | (Self::H265, _, 33) => Kind::SequenceSet,
+            (Self::H264, 8, _) | (Self::H265, _, 32 | 34) => Kind::OtherSet,
+            _ => Kind::Other,
+        }
+    }
+}
+
+impl ParameterSets {
+    /// Parameter sets of the configuration of a codec; `None` if its samples need none.
+    pub fn of(codec: &Codec) -> Option<Self> {
+        let (syntax, lists): (_, [&[Vec<u8>]; 3]) = match codec {
+            Codec::H264(Avc { sequence_sets, picture_sets, .. }) => {
+                (Syntax::H264, [sequence_sets, picture_sets, &[]])
+            }
+            Codec::H265(Hevc { video_sets, sequence_sets, picture_sets, .. }) => {
+                (Syntax::H265, [video_sets, sequence_sets, picture_sets])
+            }
+            _ => return None,
+        };
+        let all = || lists.into_iter().flatten();
+        let mut sets = Self { syntax, bytes: Arc::default(), sets: Vec::new() };
+        if all().map(|set| set.len() as u64).sum::<u64>() <= MAX_BYTES && all().count() <= MAX_SETS {
+            let mut offset = IN_CONFIGURATION;
+            sets.sets.extend(all().map(|set| {
+                let extent = Extent { offset, length: set.len() as u64 };
+                offset = extent.end();
+                let byte = |index: usize| set.get(index).copied().unwrap_or_default();
+                Unit { extent, header: [byte(0), byte(1)], first: 0 }
+            }));
+            sets.bytes = all().flatten().copied().collect();
+        }
+        Some(sets)
+    }
+
+    /// Bytes of the sets of the configuration, for [`Payloads::permit_parameter_sets`](super::Payloads).
+    pub fn bytes(&self) -> &Arc<[u8]> {
+        &self.bytes
+    }
+
+    /// Notes the parameter sets of a sample. If it is a random access point without a sequence parameter set,
+    /// adds the last sets before its picture, behind the access unit delimiter.
+    pub fn complete(&mut self, is_random_access: bool, units: &mut Vec<Unit>) {
+        let kind = |unit: &Unit| self.syntax.kind(unit);
+        if units.iter().any(|unit| kind(unit) == Kind::SequenceSet) {
+            let own = units.iter().filter(|unit| matches!(kind(unit), Kind::SequenceSet | Kind::OtherSet));
+            let sets: Vec<Unit> = own.take(MAX_SETS + 1).copied().collect();
+            let bytes: u64 = sets.iter().map(|set| set.extent.length).sum();
+            let fit = sets.len() <= MAX_SETS && bytes <= MAX_BYTES;
+            self.sets = if fit { sets } else { Vec::new() };
+        } else if is_random_access && !units.is_empty() {
+            let before = units.iter().take_while(|unit| kind(unit) == Kind::Delimiter).count();
+            units.splice(before..before, self.sets.iter().copied());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(offset: u64, first: u8) -> Unit {
+        Unit { extent: Extent { offset, length: 10 }, header: [first, 1], first: 0 }
+    }
+
+    fn avc() -> ParameterSets {
+        let avc = Avc {
+            profile_level: [66, 0xc0, 30],
+            length_size: 4,
+            sequence_sets: vec![vec![0x67, 66, 0xc0, 30]],
+            picture_sets: vec![vec![0x68, 1]],
+        };
+        ParameterSets::of(&Codec::H264(avc)).expect("H.264 has parameter sets")
+    }
+
+    fn completed(sets: &mut ParameterSets, is_random_access: bool, units: &[Unit]) -> Vec<Unit> {
+        let mut units = units.to_vec();
+        sets.complete(is_random_access, &mut units);
+        units
+    }
+
+    fn types(units: &[Unit]) -> Vec<u8> {
+        units.iter().map(|unit| unit.header[0] & 0x1f).collect()
+    }
+
+    #[test]
+    fn sets_precede_the_picture_of_a_random_access_point() {
+        let mut sets = avc();
+        assert_eq!(**sets.bytes(), [0x67, 66, 0xc0, 30, 0x68, 1]);
+        let units = completed(&mut sets, true, &[unit(100, 0x09), unit(110, 0x06), unit(120, 0x65)]);
+        assert_eq!(types(&units), [9, 7, 8, 6, 5]);
+        assert_eq!(units[1].extent, Extent { offset: IN_CONFIGURATION, length: 4 });
+        assert_eq!(units[2].extent, Extent { offset: IN_CONFIGURATION + 4, length: 2 });
+        assert_eq!(types(&completed(&mut sets, false, &[unit(130, 0x41)])), [1]);
+        assert!(completed(&mut sets, true, &[]).is_empty(), "a sample without units is not sent");
+    }
+
+    /// Promise: Parameter sets that a movie has in its samples are sent once, and again if a later random access point lacks them.
+    #[test]
+    fn sets_of_samples_replace_those_of_the_configuration() {
+        let mut sets = avc();
+        let own = [unit(100, 0x67), unit(110, 0x68), unit(120, 0x65)];
+        assert_eq!(completed(&mut sets, true, &own), own);
+        let units = completed(&mut sets, true, &[unit(200, 0x65)]);
+        assert_eq!(units, [own[0], own[1], unit(200, 0x65)]);
+        let many = vec![unit(300, 0x67); MAX_SETS + 1];
+        assert_eq!(completed(&mut sets, true, &many), many);
+        assert_eq!(types(&completed(&mut sets, true, &[unit(400, 0x65)])), [5], "too many to repeat");
+    }
+
+    #[test]
+    fn sets_of_h265_are_in_order() {
+        let (video_sets, sequence_sets) = (vec![vec![0x40, 1, 9]], vec![vec![0x42, 1, 8]]);
+        let picture_sets = vec![vec![0x44, 1, 7]];
+        let hevc = Hevc { profile: 1, level: 93, length_size: 4, video_sets, sequence_sets, picture_sets };
+        let mut sets = ParameterSets::of(&Codec::H265(hevc)).expect("H.265 has parameter sets");
+        let units = completed(&mut sets, true, &[unit(100, 35 << 1), unit(110, 19 << 1)]);
+        let types: Vec<u8> = units.iter().map(|unit| unit.header[0] >> 1).collect();
+        assert_eq!(types, [35, 32, 33, 34, 19]);
+        assert!(ParameterSets::of(&Codec::Vp8).is_none());
+    }
+
+    #[test]
+    fn giant_sets_stay_in_the_description() {
+        let sequence_sets = vec![vec![0x67; MAX_BYTES as usize]];
+        let avc =
+            Avc { profile_level: [0; 3], length_size: 4, sequence_sets, picture_sets: vec![vec![0x68]] };
+        let mut sets = ParameterSets::of(&Codec::H264(avc)).expect("H.264 has parameter sets");
+        assert_eq!(types(&completed(&mut sets, true, &[unit(100, 0x65)])), [5]);
+    }
+}
