@@ -24,7 +24,7 @@ mod site;
 
 pub use gray::Gray;
 pub use open::{find_overviews, open_overview, open_picture};
-pub use overview::Overview;
+pub use overview::{DamagedOverview, Overview, Overviews};
 pub use picture::{Blocks, Format, Layout, Picture, PictureError, Rectangle, Samples};
 pub use plan::{Plan, PlanError};
 pub use query::{Method, QueryError, Question, Ratio, Scale, Transformation};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::overview::Overview;
+use crate::overview::{Overview, Overviews};
 use crate::picture::{Format, Picture, PictureError};
 use crate::{pnm, tiff};
 
@@ -19,18 +19,19 @@ pub fn open_picture(
     if tiff::is_tiff(&head) { tiff::read(size, read) } else { pnm::read(&head, size) }
 }
 
-/// Reads which overviews of a picture its file has. `size` and `read` are those of [`open_picture`].
+/// Reads which overviews of a picture its file has. `size` and `read` are those of [`open_picture`]. Damaged ones
+/// are no error.
 ///
 /// # Errors
-/// See [`PictureError`].
+/// [`PictureError::Read`], or an error in the picture itself.
 pub fn find_overviews(
     size: u64,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
     picture: &Picture,
-) -> Result<Vec<Overview>, PictureError> {
+) -> Result<Overviews, PictureError> {
     match picture.format {
         Format::Tiff => tiff::overviews(size, read, picture),
-        Format::Ppm | Format::Pgm => Ok(Vec::new()),
+        Format::Ppm | Format::Pgm => Ok(Overviews::default()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Overviews: reduced forms of a picture that its file has, too.
 
+use crate::picture::PictureError;
+
 /// A reduced form of a picture, in the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overview {
@@ -11,6 +13,44 @@ pub struct Overview {
     pub height: u32,
     /// Place of its directory in the file.
     pub(crate) directory: u64,
+}
+
+/// The overviews of a picture.
+#[derive(Debug, Default)]
+pub struct Overviews {
+    /// Those whose directories can be read, in the order of the file.
+    pub usable: Vec<Overview>,
+    /// Those that are left out.
+    pub damaged: Vec<DamagedOverview>,
+}
+
+/// An overview that cannot be read. Others of the picture are not affected, unless only it leads to them.
+#[derive(Debug)]
+pub struct DamagedOverview {
+    /// Place in the file of its directory, or of the link in another directory that leads to none.
+    pub at: u64,
+    /// Why it cannot be read.
+    pub error: PictureError,
+}
+
+impl Overviews {
+    /// Leaves out an overview that was found, and cannot be read for this reason.
+    ///
+    /// # Errors
+    /// The reason itself, if it is one of reading the file ([`PictureError::Read`]).
+    pub fn leave_out(&mut self, overview: &Overview, error: PictureError) -> Result<(), PictureError> {
+        self.usable.retain(|other| other.directory != overview.directory);
+        self.add_damaged(overview.directory, error)
+    }
+
+    /// Adds one that cannot be read for this reason, unless the file itself cannot.
+    pub(crate) fn add_damaged(&mut self, at: u64, error: PictureError) -> Result<(), PictureError> {
+        if let PictureError::Read(_) = error {
+            return Err(error);
+        }
+        self.damaged.push(DamagedOverview { at, error });
+        Ok(())
+    }
 }
 
 impl Overview {

@@ -141,8 +141,11 @@ mod tests {
     fn refuses_what_is_wrong() {
         for (head, words) in [
             (&b""[..], "unsupported picture: it is neither binary PPM nor PGM nor TIFF"),
-            (b"P3\n1 1 1\n0 0 0", "plain PNM"),
-            (b"P7\nWIDTH 1", "PBM or PAM"),
+            (b"P1\n1 1\n0", "it is plain PNM; convert it to binary PPM or PGM"),
+            (b"P2\n1 1 1\n0", "it is plain PNM; convert it to binary PPM or PGM"),
+            (b"P3\n1 1 1\n0 0 0", "it is plain PNM; convert it to binary PPM or PGM"),
+            (b"P4\n1 1\n\0", "it is PBM or PAM; convert it to PPM or PGM"),
+            (b"P7\nWIDTH 1", "it is PBM or PAM; convert it to PPM or PGM"),
             (b"P6", "at byte 2: the file ends"),
             (b"P6640 480 255\n", "at byte 2: no white space in front of the width"),
             (b"P6 0 480 255\n", "at byte 3: invalid width: expected 1 to 268435456"),

@@ -16,7 +16,7 @@ use wirepath_net::folder::{FindError, Folder, Found, StoredFile};
 use wirepath_net::http::{Answer, Endpoint, Site, boundary, now_s};
 
 use crate::open::{find_overviews, open_overview, open_picture};
-use crate::overview::Overview;
+use crate::overview::{DamagedOverview, Overview, Overviews};
 use crate::page;
 use crate::picture::{Format, Picture, PictureError};
 use crate::plan::Plan;
@@ -101,29 +101,37 @@ struct Opened {
     picture: Picture,
     /// The overview that is the source of the answer.
     source: Option<(Overview, Picture)>,
-    /// All overviews, or why they cannot be read; none unless they are asked for.
-    overviews: Result<Vec<Overview>, PictureError>,
+    /// All overviews; none unless they are asked for.
+    overviews: Overviews,
 }
 
-/// Reads the headers. An error in overviews is one of the request only if it permits them.
+/// Reads the headers. Damaged overviews are left out.
 fn open(
     question: &Question,
     size: u64,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
 ) -> Result<Opened, PictureError> {
     let picture = open_picture(size, &read)?;
-    let mut opened = Opened { picture, source: None, overviews: Ok(Vec::new()) };
+    let mut opened = Opened { picture, source: None, overviews: Overviews::default() };
     match question {
         Question::Information => {
-            opened.overviews = match find_overviews(size, &read, &opened.picture) {
-                Err(error @ PictureError::Read(_)) => return Err(error),
-                overviews => overviews,
-            };
+            opened.overviews = find_overviews(size, &read, &opened.picture)?;
+            for overview in opened.overviews.usable.clone() {
+                if let Err(error) = open_overview(size, &read, &overview) {
+                    opened.overviews.leave_out(&overview, error)?;
+                }
+            }
         }
         Question::Transformed(steps) if steps.overviews => {
-            let overviews = find_overviews(size, &read, &opened.picture)?;
-            if let Some(overview) = steps.source(&overviews) {
-                opened.source = Some((*overview, open_overview(size, &read, overview)?));
+            let mut overviews = find_overviews(size, &read, &opened.picture)?;
+            while let Some(overview) = steps.source(&overviews.usable).copied() {
+                match open_overview(size, &read, &overview) {
+                    Ok(source) => {
+                        opened.source = Some((overview, source));
+                        break;
+                    }
+                    Err(error) => overviews.leave_out(&overview, error)?,
+                }
             }
         }
         _ => {}
@@ -187,17 +195,15 @@ fn respond_with(request: &Request, stored: &StoredFile, size: u64, format: Forma
 
 fn information(opened: &Opened) -> Response {
     let Picture { width, height, samples, format, .. } = &opened.picture;
-    let mut text = json!({
+    let usable = |Overview { factor, width, height, .. }: &Overview| json!({ "factor": factor, "width": width, "height": height });
+    let damaged =
+        |DamagedOverview { at, error }: &DamagedOverview| json!({ "at": at, "error": error.to_string() });
+    let text = json!({
         "width": width, "height": height, "channels": samples.channels, "maximum": samples.maximum,
-        "content_type": format.content_type(), "overviews": [],
+        "content_type": format.content_type(),
+        "overviews": opened.overviews.usable.iter().map(usable).collect::<Vec<_>>(),
+        "damaged_overviews": opened.overviews.damaged.iter().map(damaged).collect::<Vec<_>>(),
     });
-    match &opened.overviews {
-        Ok(overviews) => {
-            let described = |Overview { factor, width, height, .. }: &Overview| json!({ "factor": factor, "width": width, "height": height });
-            text["overviews"] = overviews.iter().map(described).collect();
-        }
-        Err(error) => text["overviews_error"] = json!(error.to_string()),
-    }
     let body = vec![BodyPart::Bytes(format!("{text}\n").into_bytes())];
     Response::with_body(StatusCode::OK, "application/json", body).header(header::CACHE_CONTROL, "no-store")
 }

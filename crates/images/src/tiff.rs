@@ -4,7 +4,7 @@
 
 use std::io;
 
-use crate::overview::Overview;
+use crate::overview::{Overview, Overviews};
 use crate::picture::{Blocks, Format, Layout, MOST_PIXELS, Picture, PictureError, Samples};
 
 /// Most fields of a directory.
@@ -58,40 +58,37 @@ pub(crate) fn read(
 
 /// Reads which overviews of its first picture a file has: directories of reduced pictures that follow that of the
 /// picture, up to one of another picture. Those of another shape, of other samples and compressed ones are left out.
+/// A damaged one is told; so is a chain that has no end, or is too long, with those up to there.
 ///
 /// # Errors
-/// See [`PictureError`].
+/// [`PictureError::Read`], or an error in the directory of the picture.
 pub(crate) fn overviews(
     size: u64,
     read: impl Fn(&mut [u8], u64) -> io::Result<()>,
     picture: &Picture,
-) -> Result<Vec<Overview>, PictureError> {
+) -> Result<Overviews, PictureError> {
     let (file, first) = File::open(size, &read)?;
     let mut places = vec![first];
-    let mut directory = Directory::read(&file, first)?;
-    let mut overviews = Vec::new();
+    let mut link = Directory::read(&file, first)?.end;
+    let mut overviews = Overviews::default();
     loop {
-        let link = directory.end;
-        let place = file.number(link, if file.is_big { 8 } else { 4 })?;
-        if place == 0 {
-            return Ok(overviews);
-        }
-        if places.contains(&place) {
-            let why = format!("the directory at byte {place} follows itself: expected a chain with an end");
-            return Err(file.invalid(link, why));
-        }
-        if places.len() == MOST_DIRECTORIES {
-            let why = format!("more than {MOST_DIRECTORIES} directories of a picture and its overviews");
-            return Err(file.invalid(link, why));
-        }
+        let place = match file.follow(link, &places) {
+            Ok(0) => return Ok(overviews),
+            Ok(place) => place,
+            Err(error) => return overviews.add_damaged(link, error).map(|()| overviews),
+        };
         places.push(place);
-        directory = Directory::read(&file, place)?;
-        let kind = directory.value_or(&file, tag::SUBFILE, 0)?;
-        if kind & (REDUCED | MASK) == 0 {
-            return Ok(overviews);
-        }
-        if kind & MASK == 0 {
-            overviews.extend(directory.overview(&file, picture, place)?);
+        let directory = match Directory::read(&file, place) {
+            Ok(directory) => directory,
+            // It says neither what it is nor what follows.
+            Err(error) => return overviews.add_damaged(place, error).map(|()| overviews),
+        };
+        link = directory.end;
+        match directory.follower(&file, picture, place) {
+            Ok(Follower::Overview(overview)) => overviews.usable.push(overview),
+            Ok(Follower::Unused) => {}
+            Ok(Follower::Picture) => return Ok(overviews),
+            Err(error) => overviews.add_damaged(place, error)?,
         }
     }
 }
@@ -157,12 +154,36 @@ impl<'a> File<'a> {
         if self.is_little { bytes.iter().rev().fold(0, join) } else { bytes.iter().fold(0, join) }
     }
 
+    /// Place of the directory to which a link leads; 0 at the end of the chain. `places` are those before it.
+    fn follow(&self, link: u64, places: &[u64]) -> Result<u64, PictureError> {
+        let place = self.number(link, if self.is_big { 8 } else { 4 })?;
+        if places.contains(&place) {
+            let why = format!("the directory at byte {place} follows itself: expected a chain with an end");
+            return Err(self.invalid(link, why));
+        }
+        if place != 0 && places.len() == MOST_DIRECTORIES {
+            let why = format!("more than {MOST_DIRECTORIES} directories of a picture and its overviews");
+            return Err(self.invalid(link, why));
+        }
+        Ok(place)
+    }
+
     /// A number of `width` bytes.
     fn number(&self, at: u64, width: usize) -> Result<u64, PictureError> {
         let mut bytes = [0; 8];
         self.read(&mut bytes[..width], at)?;
         Ok(self.value(&bytes[..width]))
     }
+}
+
+/// What a directory behind that of the picture is.
+enum Follower {
+    /// An overview of the picture.
+    Overview(Overview),
+    /// A mask, or an overview that cannot be served.
+    Unused,
+    /// Another picture.
+    Picture,
 }
 
 /// A field of a directory.
@@ -252,20 +273,22 @@ impl Directory {
         Ok(Picture { format: Format::Tiff, width, height, samples, layout: Layout::Blocks(blocks) })
     }
 
-    /// The overview of a picture that this is, if it can be used.
-    fn overview(
-        &self,
-        file: &File<'_>,
-        picture: &Picture,
-        place: u64,
-    ) -> Result<Option<Overview>, PictureError> {
+    /// What this directory is to the picture before it.
+    fn follower(&self, file: &File<'_>, picture: &Picture, place: u64) -> Result<Follower, PictureError> {
+        let kind = self.value_or(file, tag::SUBFILE, 0)?;
+        if kind & (REDUCED | MASK) == 0 {
+            return Ok(Follower::Picture);
+        }
+        if kind & MASK != 0 {
+            return Ok(Follower::Unused);
+        }
         let size = (self.pixels(file, tag::WIDTH)?, self.pixels(file, tag::HEIGHT)?);
         let is_alike = match self.samples(file) {
             Err(PictureError::Unsupported(_)) => false,
             samples => samples? == picture.samples,
         };
-        let overview = Overview::new((picture.width, picture.height), size, place);
-        Ok(overview.filter(|_| is_alike))
+        let overview = Overview::new((picture.width, picture.height), size, place).filter(|_| is_alike);
+        Ok(overview.map_or(Follower::Unused, Follower::Overview))
     }
 
     /// Samples, if they are such as this server reads.

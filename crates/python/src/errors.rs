@@ -13,6 +13,11 @@ pub(crate) fn busy() -> PyErr {
     PyRuntimeError::new_err("the stream is being started or changed by another thread or its own handler")
 }
 
+/// Error of a stream whose start or change panicked.
+pub(crate) fn failed(message: &str) -> PyErr {
+    StreamError::new_err(format!("the stream has failed, panic in a change of it: {message}; make a new one"))
+}
+
 pub(crate) fn no_port(kind: &str, port: Port) -> PyErr {
     PyValueError::new_err(format!(
         "no {kind} with port {port}: it is being detached, has been removed, or never existed"

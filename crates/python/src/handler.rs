@@ -84,10 +84,15 @@ pub(crate) fn refuse_in_handler() -> PyResult<()> {
 /// Calls a function of Python on a thread that may be a stream's: what would wait for that is refused
 /// meanwhile.
 pub(crate) fn refusing_waits<T>(function: impl FnOnce() -> T) -> T {
-    let before = IN_HANDLER.replace(true);
-    let answer = function();
-    IN_HANDLER.set(before);
-    answer
+    /// Resets the mark at the end of the call, also if it panics.
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            IN_HANDLER.set(self.0);
+        }
+    }
+    let _before = Before(IN_HANDLER.replace(true));
+    function()
 }
 
 /// Keeps the exception for who waits for the stream. Returns its text.

@@ -11,13 +11,15 @@ use parking_lot::Mutex;
 use pyo3::exceptions::{PyRuntimeError, PyTimeoutError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use wirepath_streams::engine::{Engine, EngineOptions};
+use wirepath_streams::engine::{Engine, EngineOptions, catch_panic};
 use wirepath_streams::{
     HandlerId, Object, OutputOptions, Port, RunningStream, StreamBuilder, StreamEnd, StreamEvents,
     StreamOptions,
 };
 
-use crate::errors::{StreamError, StreamStopped, busy, change_error, handler_error, no_port, option_error};
+use crate::errors::{
+    StreamError, StreamStopped, busy, change_error, failed, handler_error, no_port, option_error,
+};
 use crate::handler::{Raised, Settings, handler, refuse_in_handler};
 use crate::object::{descriptor_of, object};
 use crate::order::ordered;
@@ -46,6 +48,8 @@ enum State {
     Runs(Running),
     /// For a moment, while the stream starts or is changed: what Python does meanwhile finds no lock held.
     Busy,
+    /// A start or change panicked with this message, before the stream ran.
+    Failed(String),
 }
 
 /// A stream that its caller may change, or that changes on its thread.
@@ -254,29 +258,9 @@ impl Stream {
     }
 
     fn start(&self) -> PyResult<()> {
-        let mut state = self.state.lock();
-        let stream = match mem::replace(&mut *state, State::Busy) {
-            State::Busy => return Err(busy()),
-            State::Built(stream) => stream,
-            other => {
-                *state = other;
-                return Err(PyRuntimeError::new_err("the stream was started already"));
-            }
-        };
-        let options = EngineOptions { threads: 1, pool_threads: 1, ..EngineOptions::default() };
-        let started = Engine::start(options).and_then(|engine| Ok((engine, stream.events()?)));
-        match started {
-            Ok((engine, events)) => {
-                let options = StreamOptions::with_pace_of(&stream);
-                let stream = Arc::new(stream.start(&engine, options));
-                let _engine = Arc::new(Thread(Some(engine)));
-                *state = State::Runs(Running { stream, events, _engine });
-                Ok(())
-            }
-            Err(error) => {
-                *state = State::Built(stream);
-                Err(error.into())
-            }
+        match self.taken()? {
+            Taken::Runs(_) => Err(PyRuntimeError::new_err("the stream was started already")),
+            Taken::Built(stream) => self.settle(|| start(stream)),
         }
     }
 
@@ -310,6 +294,7 @@ impl Stream {
             State::Built(stream) => return Ok(Status::from(&stream.status())),
             State::Runs(running) => running.clone(),
             State::Busy => return Err(busy()),
+            State::Failed(message) => return Err(failed(message)),
         };
         let status = py.detach(|| ask(&running, limit, |stream| Status::from(&stream.status())))?;
         Ok(status.unwrap_or_else(|| Status::from(&running.stream.wait().status)))
@@ -326,7 +311,11 @@ impl Stream {
     }
 
     fn has_ended(&self) -> bool {
-        self.running().is_ok_and(|running| running.stream.has_ended())
+        match &*self.state.lock() {
+            State::Built(_) | State::Busy => false,
+            State::Runs(running) => running.stream.has_ended(),
+            State::Failed(_) => true,
+        }
     }
 }
 
@@ -335,7 +324,8 @@ impl Stream {
         match &*self.state.lock() {
             State::Runs(running) => Ok(running.clone()),
             State::Busy => Err(busy()),
-            _ => Err(PyRuntimeError::new_err("the stream has not been started: call start()")),
+            State::Failed(message) => Err(failed(message)),
+            State::Built(_) => Err(PyRuntimeError::new_err("the stream has not been started: call start()")),
         }
     }
 
@@ -346,11 +336,7 @@ impl Stream {
         change: impl FnOnce(&mut wirepath_streams::Stream) -> PyResult<T> + Send + 'static,
     ) -> PyResult<T> {
         let running = match self.taken()? {
-            Taken::Built(mut stream) => {
-                let answer = change(&mut stream);
-                self.put_back(stream);
-                return answer;
-            }
+            Taken::Built(stream) => return self.change_built(stream, change),
             Taken::Runs(running) => running,
         };
         let answer = py.detach(|| ask(&running, ANSWER, change))?;
@@ -373,10 +359,10 @@ impl Stream {
             change(stream, sender).unwrap_or_else(|error| drop(refused.send(Err(error))));
         };
         match self.taken()? {
-            Taken::Built(mut stream) => {
-                change(&mut stream);
-                self.put_back(stream);
-            }
+            Taken::Built(stream) => self.change_built(stream, |stream| {
+                change(stream);
+                Ok(())
+            })?,
             Taken::Runs(running) => running.stream.with(change),
         }
         let end = Instant::now().checked_add(limit);
@@ -403,10 +389,14 @@ impl Stream {
         }
     }
 
+    /// The stream, for a change: one that has not been started is taken out until [`Stream::settle`].
     fn taken(&self) -> PyResult<Taken> {
         let mut state = self.state.lock();
-        if let State::Runs(running) = &*state {
-            return Ok(Taken::Runs(running.clone()));
+        match &*state {
+            State::Runs(running) => return Ok(Taken::Runs(running.clone())),
+            State::Busy => return Err(busy()),
+            State::Failed(message) => return Err(failed(message)),
+            State::Built(_) => {}
         }
         match mem::replace(&mut *state, State::Busy) {
             State::Built(stream) => Ok(Taken::Built(stream)),
@@ -414,8 +404,27 @@ impl Stream {
         }
     }
 
-    fn put_back(&self, stream: Box<wirepath_streams::Stream>) {
-        *self.state.lock() = State::Built(stream);
+    /// Changes a stream that was [taken](Stream::taken).
+    fn change_built<T>(
+        &self,
+        mut stream: Box<wirepath_streams::Stream>,
+        change: impl FnOnce(&mut wirepath_streams::Stream) -> PyResult<T>,
+    ) -> PyResult<T> {
+        self.settle(|| {
+            let answer = change(&mut stream);
+            (State::Built(stream), answer)
+        })
+    }
+
+    /// Does the work for which the stream was [taken](Stream::taken), and puts it back. A stream whose change
+    /// panics may be anything: it has failed.
+    fn settle<T>(&self, work: impl FnOnce() -> (State, PyResult<T>)) -> PyResult<T> {
+        let (state, answer) = catch_panic(work).unwrap_or_else(|message| {
+            let error = failed(&message);
+            (State::Failed(message), Err(error))
+        });
+        *self.state.lock() = state;
+        answer
     }
 
     /// The status of a stream that ended well; else the exception of a handler, or the stream's own error.
@@ -429,6 +438,19 @@ impl Stream {
                 Err(self.raised.lock().take().unwrap_or_else(|| StreamError::new_err(error.to_string())))
             }
         }
+    }
+}
+
+/// Starts a stream on a thread of its own. Returns it, or the stream as it was.
+fn start(stream: Box<wirepath_streams::Stream>) -> (State, PyResult<()>) {
+    let options = EngineOptions { threads: 1, pool_threads: 1, ..EngineOptions::default() };
+    match Engine::start(options).and_then(|engine| Ok((engine, stream.events()?))) {
+        Ok((engine, events)) => {
+            let options = StreamOptions::with_pace_of(&stream);
+            let stream = Arc::new(stream.start(&engine, options));
+            (State::Runs(Running { stream, events, _engine: Arc::new(Thread(Some(engine))) }), Ok(()))
+        }
+        Err(error) => (State::Built(stream), Err(error.into())),
     }
 }
 

@@ -310,6 +310,56 @@ def test_handlers_change_before_the_start_as_well():
     assert len(errors) == 3
 
 
+def panic_exception():
+    """The exception by which a panic in Rust passes through Python: PyO3 makes a panic of it again."""
+    with pytest.raises(TypeError):
+        Stream().input(None)  # the class is made when the first exception is seen
+    return next(kind for kind in BaseException.__subclasses__() if kind.__name__ == "PanicException")
+
+
+def test_a_panic_in_a_change_fails_its_stream_and_no_other():
+    def panics(_):
+        raise panic_exception()("no more letters")
+
+    stream = Stream()
+    number = stream.handler(lambda line: None, control=panics)
+    for use in (
+        lambda: stream.control(number, b"a"),
+        lambda: stream.control(number, b"a"),
+        lambda: stream.remove_handler(number),
+        lambda: stream.handler(len),
+        stream.start,
+        stream.status,
+        stream.wait,
+        stream.stop,
+    ):
+        with pytest.raises(wirepath.StreamError, match="has failed, panic in a change of it: no more letters"):
+            use()
+    assert stream.has_ended()
+
+    running = Running(lambda line: None, control=panics)
+    with pytest.raises(wirepath.StreamError, match="the stream has ended"):
+        running.stream.control(running.handler, b"a")
+    with pytest.raises(wirepath.StreamError, match="panicked: no more letters"):
+        running.stream.wait(30)
+    # This thread may wait, and change other streams.
+    assert through(lambda line: None)[0] == b"one\ntwo\nthree\n"
+
+
+def test_a_failed_change_leaves_a_stream_that_was_not_started():
+    stream = Stream()
+    number = stream.handler(len, control=Letter(b"a").change)
+    with pytest.raises(Refused, match="one byte"):
+        stream.control(number, b"xy")
+    for wrong in (lambda: stream.replace_handler(number + 1, len), lambda: stream.remove_handler(number + 1)):
+        with pytest.raises(ValueError, match="no handler"):
+            wrong()
+    stream.replace_handler(number, lambda line: None)
+    assert not stream.has_ended()
+    with pytest.raises(Refused, match="takes no control messages"):
+        stream.control(number, b"x")
+
+
 def test_a_handler_is_removed_behind_the_record():
     running = Running(lambda piece: None, Framing.fixed(2), whole=None)
     running.sends(b"x")

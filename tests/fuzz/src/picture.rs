@@ -33,6 +33,10 @@ pub fn fuzz(data: &[u8]) {
     check_plan(&picture, &steps, Plan::new(&picture, &steps), size);
     // Of each overview, also of one that would not be the source.
     let overviews = unless_refused(find_overviews(size, read, &picture)).unwrap_or_default();
+    for damaged in &overviews.damaged {
+        assert!(!damaged.error.to_string().is_empty());
+    }
+    let overviews = overviews.usable;
     for overview in &overviews {
         if let Some(source) = unless_refused(open_overview(size, read, overview)) {
             check_plan(&source, &steps, Plan::of_overview(&picture, &steps, overview, &source), size);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::overview::DamagedOverview;
 use crate::picture::Rectangle;
 
 /// A TIFF of a picture whose pixels count up, in blocks of this size; written by the rules, with nothing of what
@@ -153,8 +154,16 @@ fn open(bytes: &[u8]) -> Result<Picture, PictureError> {
 }
 
 /// Overviews of the first picture.
-fn find(bytes: &[u8]) -> Result<Vec<Overview>, PictureError> {
-    overviews(bytes.len() as u64, reader(bytes), &open(bytes)?)
+fn find(bytes: &[u8]) -> Overviews {
+    let picture = open(bytes).expect("a picture");
+    overviews(bytes.len() as u64, reader(bytes), &picture).expect("a file that can be read")
+}
+
+/// Overviews of a picture none of whose overviews is damaged.
+fn find_all(bytes: &[u8]) -> Vec<Overview> {
+    let Overviews { usable, damaged } = find(bytes);
+    assert!(damaged.is_empty(), "{damaged:?}");
+    usable
 }
 
 fn check(written: &Written) {
@@ -238,6 +247,12 @@ fn reduced(size: (u32, u32), changed: Change) -> Written {
 
 const OVERVIEW: Change = |fields| fields.insert(0, (tag::SUBFILE, 4, vec![1]));
 
+/// Makes the fields those of an overview, of which one has these values.
+fn set(fields: &mut Fields, tag: u16, values: Vec<u64>) {
+    OVERVIEW(fields);
+    fields.iter_mut().filter(|field| field.0 == tag).for_each(|field| field.2 = values.clone());
+}
+
 /// Promise: Overviews of the first picture of a TIFF are found, without masks, thumbnails and those of other
 /// pictures.
 #[test]
@@ -262,7 +277,7 @@ fn overviews_are_those_of_the_first_picture() {
         ];
         let pictures = pictures.map(|picture| Written { is_little, is_big, ..picture });
         let bytes = write_all(&pictures.each_ref());
-        let found = find(&bytes).expect("a chain");
+        let found = find_all(&bytes);
         let sizes: Vec<_> = found.iter().map(|found| (found.factor, found.width, found.height)).collect();
         assert_eq!(sizes, [(2, 19, 11), (4, 10, 6)]);
         for overview in &found {
@@ -273,43 +288,77 @@ fn overviews_are_those_of_the_first_picture() {
             check_part(&bytes, &picture, Rectangle { x: 1, y: 2, width: 9, height: 3 });
         }
     }
-    assert!(find(&Written::default().write()).expect("a chain").is_empty());
+    assert!(find_all(&Written::default().write()).is_empty());
 }
 
-/// Promise: A cycle of TIFF directories, too many or a truncated one are refused only where overviews are
-/// requested.
+/// Promise: A cycle of TIFF directories, too many or a truncated one are told; the overviews before are served.
 #[test]
-fn chains_without_an_end_are_refused() {
-    let (full, half) = (Written::default(), reduced((19, 11), OVERVIEW));
-    let bytes = write_all(&[&full, &half, &half]);
-    let places: Vec<u64> = find(&bytes).expect("a chain").iter().map(|overview| overview.directory).collect();
+fn chains_without_an_end_are_told() {
+    let (full, half, quarter) = (Written::default(), reduced((19, 11), OVERVIEW), reduced((10, 6), OVERVIEW));
+    let bytes = write_all(&[&full, &half, &quarter]);
+    let all = find_all(&bytes);
+    let places: Vec<u64> = all.iter().map(|overview| overview.directory).collect();
     let first = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
     let link = bytes.len() - 8;
-    for place in [first, places[0], places[1]] {
+    let told = |bytes: &[u8], usable: &[Overview], at: u64, words: &str| {
+        let found = find(bytes);
+        assert_eq!(found.usable, usable, "{words}");
+        let [DamagedOverview { at: told, error }] = &found.damaged[..] else { panic!("{found:?}") };
+        assert!(*told == at && error.to_string().contains(words), "{at}: {error}, not {words}");
+    };
+    let with_link = |place: u64| {
         let mut bytes = bytes.clone();
         bytes[link..].copy_from_slice(&place.to_le_bytes());
-        let error = find(&bytes).expect_err("a cycle").to_string();
+        bytes
+    };
+    for place in [first, places[0], places[1]] {
         let words = format!("invalid TIFF at byte {link}: the directory at byte {place} follows itself");
-        assert!(error.contains(&words), "{error}");
-        assert!(open(&bytes).is_ok(), "the picture is as it was");
+        told(&with_link(place), &all, link as u64, &words);
     }
     for (place, words) in
         [(link as u64 + 4, "truncated"), (u64::MAX, "truncated"), (3, "fields: expected 1 to")]
     {
-        let mut bytes = bytes.clone();
-        bytes[link..].copy_from_slice(&place.to_le_bytes());
-        let error = find(&bytes).expect_err("no directory").to_string();
-        assert!(error.contains(words), "{place}: {error}");
-        assert!(open(&bytes).is_ok(), "the picture is as it was");
+        told(&with_link(place), &all, place, words);
     }
     for length in places[1] as usize..bytes.len() {
-        assert!(find(&bytes[..length]).is_err() && open(&bytes[..length]).is_ok(), "{length} bytes");
+        let Overviews { usable, damaged } = find(&bytes[..length]);
+        let expected = if length < link { &all[..1] } else { &all[..] };
+        assert!(usable == expected && damaged.len() == 1, "{length} bytes: {usable:?}, {damaged:?}");
     }
     let of = |overviews: usize| {
         let pictures: Vec<&Written> = std::iter::once(&full).chain(vec![&half; overviews]).collect();
-        find(&write_all(&pictures))
+        write_all(&pictures)
     };
-    assert_eq!(of(63).expect("as many as are read").len(), 63);
-    let error = of(64).expect_err("one too many").to_string();
-    assert!(error.contains("more than 64 directories of a picture and its overviews"), "{error}");
+    assert_eq!(find_all(&of(63)).len(), 63);
+    let Overviews { usable, damaged } = find(&of(64));
+    let said = damaged[0].error.to_string();
+    assert!(said.contains("more than 64 directories of a picture and its overviews"), "{said}");
+    assert_eq!((usable.len(), damaged.len()), (63, 1));
+}
+
+/// Promise: A damaged overview of a TIFF does not hide those behind it; a file that cannot be read is an error.
+#[test]
+fn a_damaged_overview_is_left_out() {
+    let damages: [(Change, &str); 4] = [
+        (|fields| set(fields, tag::WIDTH, vec![0]), "tag 256 is 0"),
+        (|fields| set(fields, tag::SUBFILE, vec![1, 1]), "tag 254 has 2 values"),
+        (|fields| set(fields, tag::HEIGHT, vec![]), "tag 257 has 0 values"),
+        (|fields| set(fields, tag::BITS, vec![8; 2]), "tag 258 has 2 values"),
+    ];
+    for (damage, words) in damages {
+        let (full, quarter) = (Written::default(), reduced((10, 6), OVERVIEW));
+        let bytes = write_all(&[&full, &reduced((19, 11), damage), &quarter]);
+        let found = find(&bytes);
+        assert_eq!(found.usable.iter().map(|found| found.factor).collect::<Vec<_>>(), [4], "{words}");
+        assert_eq!(found.damaged.len(), 1, "{found:?}");
+        let said = found.damaged[0].error.to_string();
+        assert!(said.contains(words), "{said}, not {words}");
+        let fails = |buffer: &mut [u8], at: u64| match at == found.damaged[0].at {
+            true => Err(io::ErrorKind::WouldBlock.into()),
+            false => reader(&bytes)(buffer, at),
+        };
+        let picture = open(&bytes).expect("a picture");
+        let error = overviews(bytes.len() as u64, fails, &picture).expect_err("a failure");
+        assert!(matches!(error, PictureError::Read(_)), "{error}");
+    }
 }

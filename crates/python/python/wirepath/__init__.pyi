@@ -137,7 +137,8 @@ class Stream:
     stream runs. A change of a running stream is made by its thread; if a handler holds that, the method
     raises `TimeoutError`, after 10 seconds if it has no `timeout`, and the change is still made later.
     `StreamError` says that the stream has ended, `ValueError` that there is no such port, handler or option.
-    Dropping a stream stops it.
+    A stream in which the library panics has failed: from then on its methods raise `StreamError` with the
+    message of the panic. Dropping a stream stops it.
     """
 
     def __init__(
