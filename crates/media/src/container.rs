@@ -171,6 +171,11 @@ impl Movie {
         }
     }
 
+    /// Returns whether a recorder may still append fragments: nothing in the file states its duration.
+    pub fn may_grow(&self) -> bool {
+        matches!(self, Self::Mp4(movie) if movie.may_grow())
+    }
+
     /// Returns a reader of the duration.
     pub fn duration(&self) -> DurationReader {
         match self {
@@ -274,6 +279,37 @@ impl Samples {
             Self::Mp4(samples) => samples.end(),
             Self::Matroska(samples) => samples.end(),
             Self::TransportStream(samples) => samples.end(),
+        }
+    }
+
+    /// Samples of a file to which a recorder may still append fragments; unchanged unless it is an MP4 file.
+    #[must_use]
+    pub fn growing(self) -> Self {
+        match self {
+            Self::Mp4(samples) => Self::Mp4(samples.growing()),
+            other => other,
+        }
+    }
+
+    /// Sets the length of a growing file.
+    pub fn grow(&mut self, size: u64) {
+        if let Self::Mp4(samples) = self {
+            samples.grow(size);
+        }
+    }
+
+    /// Ends the growth: further samples are those of a finished file.
+    pub fn end_growth(&mut self) {
+        if let Self::Mp4(samples) = self {
+            samples.end_growth();
+        }
+    }
+
+    /// Fragments that were read, while the file grows.
+    pub fn fragments(&self) -> mp4::Fragments {
+        match self {
+            Self::Mp4(samples) => samples.fragments(),
+            Self::Matroska(_) | Self::TransportStream(_) => mp4::Fragments::default(),
         }
     }
 

@@ -27,7 +27,7 @@
 //!     match samples.next()? {
 //!         Next::Read(wanted) => samples.take(read(wanted))?,
 //!         Next::Sample(sample) => lengths.push(sample.extent.length),
-//!         Next::End => break,
+//!         Next::Growth | Next::End => break,
 //!     }
 //! }
 //! assert_eq!(lengths, [10, 20, 30]);

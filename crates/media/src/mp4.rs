@@ -23,7 +23,7 @@
 //!     match samples.next()? {
 //!         Next::Read(wanted) => samples.take(read(wanted))?,
 //!         Next::Sample(sample) => lengths.push(sample.extent.length),
-//!         Next::End => break,
+//!         Next::Growth | Next::End => break,
 //!     }
 //! }
 //! assert_eq!(lengths, [10, 20, 30]);
@@ -49,7 +49,7 @@ pub use crate::track::{
 };
 pub use duration::DurationReader;
 pub use movie::{Movie, MovieReader};
-pub use samples::Samples;
+pub use samples::{Fragments, Samples};
 
 /// Error of a track, which is left out. Other tracks are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +118,12 @@ pub fn is_mp4(head: &[u8]) -> bool {
     const FIRST: [&[u8; 4]; 9] =
         [b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"uuid"];
     head.get(4..8).is_some_and(|kind| FIRST.iter().any(|first| kind == *first))
+}
+
+/// Returns whether a file with these last 16 bytes ends with an index of all of its fragments (`mfra`), as finished
+/// recordings often do.
+pub fn has_fragment_index(tail: &[u8]) -> bool {
+    duration::access_index_length(tail).is_some()
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ use crate::container;
 use crate::image::{
     Description, End, NewSegment, PayloadRecipe, Plan, PlanError, TransportStreamDescription,
 };
+use crate::mp4::Fragments;
 use crate::track::Extent;
 use crate::ts::{Deframer, Event, NoClock, NotTransportStream, Packets, Survey, TICKS_PER_SECOND, Warnings};
 use cutter::Cutter;
@@ -86,6 +87,13 @@ pub trait Pack: Send {
     /// Removes and returns the next complete segment, if any.
     fn pop(&mut self) -> Result<Option<NewSegment>, Error>;
 
+    /// Continues after [`Wanted::Growth`]: the asset has this length now. Trains and their numbers are the same as
+    /// those of the finished asset; only segments may end earlier.
+    fn grow(&mut self, _size: u64) {}
+
+    /// Continues after [`Wanted::Growth`]: the asset is finished.
+    fn end_growth(&mut self) {}
+
     /// Bytes of the asset that are in segments or about to be.
     fn packed_bytes(&self) -> u64;
 
@@ -103,8 +111,20 @@ pub enum Wanted {
     Bytes(Extent),
     /// No bytes now: call [`Pack::pop`] to continue.
     Nothing,
+    /// No bytes before the asset has grown: call [`Pack::grow`] or [`Pack::end_growth`] to continue. Everything that
+    /// can be packed is in segments.
+    Growth(Packed),
     /// No more bytes: the asset is read to its end.
     End,
+}
+
+/// Packed part of an asset that grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// Departure of the last train in microseconds.
+    pub until_us: u64,
+    /// Fragments that were read.
+    pub fragments: Fragments,
 }
 
 /// Returns the packer for the payload of a plan.
@@ -113,6 +133,11 @@ pub fn packer(plan: Plan) -> Result<Box<dyn Pack>, PlanError> {
         PayloadRecipe::TransportStream { .. } => Box::new(Packer::new(plan)?),
         PayloadRecipe::Tracks { .. } => Box::new(MoviePacker::new(plan)?),
     })
+}
+
+/// Returns the packer for the payload of a plan of an asset that may still grow. Only fragmented MP4 files grow.
+pub fn growing_packer(plan: Plan) -> Result<Box<dyn Pack>, PlanError> {
+    Ok(Box::new(MoviePacker::growing(plan)?))
 }
 
 /// Packs one transport stream.

@@ -147,6 +147,8 @@ pub enum Next {
     Read(Extent),
     /// Next sample.
     Sample(Sample),
+    /// The file has to grow before the next sample is known. Only samples of a growing file return this.
+    Growth,
     /// No further samples.
     End,
 }

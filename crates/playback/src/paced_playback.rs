@@ -45,6 +45,8 @@ pub(crate) struct PacedPlayback {
     /// The queued departure, and the time when it was due.
     queued: Option<(Departure, u64)>,
     pub(crate) waits_for_source: bool,
+    /// True if it waits for a recorder, not for storage.
+    waits_at_edge: bool,
     most_burst_us: u64,
     /// Speed of the last request to play.
     speed: Speed,
@@ -99,6 +101,7 @@ impl PacedPlayback {
             streams,
             queued: None,
             waits_for_source: false,
+            waits_at_edge: false,
             most_burst_us: options.most_burst_us.max(1),
             speed: Speed::NORMAL,
             scan: None,
@@ -243,7 +246,7 @@ impl PacedPlayback {
                 },
                 Next::Failed(reason) => return Step::Fail(PlayError::Source(reason)),
             };
-            self.waits_for_source = false;
+            let has_waited = std::mem::take(&mut self.waits_for_source) && self.waits_at_edge;
             let burst_us = thread.burst_us.min(self.most_burst_us);
             if self.playing.is_none() {
                 self.begin(&departure, thread, now_us, burst_us);
@@ -270,9 +273,12 @@ impl PacedPlayback {
                 return Step::At(due_us);
             }
             self.progress.set_burst(length_us);
-            let late_us = now_us - due_us;
+            let mut late_us = now_us - due_us;
             if self.scan.is_some() {
                 // Late pictures are left out.
+            } else if has_waited {
+                late_us = 0;
+                self.delay(&departure, now_us);
             } else if self.is_behind() {
                 if self.skip_forward(&departure, late_us, thread) {
                     continue;
@@ -344,8 +350,10 @@ impl PacedPlayback {
 
     /// Counts a wait for the source once.
     fn note_stall(&mut self, thread: &ThreadState) {
-        thread.counters.io_stalls.add(u64::from(!self.waits_for_source));
-        self.waits_for_source = true;
+        if !std::mem::replace(&mut self.waits_for_source, true) {
+            self.waits_at_edge = self.playhead.source().is_at_edge();
+            thread.counters.io_stalls.add(u64::from(!self.waits_at_edge));
+        }
     }
 
     /// Starts the timetable with the first departure after a request to play, and replies. On a connection
@@ -404,6 +412,14 @@ impl PacedPlayback {
     fn resync(&mut self, departure: &Departure, now_us: u64) {
         if let Some(Playing { timetable, .. }) = &mut self.playing {
             timetable.resync(now_us);
+        }
+        self.note_clock(departure);
+    }
+
+    /// Shifts the timetable for good, since the recording did not have `departure` before.
+    fn delay(&mut self, departure: &Departure, now_us: u64) {
+        if let Some(Playing { timetable, .. }) = &mut self.playing {
+            timetable.delay(now_us);
         }
         self.note_clock(departure);
     }

@@ -84,6 +84,12 @@ pub trait TrainSource: Send + Sync {
         matches!(self.segment(u32::MAX, None), Load::Pending | Load::Busy)
     }
 
+    /// Returns whether the source has all that exists of something that is still being recorded. Waiting for more is
+    /// then no stall, and is not made up. Never blocks.
+    fn is_at_edge(&self) -> bool {
+        false
+    }
+
     /// End of the last sample or packet, in microseconds from the start, if known. When the source is
     /// repeated, its start follows there. Never blocks.
     fn end_us(&self) -> Option<u64> {

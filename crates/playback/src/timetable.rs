@@ -97,6 +97,12 @@ impl Timetable {
         self.behind_us = (self.behind_us + late_us).min(CATCH_UP_LIMIT_US);
     }
 
+    /// Shifts the timetable so that the burst is due now, for good: what leaves did not exist earlier.
+    pub(crate) fn delay(&mut self, now_us: u64) {
+        self.origin_us += now_us as i64 - self.due_us as i64;
+        self.due_us = now_us;
+    }
+
     /// Part of the shifts that is not made up yet, in microseconds.
     pub(crate) fn behind_us(&self) -> u64 {
         self.behind_us
@@ -150,6 +156,16 @@ mod tests {
 
         timetable.resync(3_600_000_000);
         assert_eq!(timetable.behind_us(), CATCH_UP_LIMIT_US, "the machine stood still for an hour");
+    }
+
+    /// Promise: A playback that waited for a recorder stays later by that time, and does not run into the edge again.
+    #[test]
+    fn a_delayed_timetable_does_not_catch_up() {
+        let mut timetable = Timetable::starting(0, 5_000_000, 20_000, Speed::NORMAL);
+        timetable.delay(5_300_000);
+        assert_eq!((timetable.due_us(0, 20_000), timetable.behind_us()), (5_300_000, 0));
+        assert_eq!(timetable.due_us(20_000, 20_000), 5_320_000);
+        assert_eq!(timetable.due_us(1_000_000, 20_000), 6_300_000);
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl AssetPlayer {
         let asset = Arc::new(asset.file);
         let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
         let limits = self.store.usual_limits();
-        let image = self.store.image_for(Some(client), Arc::clone(&asset), &name, limits, played_as);
+        let image = self.store.image_to_follow(client, Arc::clone(&asset), &name, limits, played_as);
         let image = image.map_err(open_error)?;
         let asset = DropOnPool::new(asset, self.playbacks.engine().pool());
         Ok(Arc::new(AssetPresentation { name, client, played_as, asset, image, player: self }))
@@ -215,9 +215,10 @@ impl AssetPresentation {
             return Ok(Arc::clone(&self.image));
         }
         let (store, asset, name, client) =
-            (Arc::clone(&self.player.store), Arc::clone(&self.asset), self.name.clone(), Some(self.client));
+            (Arc::clone(&self.player.store), Arc::clone(&self.asset), self.name.clone(), self.client);
         let played_as = self.played_as;
-        blocking(move || store.image_for(client, asset, &name, limits, played_as).map_err(open_error)).await
+        blocking(move || store.image_to_follow(client, asset, &name, limits, played_as).map_err(open_error))
+            .await
     }
 }
 
@@ -233,6 +234,10 @@ impl SessionPlayback for ImagePlayback {
 
     fn scanned_track(&self) -> Option<u8> {
         self.image.scanned_track()
+    }
+
+    fn newest_us(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(self.image.newest_us())
     }
 
     fn source(&self, track: u8) -> TrackSource {

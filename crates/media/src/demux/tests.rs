@@ -32,7 +32,7 @@ impl Read {
                     reader.release(sample.extent);
                     assert_eq!(reader.stored(sample.extent), None);
                 }
-                Next::End => break,
+                Next::Growth | Next::End => break,
             }
         }
         let warnings = reader.take_warnings().first.iter().map(|warning| warning.kind.to_string()).collect();

@@ -1,7 +1,7 @@
 //! Writer of images and indexes: determines the layout of the file.
 
 use super::header::{Header, TableExtent};
-use super::plan::Plan;
+use super::plan::{Identity, Plan};
 use super::segment::{SegmentEntry, TrainRecord};
 use super::table::{Description, Start, Table};
 use super::{PAGE, padded};
@@ -153,6 +153,11 @@ impl Writer {
     pub fn new(plan: Plan, layout: Layout) -> Self {
         let (segments, starts) = (Vec::new(), Vec::new());
         Self { plan, layout, offset: PAGE, packets: 0, payload_bytes: 0, segments, starts }
+    }
+
+    /// Sets the version of an asset that has grown since the writer began.
+    pub fn set_identity(&mut self, identity: Identity) {
+        self.plan.identity = identity;
     }
 
     /// Places the next segment. If its packets are stored, `read` has to fill a buffer with their payload.

@@ -187,7 +187,7 @@ impl Examined {
             match self.samples.next()? {
                 Next::Read(extent) => return Ok(Some(extent)),
                 Next::Sample(sample) => self.sample(&sample)?,
-                Next::End => {
+                Next::Growth | Next::End => {
                     self.faults.append(&mut self.samples.take_faults());
                     return Ok(None);
                 }

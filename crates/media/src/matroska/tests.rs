@@ -30,7 +30,7 @@ fn read_on(file: &[u8]) -> Result<(Segment, Vec<Sample>, u64, bool), Error> {
         match samples.next()? {
             Next::Read(wanted) => samples.take(bytes(wanted))?,
             Next::Sample(sample) => found.push(sample),
-            Next::End => return Ok((segment, found, read, samples.truncated())),
+            Next::Growth | Next::End => return Ok((segment, found, read, samples.truncated())),
         }
     }
 }
@@ -412,7 +412,7 @@ fn samples_of(bytes: &[u8], mut see: impl FnMut(usize)) -> usize {
         match samples.next().unwrap() {
             Next::Read(wanted) => samples.take(part(wanted)).unwrap(),
             Next::Sample(_) => given += 1,
-            Next::End => return given,
+            Next::Growth | Next::End => return given,
         }
         see(samples.held());
     }

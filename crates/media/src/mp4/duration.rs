@@ -287,7 +287,7 @@ fn segment_index_us(bytes: Bytes, offset: u64, size: u64) -> Option<u64> {
 }
 
 /// Length of the random access index (`mfra`), according to the last bytes of the file (section 8.8.11).
-fn access_index_length(tail: &[u8]) -> Option<u64> {
+pub(super) fn access_index_length(tail: &[u8]) -> Option<u64> {
     let mut fields = Fields(tail.last_chunk::<16>()?);
     let is_offset = fields.u32()? == 16 && fields.four_cc()?.0 == *b"mfro";
     fields.version()?;

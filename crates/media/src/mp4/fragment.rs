@@ -181,6 +181,11 @@ impl Run {
         })
     }
 
+    /// Offset of the end of the last sample in the file.
+    pub(super) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.length())
+    }
+
     /// Bytes of all samples of the run.
     fn length(&self) -> u64 {
         if self.flags & flag::SIZE == 0 {

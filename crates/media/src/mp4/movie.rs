@@ -39,6 +39,11 @@ pub struct Movie {
 }
 
 impl Movie {
+    /// Returns whether a recorder may still append fragments: nothing in the file states its duration.
+    pub fn may_grow(&self) -> bool {
+        self.fragmented && self.stated_us.is_none()
+    }
+
     /// Keeps the tracks for which `keep` returns `true`.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Track) -> bool) {
         let places = std::mem::take(&mut self.places);

@@ -39,6 +39,25 @@ impl Walk {
         (left >= 8).then(|| Extent { offset: self.at, length: left.min(MAX_HEADER_LENGTH as u64) })
     }
 
+    /// Sets the length of the file, which has grown.
+    pub(super) fn grow(&mut self, size: u64) {
+        self.size = self.size.max(size);
+    }
+
+    /// Extent of the next header of a file that grows; `None` if the file may not have all of it.
+    pub(super) fn wanted_of_growing(&self) -> Option<Extent> {
+        self.wanted().filter(|wanted| wanted.length == MAX_HEADER_LENGTH as u64)
+    }
+
+    /// Takes the bytes of a header of a file that grows, and advances if the file has the whole box.
+    pub(super) fn take_whole(&mut self, bytes: &Bytes) -> Result<Option<FileBox>, Error> {
+        let length = BoxHeader::read(bytes, self.at)?.length;
+        match length.is_some_and(|length| length <= self.size - self.at) {
+            true => self.take(bytes).map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Takes the bytes of a header, and advances to the next box.
     pub(super) fn take(&mut self, bytes: &Bytes) -> Result<FileBox, Error> {
         let BoxHeader { kind, length, .. } = BoxHeader::read(bytes, self.at)?;

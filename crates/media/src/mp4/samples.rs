@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::boxes::MemoryBox;
 use super::fragment::{self, Run};
 use super::movie::Movie;
-use super::reader::Walk;
+use super::reader::{FileBox, Walk};
 use super::table::{Cursor, Entry};
 use super::track::{Defaults, Places};
 use super::{Codec, Error, Extent, Next, Sample, Track, TrackFault, TrackKind};
@@ -46,12 +46,42 @@ pub struct Samples {
     faults: Vec<TrackFault>,
     /// Number of samples returned so far, of all tracks.
     pub(super) given: u64,
+    /// Present while the file grows.
+    growth: Option<Growth>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Wanted {
     Header(Extent),
     Fragment(Extent),
+}
+
+/// Growth of a file to which a recorder appends fragments.
+#[derive(Clone, Debug, Default)]
+struct Growth {
+    /// True while the file does not have all of the next box.
+    is_cut: bool,
+    /// Last fragment, and the end of its samples, while the file does not have all of them.
+    waiting: Option<(Vec<Run>, u64)>,
+    known: Fragments,
+}
+
+/// Fragments of a growing file that were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fragments {
+    /// Extent of the last `moof` box.
+    pub last: Option<Extent>,
+    /// Length of the longest fragment in microseconds.
+    pub longest_us: u64,
+}
+
+/// Step before the next sample.
+enum ReadOn {
+    /// Nothing has to be read.
+    Nothing,
+    Header(Extent),
+    /// The file has to grow.
+    Growth,
 }
 
 /// Samples of one track.
@@ -95,6 +125,7 @@ impl Movie {
             truncated: false,
             faults: Vec::new(),
             given: 0,
+            growth: None,
         }
     }
 }
@@ -117,9 +148,13 @@ impl Samples {
                 }
             }
         }
-        if let Some(wanted) = self.read_on() {
-            self.wanted = Some(Wanted::Header(wanted));
-            return Ok(Next::Read(wanted));
+        match self.read_on() {
+            ReadOn::Nothing => {}
+            ReadOn::Header(wanted) => {
+                self.wanted = Some(Wanted::Header(wanted));
+                return Ok(Next::Read(wanted));
+            }
+            ReadOn::Growth => return Ok(Next::Growth),
         }
         let first = self.tracks.iter_mut().filter(|track| track.ahead.is_some());
         let first = first.min_by_key(|track| track.ahead.map(|(us, _)| us));
@@ -150,9 +185,43 @@ impl Samples {
         }
     }
 
+    /// Samples of a file to which a recorder may still append fragments. They are the same, in the same order, as
+    /// those of the finished file: a fragment is read when the file has all of its samples, and
+    /// [`Next::Growth`] is returned in place of a sample that a fragment to come may precede.
+    #[must_use]
+    pub fn growing(mut self) -> Self {
+        self.growth = self.walk.is_some().then(Growth::default);
+        self
+    }
+
+    /// Sets the length of the file, which has grown.
+    pub fn grow(&mut self, size: u64) {
+        let more = size.saturating_sub(self.size);
+        self.size += more;
+        self.tracks.iter_mut().for_each(|track| track.budget = track.budget.saturating_add(more));
+        self.walk.iter_mut().for_each(|walk| walk.grow(size));
+        let Some(growth) = &mut self.growth else { return };
+        growth.is_cut = false;
+        if let Some((runs, _)) = growth.waiting.take_if(|(_, end)| *end <= self.size) {
+            self.add(runs);
+        }
+    }
+
+    /// Ends the growth: further samples are those of a finished file.
+    pub fn end_growth(&mut self) {
+        if let Some((runs, _)) = self.growth.take().and_then(|growth| growth.waiting) {
+            self.add(runs);
+        }
+    }
+
+    /// Fragments that were read, while the file grows.
+    pub fn fragments(&self) -> Fragments {
+        self.growth.as_ref().map_or(Fragments::default(), |growth| growth.known)
+    }
+
     /// Ends the file at a damaged place. Samples found before it are still returned.
     pub fn end(&mut self) {
-        (self.walk, self.wanted) = (None, None);
+        (self.walk, self.wanted, self.growth) = (None, None, None);
     }
 
     /// Takes the errors since the last call. Each ended its track, but no other.
@@ -167,27 +236,51 @@ impl Samples {
 
     /// Bytes of memory of the runs that are kept.
     pub fn held_bytes(&self) -> usize {
+        let waiting = self.growth.iter().flat_map(|growth| &growth.waiting).flat_map(|(runs, _)| runs);
+        self.found_bytes() + waiting.map(Run::held_bytes).sum::<usize>()
+    }
+
+    /// Bytes of memory of the runs whose samples can be returned.
+    fn found_bytes(&self) -> usize {
         self.tracks.iter().flat_map(|track| &track.runs).map(Run::held_bytes).sum()
     }
 
-    /// Extent of the next header, if a further fragment is needed to determine the next sample.
-    fn read_on(&mut self) -> Option<Extent> {
-        let walk = self.walk.as_ref()?;
+    /// Reads on if a further fragment is needed to determine the next sample.
+    fn read_on(&mut self) -> ReadOn {
+        let Some(walk) = &self.walk else { return ReadOn::Nothing };
         let starved = |track: &TrackSamples| track.ahead.is_none() && track.is_read();
         let runs: usize = self.tracks.iter().map(|track| track.runs.len()).sum();
-        if !self.tracks.iter().any(starved) || runs >= HELD_RUNS || self.held_bytes() >= HELD_BYTES {
-            return None;
+        if !self.tracks.iter().any(starved) || runs >= HELD_RUNS || self.found_bytes() >= HELD_BYTES {
+            return ReadOn::Nothing;
         }
-        let wanted = walk.wanted();
-        if wanted.is_none() {
-            self.walk = None;
+        if let Some(growth) = &self.growth {
+            let is_cut = growth.is_cut || growth.waiting.is_some();
+            return walk.wanted_of_growing().filter(|_| !is_cut).map_or(ReadOn::Growth, ReadOn::Header);
         }
-        wanted
+        match walk.wanted() {
+            Some(wanted) => ReadOn::Header(wanted),
+            None => {
+                self.walk = None;
+                ReadOn::Nothing
+            }
+        }
     }
 
     fn header(&mut self, bytes: &Bytes) -> Result<(), Error> {
         let Some(walk) = &mut self.walk else { return Ok(()) };
-        let found = walk.take(bytes)?;
+        let found = match &mut self.growth {
+            None => walk.take(bytes)?,
+            Some(growth) => {
+                let Some(found) = walk.take_whole(bytes)? else {
+                    growth.is_cut = true;
+                    return Ok(());
+                };
+                found
+            }
+        };
+        if found.ends_recording() {
+            self.growth = None;
+        }
         self.truncated |= found.cut;
         if found.kind.0 != *b"moof" || found.cut {
             return Ok(());
@@ -200,12 +293,42 @@ impl Samples {
     }
 
     fn fragment(&mut self, bytes: Bytes, offset: u64) -> Result<(), Error> {
+        let extent = Extent { offset, length: bytes.len() as u64 };
         let moof = MemoryBox::read(bytes, offset)?;
         let defaults = |id| {
             let track = self.tracks.iter().find(|track| track.track.id == id);
             track.map_or(Defaults::default(), |track| track.defaults)
         };
         let runs = fragment::runs(&moof, defaults)?;
+        let longest_us = self.growth.as_ref().map(|_| self.longest_us(&runs));
+        if let Some((growth, longest_us)) = self.growth.as_mut().zip(longest_us) {
+            growth.known.last = Some(extent);
+            growth.known.longest_us = growth.known.longest_us.max(longest_us);
+            let end = runs.iter().map(Run::end).max().unwrap_or(0);
+            if end > self.size {
+                growth.waiting = Some((runs, end));
+                return Ok(());
+            }
+        }
+        self.add(runs);
+        Ok(())
+    }
+
+    /// Length of the longest track in a fragment, in microseconds.
+    fn longest_us(&self, runs: &[Run]) -> u64 {
+        let mut ticks = vec![0_u64; self.tracks.len()];
+        for run in runs {
+            let tracks = self.tracks.iter().zip(&mut ticks);
+            for (_, ticks) in tracks.filter(|(track, _)| track.track.id == run.track_id) {
+                *ticks = ticks.saturating_add(run.duration().decoded);
+            }
+        }
+        let lengths = self.tracks.iter().zip(ticks).map(|(track, ticks)| track.track.us(ticks.into()));
+        lengths.max().unwrap_or(0).max(0).unsigned_abs()
+    }
+
+    /// Adds the runs of a fragment.
+    fn add(&mut self, runs: Vec<Run>) {
         for run in runs {
             let track = self.tracks.iter_mut().find(|track| track.track.id == run.track_id);
             if let Some(track) = track.filter(|track| track.is_read()) {
@@ -213,7 +336,14 @@ impl Samples {
                 self.walk.iter_mut().for_each(Walk::used);
             }
         }
-        Ok(())
+    }
+}
+
+impl FileBox {
+    /// Returns whether a recorder writes this box behind the last fragment: an index of all fragments, or a movie
+    /// box with the tables of all samples.
+    fn ends_recording(&self) -> bool {
+        matches!(&self.kind.0, b"mfra" | b"moov")
     }
 }
 

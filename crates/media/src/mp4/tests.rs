@@ -37,7 +37,7 @@ fn read_tracks(file: &[u8]) -> Result<(Movie, Vec<Sample>, u64, Vec<TrackFault>)
         match samples.next()? {
             Next::Read(wanted) => samples.take(bytes(wanted))?,
             Next::Sample(sample) => found.push(sample),
-            Next::End => return Ok((movie, found, read, samples.take_faults())),
+            Next::Growth | Next::End => return Ok((movie, found, read, samples.take_faults())),
         }
     }
 }

@@ -14,7 +14,7 @@ mod track;
 
 use std::collections::VecDeque;
 
-use super::{Error, Pack, Wanted};
+use super::{Error, Pack, Packed, Wanted};
 use crate::container::{MovieReader, Samples};
 use crate::image::{Description, End, NewSegment, PayloadRecipe, Plan, PlanError};
 use crate::payload::{Payloads, Unit};
@@ -44,6 +44,8 @@ pub struct MoviePacker {
     schedule: Schedule,
     /// Bytes of the samples that are packed.
     packed_bytes: u64,
+    /// True for an asset that may still grow.
+    grows: bool,
 }
 
 #[derive(Debug)]
@@ -73,7 +75,14 @@ impl MoviePacker {
             schedule: Schedule::new(&plan),
             packed_bytes: 0,
             plan,
+            grows: false,
         })
+    }
+
+    /// Packer at the start of an MP4 file to which a recorder may still append fragments. The plan has the length
+    /// that the file has so far.
+    pub fn growing(plan: Plan) -> Result<Self, PlanError> {
+        Ok(Self { grows: true, ..Self::new(plan)? })
     }
 
     fn begin(&mut self, reader: MovieReader) -> Result<State, Error> {
@@ -84,6 +93,7 @@ impl MoviePacker {
         let video = playable.video();
         let PlayableMovie { movie, formats, description } = playable;
         let (samples, description_bytes) = (movie.samples(), movie.description().length as usize);
+        let samples = if self.grows { samples.growing() } else { samples };
         let tracks = movie.tracks().iter().cloned().zip(formats).zip(0u8..).zip(self.plan.streams.iter());
         let tracks = tracks
             .map(|(((track, format), number), stream)| {
@@ -119,6 +129,10 @@ impl Pack for MoviePacker {
             State::Samples(packing) => match &packing.reading {
                 Reading::Nothing | Reading::Complete(_) => Wanted::Nothing,
                 Reading::Headers(extent) | Reading::Units(_, _, extent) => Wanted::Bytes(*extent),
+                Reading::Growth => Wanted::Growth(Packed {
+                    until_us: self.schedule.departed_us(),
+                    fragments: packing.samples.fragments(),
+                }),
                 Reading::End => Wanted::End,
             },
         }
@@ -170,6 +184,19 @@ impl Pack for MoviePacker {
         Ok(self.schedule.pop().map(|segment| packing.with_stored(segment)))
     }
 
+    fn grow(&mut self, size: u64) {
+        self.plan.identity.size = self.plan.identity.size.max(size);
+        if let State::Samples(packing) = &mut self.state {
+            packing.grow(size);
+        }
+    }
+
+    fn end_growth(&mut self) {
+        if let State::Samples(packing) = &mut self.state {
+            packing.end_growth();
+        }
+    }
+
     fn packed_bytes(&self) -> u64 {
         match &self.state {
             State::Samples(packing) => packing.position().unwrap_or(self.packed_bytes),
@@ -215,6 +242,8 @@ impl Pack for MoviePacker {
     }
 }
 
+#[cfg(test)]
+mod growth_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

@@ -53,20 +53,41 @@ pub(crate) fn pack_as(
 
 /// Packs a movie that is in memory into an image.
 pub(crate) fn pack_movie(asset: &[u8], plan: Plan) -> Result<(Vec<u8>, Summary), Error> {
-    let mut packer = packer(plan).expect("a plan that can be followed");
+    let packer = packer(plan).expect("a plan that can be followed");
+    pack_growing(asset, plan, packer, &[]).map(|(file, summary, _)| (file, summary))
+}
+
+/// Packs a movie that is in memory into an image. Of an asset that grows, the packer finds these lengths, one
+/// after the other, and then all of it. Returns the number of bytes that the packer read, too.
+pub(crate) fn pack_growing(
+    asset: &[u8],
+    plan: Plan,
+    mut packer: Box<dyn Pack>,
+    lengths: &[usize],
+) -> Result<(Vec<u8>, Summary, u64), Error> {
+    let (mut lengths, mut read) = (lengths.iter(), 0);
+    let mut known = usize::try_from(plan.identity.size).expect("it is in memory");
     let (mut file, mut writer) = (vec![0; PAGE as usize], Writer::new(plan, Layout::Image));
     let mut end = None;
     loop {
         while let Some(segment) = packer.pop()? {
             let WrittenSegment { bytes, entry } =
-                writer.add(&segment, copy_payload(asset)).expect("copying does not fail");
+                writer.add(&segment, copy_payload(&asset[..known])).expect("copying does not fail");
             file.resize(entry.offset as usize, 0);
             file.extend(bytes);
         }
         match packer.wanted() {
             _ if end.is_some() => break,
-            Wanted::Bytes(wanted) => packer.take(&asset[wanted.offset as usize..wanted.end() as usize])?,
+            Wanted::Bytes(wanted) => {
+                read += wanted.length;
+                packer.take(&asset[..known][wanted.offset as usize..wanted.end() as usize])?;
+            }
             Wanted::Nothing => {}
+            Wanted::Growth(_) if known == asset.len() => packer.end_growth(),
+            Wanted::Growth(_) => {
+                known = lengths.next().map_or(asset.len(), |length| known.max(*length));
+                packer.grow(known as u64);
+            }
             Wanted::End => end = Some(packer.finish()?),
         }
     }
@@ -74,7 +95,7 @@ pub(crate) fn pack_movie(asset: &[u8], plan: Plan) -> Result<(Vec<u8>, Summary),
     file.resize(summary.header.table.offset as usize, 0);
     file.extend(&summary.table_bytes);
     file[..PAGE as usize].copy_from_slice(&summary.header.encode());
-    Ok((file, summary))
+    Ok((file, summary, read))
 }
 
 /// Image that was read back.

@@ -34,7 +34,7 @@ fn as_ffprobe(name: &str) -> Result<()> {
         match samples.next()? {
             Next::Read(wanted) => samples.take(bytes(wanted.offset, wanted.end()))?,
             Next::Sample(sample) => found.push(sample),
-            Next::End => break,
+            Next::Growth | Next::End => break,
         }
     }
     let times: Vec<i64> = found.iter().map(|sample| movie.tracks()[sample.track].decode_us(sample)).collect();

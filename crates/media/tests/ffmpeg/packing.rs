@@ -99,7 +99,7 @@ fn image(file: &[u8], plan: Plan) -> Result<Vec<u8>> {
         match packer.wanted() {
             Wanted::Bytes(wanted) => packer.take(&file[wanted.offset as usize..wanted.end() as usize])?,
             Wanted::Nothing => {}
-            Wanted::End => break,
+            Wanted::Growth(_) | Wanted::End => break,
         }
     }
     let summary = writer.finish(packer.finish()?);

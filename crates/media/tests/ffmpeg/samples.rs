@@ -64,7 +64,7 @@ pub(crate) fn read(file: &[u8]) -> Result<(Movie, Vec<Sample>)> {
         match samples.next()? {
             Next::Read(wanted) => samples.take(bytes(wanted))?,
             Next::Sample(sample) => found.push(sample),
-            Next::End => return Ok((movie, found)),
+            Next::Growth | Next::End => return Ok((movie, found)),
         }
     }
 }

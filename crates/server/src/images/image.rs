@@ -4,6 +4,7 @@ mod growth;
 mod index;
 mod loading;
 mod places;
+mod recording;
 mod source;
 mod state;
 

@@ -1,6 +1,7 @@
 //! Movies through the store: packed from MP4 and Matroska files, played, found again, or refused.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,6 +16,7 @@ use wirepath_media::rtp::{HEADER_LENGTH, Header, without_padding};
 use wirepath_playback::{At, Load, Segment, TrainSource};
 
 use super::*;
+use crate::played_as::PlayedAs;
 
 /// Pictures in a second, and frames of sound.
 const PICTURES: u32 = 25;
@@ -143,6 +145,47 @@ fn a_movie_is_packed_and_found_again() {
         assert_eq!((found.plan(), again.counts().found, again.counts().packed), (image.plan(), 1, 0));
         assert!(packets(&found) == sent);
     }
+}
+
+/// Promise: Sessions of a recording share one image, which grows with it and is the image of the finished file.
+#[test]
+fn a_recording_has_one_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = bytes(&movie(Layout::Fragments));
+    let (begun, rest) = whole.split_at(whole.len() / 3);
+    let mut recorder = File::create(folder.path().join("film.mp4")).unwrap();
+    recorder.write_all(begun).unwrap();
+    let store = store(&folder, ImagePolicy::None);
+    let open = || {
+        let asset = Arc::new(File::open(folder.path().join("film.mp4")).unwrap());
+        let client = [127, 0, 0, 1].into();
+        store.image_to_follow(client, asset, "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
+    };
+    let image = open();
+    assert_eq!((image.duration_us(), segment(&image, 0).is_some()), (None, true));
+    let half = rest.len() / 2;
+    for rest in [&rest[..half], &rest[half..]] {
+        recorder.write_all(rest).unwrap();
+        assert!(Arc::ptr_eq(&image, &open()), "the recording has another image");
+    }
+    let index =
+        synthetic::atom(b"mfra", &[synthetic::atom(b"mfro", &[vec![0; 4], 24_u32.to_be_bytes().to_vec()])]);
+    recorder.write_all(&index).unwrap();
+    let sent = packets(&image);
+    let ssrc = image.plan().streams[0].ssrc;
+    let pictures = depacketize(Format::H264, &of_stream(&sent, ssrc)).unwrap();
+    assert_eq!(pictures.len() as u32, 10 * PICTURES);
+    assert_eq!(*image.progress().borrow(), Progress::Complete);
+    assert_eq!(image.duration_us(), Some(10_000_000));
+    assert!(Arc::ptr_eq(&image, &open()));
+    assert_eq!((store.counts().packed, store.counts().failed), (1, 0));
+    drop(image);
+
+    let again = self::store(&folder, ImagePolicy::None);
+    let asset = Arc::new(File::open(folder.path().join("film.mp4")).unwrap());
+    let found = again.image(asset, "film.mp4", again.usual_limits()).unwrap();
+    assert!(packets(&found) == sent);
+    assert_eq!((again.counts().found, again.counts().packed), (1, 0));
 }
 
 /// Promise: Matroska and WebM files are packed with all tracks, and their images are found again.

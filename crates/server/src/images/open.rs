@@ -60,7 +60,7 @@ impl OpenImages {
     pub(super) fn has(&self, key: Key, identity: Identity) -> bool {
         let image = self.images.get(&key).and_then(Weak::upgrade);
         self.failures.get(&key).is_some_and(|failure| failure.identity == identity)
-            || image.is_some_and(|image| image.plan().identity == identity)
+            || image.is_some_and(|image| image.is_of(identity))
     }
 
     /// The image, if it is open, or a recent failure to open it.
@@ -75,7 +75,7 @@ impl OpenImages {
             return Some(Err(failure.error.clone()));
         }
         let image = self.images.get(&key).and_then(Weak::upgrade)?;
-        (image.plan().identity == identity && !image.has_failed()).then_some(Ok(image))
+        (image.is_of(identity) && !image.has_failed()).then_some(Ok(image))
     }
 
     /// Lock to hold while the image of this key is opened.
@@ -99,7 +99,7 @@ impl OpenImages {
     #[must_use]
     pub(super) fn keep_idle(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> Vec<Arc<Image>> {
         self.idle.retain(|idle| !Arc::ptr_eq(&idle.image, image));
-        let identity = image.plan().identity;
+        let identity = image.identity();
         let failed = self.failures.get(&key).is_some_and(|failure| failure.identity == identity);
         if !failed && !image.has_failed() {
             self.idle.push_back(Idle { image: Arc::clone(image), used: now });
@@ -129,17 +129,22 @@ impl OpenImages {
 
     /// Remembers the failure of an image, which no longer counts as idle.
     pub(super) fn fail(&mut self, key: Key, image: &Image, error: StoreError, now: Instant) {
-        self.failures.insert(key, Failure { identity: image.plan().identity, error, at: now });
+        self.failures.insert(key, Failure { identity: image.identity(), error, at: now });
         self.remove_idle(image);
+    }
+
+    /// Returns whether others than the packer hold this image, or it was requested recently.
+    pub(super) fn is_wanted(&self, image: &Arc<Image>, now: Instant) -> bool {
+        let idle = self.idle.iter().find(|idle| Arc::ptr_eq(&idle.image, image));
+        let lately = idle.is_some_and(|idle| now.duration_since(idle.used) < ABANDON_DELAY);
+        let held = Arc::strong_count(image) - usize::from(idle.is_some()) > 1;
+        lately || held
     }
 
     /// Returns whether only the packer holds this image and it was not requested recently. If so, the image
     /// is forgotten, and the next request opens another.
     pub(super) fn abandon(&mut self, key: Key, image: &Arc<Image>, now: Instant) -> bool {
-        let idle = self.idle.iter().find(|idle| Arc::ptr_eq(&idle.image, image));
-        let lately = idle.is_some_and(|idle| now.duration_since(idle.used) < ABANDON_DELAY);
-        let held = Arc::strong_count(image) - usize::from(idle.is_some()) > 1;
-        if lately || held {
+        if self.is_wanted(image, now) {
             return false;
         }
         self.remove_idle(image);

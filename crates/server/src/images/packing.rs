@@ -5,15 +5,19 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use wirepath_datapath::MappedFile;
-use wirepath_media::container::{MovieReader, is_movie};
+use wirepath_media::container::{Movie, MovieReader, is_movie};
 use wirepath_media::image::{
-    self, Description, Layout, MAX_SEGMENT_DATA, PAGE, PathLimits, Plan, Recipe, StreamPlan, Streams,
-    TRAIN_RECORD_LENGTH, Writer,
+    self, Description, Identity, Layout, MAX_SEGMENT_DATA, PAGE, PathLimits, Plan, Recipe, StreamPlan,
+    Streams, TRAIN_RECORD_LENGTH, Writer,
 };
-use wirepath_media::pack::{Pack, PlayableMovie, Wanted, estimate as estimate_bytes, packer};
+use wirepath_media::mp4::has_fragment_index;
+use wirepath_media::pack::{
+    Pack, Packed, PlayableMovie, Wanted, estimate as estimate_bytes, growing_packer, packer,
+};
+use wirepath_media::track::{Extent, Next};
 use wirepath_media::ts::PACKET_LENGTH;
 
 use super::asset_reader::AssetReader;
@@ -43,6 +47,21 @@ thread_local! {
 /// Reason why packing ended before the end of the asset.
 const CHANGED: &str = "the asset was changed while it was being packed";
 
+/// Time without a change after which a recording is finished. Recorders write nothing while they collect a
+/// fragment, so the length of the longest one is added, up to a limit.
+const QUIET: Duration = Duration::from_secs(10);
+const MOST_FRAGMENT: Duration = Duration::from_secs(20);
+
+/// Most segments of a recording: one for each growth, ten in a second if a recorder never rests, and for each at
+/// most 250 bytes of memory.
+const MOST_RECORDED_SEGMENTS: usize = 1 << 20;
+
+/// Bytes of a fragment by which it is recognized.
+const MARK_LENGTH: u64 = 256;
+
+/// Longest image of a recording, since it could not be mapped otherwise.
+const MAX_RECORDED_IMAGE: u64 = 1 << 45;
+
 /// Reason why an asset of no bytes is not packed.
 const EMPTY: &str = "the file is empty";
 
@@ -62,27 +81,73 @@ pub(super) fn recipe(asset: &File, limits: PathLimits, played_as: PlayedAs) -> R
     })
 }
 
-/// Description and streams of an asset that is not packed yet. Waits until memory for the estimate is free.
+/// An asset that is not packed yet.
+pub(super) struct Examined {
+    pub(super) summary: Summary,
+    pub(super) streams: Streams,
+    /// True if a recorder still appends fragments. The duration is not known then.
+    pub(super) is_recorded: bool,
+}
+
+/// Description and streams of an asset that is not packed yet. `follows`: an asset that is recorded is to be
+/// recognized. Waits until memory for the estimate is free.
 pub(super) fn examine(
     asset: &File,
-    size: u64,
+    identity: Identity,
     recipe: Recipe,
     memory: &MemoryBudget,
-) -> Result<(Summary, Streams), StoreError> {
+    follows: bool,
+) -> Result<Examined, StoreError> {
+    let size = identity.size;
     check_size(size)?;
     if recipe.is_transport_stream() {
         let (ssrc, sequence, timestamp) = random_numbers()?;
-        let stream = StreamPlan::transport_stream(ssrc, sequence, timestamp);
-        return Ok((estimate(asset, size, memory)?, stream.into()));
+        let streams = StreamPlan::transport_stream(ssrc, sequence, timestamp).into();
+        return Ok(Examined { summary: estimate(asset, size, memory)?, streams, is_recorded: false });
     }
     let playable = playable_movie(asset, size, recipe, memory)?;
     let streams = playable.streams(random_numbers)?.ok_or_else(|| not_playable("it has no track"))?;
+    let is_recorded = follows && is_recorded(asset, identity, &playable.movie, memory);
     let duration_us = match recipe.is_demuxed() {
+        _ if is_recorded => None,
         // Its tracks do not say it, but its clock does, if there is one.
         true => estimate(asset, size, memory).ok().and_then(|estimate| estimate.duration_us),
         false => movie_duration_us(asset, &playable, memory)?,
     };
-    Ok((Summary { duration_us, payload_bytes: size, description: playable.describe() }, streams))
+    let summary = Summary { duration_us, payload_bytes: size, description: playable.describe() };
+    Ok(Examined { summary, streams, is_recorded })
+}
+
+/// Returns whether a recorder still appends fragments to a movie, as far as the file shows it.
+fn is_recorded(asset: &File, identity: Identity, movie: &Movie, memory: &MemoryBudget) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let modified = Duration::from_nanos(identity.mtime_ns.max(0).unsigned_abs());
+    let age = now.saturating_sub(modified);
+    if !movie.may_grow() || age >= QUIET + MOST_FRAGMENT {
+        return false;
+    }
+    let tail = read_at_most(asset, identity.size.saturating_sub(16), 16);
+    !tail.is_ok_and(|tail| has_fragment_index(&tail))
+        && age < quiet(first_fragment_us(asset, movie, memory).unwrap_or(0))
+}
+
+/// Time without a change after which a recording with fragments of this length is finished.
+pub(super) fn quiet(fragment_us: u64) -> Duration {
+    QUIET + Duration::from_micros(fragment_us).min(MOST_FRAGMENT)
+}
+
+/// Length of the first fragment of a movie in microseconds; `None` if the file does not have one. Waits until
+/// memory is free.
+fn first_fragment_us(asset: &File, movie: &Movie, memory: &MemoryBudget) -> Option<u64> {
+    let mut samples = movie.samples().growing();
+    while samples.fragments().last.is_none() {
+        let Next::Read(wanted) = samples.next().ok()? else { return None };
+        let _memory = (wanted.length > PAGE).then(|| memory.reserve(wanted.length));
+        let mut bytes = vec![0; usize::try_from(wanted.length).ok()?];
+        asset.read_exact_at(&mut bytes, wanted.offset).ok()?;
+        samples.take(bytes).ok()?;
+    }
+    Some(samples.fragments().longest_us)
 }
 
 /// Description of an asset that is not packed yet, without a search for its duration. Waits until memory is
@@ -236,37 +301,89 @@ pub(super) struct Packing {
     writer: Option<Writer>,
     /// Bytes that the file may have.
     length_bound: u64,
+    /// First bytes of the last fragment of a recording.
+    mark: Option<Mark>,
+}
+
+/// First bytes of a fragment, by which it is recognized after the recording has grown: a file that was written
+/// anew has other bytes there.
+struct Mark {
+    fragment: Extent,
+    bytes: Vec<u8>,
+}
+
+/// Result of a turn of packing.
+pub(super) enum Turned {
+    /// There is more to do.
+    More,
+    /// All that a recorder has written is packed.
+    AllRecorded(Packed),
+    /// Everything is packed, and the image can be published.
+    Complete(image::Summary),
+    /// Everything is packed, but the recording has changed after its end: the image is that of no version.
+    Outdated(image::Summary),
 }
 
 impl Packing {
-    /// Begins to pack into `draft`, which is removed on errors, for this generation of `image`.
+    /// Begins to pack into `draft`, which is removed on errors, for this generation of `image`. The image of a
+    /// recording may become as long as the `budget` of the cache.
     pub(super) fn begin(
         draft: Draft,
         layout: Layout,
         asset: &Arc<File>,
         image: &Image,
         generation: u32,
+        budget: u64,
     ) -> Result<Box<Packing>, StoreError> {
-        let plan = image.plan();
-        if !image.begin(generation, files(Arc::clone(draft.file()), layout, asset, plan, length_bound(plan))?)
-        {
+        let (plan, is_recorded) = (image.plan(), image.is_recorded());
+        let length_bound = match is_recorded {
+            true => length_bound(plan).max(budget.min(MAX_RECORDED_IMAGE)),
+            false => length_bound(plan),
+        };
+        if !image.begin(generation, files(Arc::clone(draft.file()), layout, asset, plan, length_bound)?) {
             return Err(StoreError::Stopped);
         }
-        let packer = packer(*plan).map_err(not_playable)?;
+        let packer = if is_recorded { growing_packer(*plan) } else { packer(*plan) };
+        let packer = packer.map_err(not_playable)?;
         let writer = Some(Writer::new(*plan, layout));
-        Ok(Box::new(Packing { draft, packer, writer, length_bound: length_bound(plan) }))
+        Ok(Box::new(Packing { draft, packer, writer, length_bound, mark: None }))
+    }
+
+    /// Continues with a recording that has grown to `size` bytes.
+    pub(super) fn grow(&mut self, size: u64) {
+        self.packer.grow(size);
+    }
+
+    /// Continues with a recording that is finished.
+    pub(super) fn end_growth(&mut self) {
+        self.packer.end_growth();
+    }
+
+    /// Returns whether the last fragment is where it was.
+    pub(super) fn has_same_fragments(&self, asset: &File) -> Result<bool, StoreError> {
+        let Some(mark) = &self.mark else { return Ok(true) };
+        Ok(read_at_most(asset, mark.fragment.offset, mark.bytes.len())? == mark.bytes)
+    }
+
+    /// Notes the first bytes of the last fragment.
+    fn note_fragment(&mut self, asset: &File, fragment: Option<Extent>) -> Result<(), StoreError> {
+        let Some(fragment) = fragment else { return Ok(()) };
+        if self.mark.as_ref().is_none_or(|mark| mark.fragment != fragment) {
+            let length = fragment.length.min(MARK_LENGTH) as usize;
+            self.mark = Some(Mark { fragment, bytes: read_at_most(asset, fragment.offset, length)? });
+        }
+        Ok(())
     }
 
     /// Packs until a turn's time is over or another segment is ready. The image grows as segments are
-    /// written. Ends early if the store stops it or the image started over meanwhile. Returns a summary when
-    /// everything is packed and can be published.
+    /// written. Ends early if the store stops it or the image started over meanwhile.
     pub(super) fn turn(
         &mut self,
         asset: &File,
         image: &Image,
         generation: u32,
         store: &impl PackingStore,
-    ) -> Result<Option<image::Summary>, StoreError> {
+    ) -> Result<Turned, StoreError> {
         READER.with_borrow_mut(|reader| {
             reader.clear();
             self.turn_with(reader, asset, image, generation, store)
@@ -280,7 +397,7 @@ impl Packing {
         image: &Image,
         generation: u32,
         store: &impl PackingStore,
-    ) -> Result<Option<image::Summary>, StoreError> {
+    ) -> Result<Turned, StoreError> {
         let begun = Instant::now();
         if store.stops() {
             return Err(StoreError::Stopped);
@@ -296,20 +413,36 @@ impl Packing {
                     self.packer.take(bytes).map_err(not_playable)?;
                 }
                 Wanted::Nothing => {}
+                Wanted::Growth(packed) => {
+                    if image.segment_count() > MOST_RECORDED_SEGMENTS {
+                        return Err(not_playable("it was recorded in too many fragments"));
+                    }
+                    self.note_fragment(asset, packed.fragments.last)?;
+                    image.note_packed(self.packer.packed_bytes());
+                    return Ok(Turned::AllRecorded(packed));
+                }
                 Wanted::End => {
                     let end = self.packer.finish().map_err(not_playable)?;
                     self.write_segments(reader, asset, image, generation, store)?;
-                    if identity(asset)? != image.plan().identity {
+                    let (now, known) = (identity(asset)?, image.identity());
+                    if now != known && !image.is_recorded() {
                         return Err(not_playable(CHANGED));
                     }
                     image.note_packed(self.packer.packed_bytes());
-                    return Ok(self.writer.take().map(|writer| writer.finish(end)));
+                    let Some(mut writer) = self.writer.take() else { return Err(StoreError::Stopped) };
+                    writer.set_identity(known);
+                    let summary = writer.finish(end);
+                    return Ok(if now == known {
+                        Turned::Complete(summary)
+                    } else {
+                        Turned::Outdated(summary)
+                    });
                 }
             }
             let wrote = self.write_segments(reader, asset, image, generation, store)?;
             if wrote || begun.elapsed() >= TURN {
                 image.note_packed(self.packer.packed_bytes());
-                return Ok(None);
+                return Ok(Turned::More);
             }
         }
     }
@@ -430,9 +563,9 @@ mod tests {
         let asset = tempfile::tempfile().unwrap();
         for recipe in [limits.tracks(), limits.demuxed(), limits.transport_stream()] {
             assert!(length_bound(&Plan { identity, recipe, streams }) > size);
-            match examine(&asset, size, recipe, &MemoryBudget::new(1 << 20)) {
+            match examine(&asset, identity, recipe, &MemoryBudget::new(1 << 20), true) {
                 Err(StoreError::NotPlayable(reason)) => assert!(reason.contains("are played"), "{reason}"),
-                other => panic!("{other:?}"),
+                other => panic!("{:?}", other.map(|examined| examined.summary)),
             }
         }
     }

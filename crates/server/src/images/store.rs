@@ -23,7 +23,7 @@ use super::image_folder::{Draft, FolderError, ImageFolder, is_full};
 use super::key::Key;
 use super::memory_budget::MemoryBudget;
 use super::open::OpenImages;
-use super::packing;
+use super::packing::{self, Examined};
 use super::page_memory::{PageCounts, PageMemory, Readers};
 use super::popularity::Popularity;
 use super::progress::Progress;
@@ -36,10 +36,12 @@ use crate::played_as::PlayedAs;
 mod job;
 mod making;
 mod options;
+mod recordings;
 
 use job::Job;
 use making::Making;
 pub use options::{ImagePolicy, StoreOptions, usual_packing_memory};
+use recordings::Recordings;
 
 /// Most times that an image is packed again because of damage; beyond that, the file is not the cause.
 const REPAIRS: u32 = 2;
@@ -73,6 +75,7 @@ pub struct Store {
     counters: StoreCounters,
     popularity: Popularity,
     making: Making,
+    recordings: Recordings,
     page_memory: Arc<PageMemory>,
     stop: AtomicBool,
     /// Dropped with the store, which ends the thread that closes expired idle images.
@@ -149,6 +152,7 @@ impl Store {
             options,
             counters: StoreCounters::default(),
             making: Making::default(),
+            recordings: Recordings::default(),
             stop: AtomicBool::new(false),
             _alive: alive,
         });
@@ -193,6 +197,30 @@ impl Store {
         limits: PathLimits,
         played_as: PlayedAs,
     ) -> Result<Arc<Image>, StoreError> {
+        let follows = false;
+        self.open_image(Opening { client, asset, name, follows }, limits, played_as)
+    }
+
+    /// The same as it is stored, but the image of a fragmented MP4 file that is being recorded grows with it.
+    pub(crate) fn image_to_follow(
+        &self,
+        client: IpAddr,
+        asset: Arc<File>,
+        name: &str,
+        limits: PathLimits,
+        played_as: PlayedAs,
+    ) -> Result<Arc<Image>, StoreError> {
+        let (client, follows) = (Some(client), true);
+        self.open_image(Opening { client, asset, name, follows }, limits, played_as)
+    }
+
+    fn open_image(
+        &self,
+        opening: Opening<'_>,
+        limits: PathLimits,
+        played_as: PlayedAs,
+    ) -> Result<Arc<Image>, StoreError> {
+        let Opening { client, asset, name, follows } = opening;
         read_only_as_told(&asset);
         let identity = identity(&asset)?;
         let key = self.key(&asset, identity, limits, played_as)?;
@@ -202,7 +230,7 @@ impl Store {
         let image = match known {
             Some(known) => known?,
             None => {
-                let request = Request { client, asset, name, key, identity };
+                let request = Request { client, asset, name, key, identity, follows };
                 let image = match self.stored(&request)? {
                     Some(image) => image,
                     None => self.pack(request)?,
@@ -222,8 +250,9 @@ impl Store {
         if let Some(duration_us) = self.finished_duration_us(asset)? {
             return Ok(Some(duration_us));
         }
-        let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
-        packing::examine(asset, size, recipe, &self.estimates).map(|(summary, _)| summary.duration_us)
+        let (identity, recipe) = (identity(asset)?, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
+        let examined = packing::examine(asset, identity, recipe, &self.estimates, false)?;
+        Ok(examined.summary.duration_us)
     }
 
     /// Description of an asset that is not packed, as far as its beginning or its index shows it. Its duration
@@ -405,7 +434,8 @@ impl Store {
     fn pack(&self, request: Request<'_>) -> Result<Arc<Image>, StoreError> {
         let permit = request.client.map(|client| self.admit_packing(client)).transpose()?;
         let (identity, recipe) = (request.identity, request.key.recipe);
-        let (summary, streams) = packing::examine(&request.asset, identity.size, recipe, &self.estimates)?;
+        let Examined { summary, streams, is_recorded } =
+            packing::examine(&request.asset, identity, recipe, &self.estimates, request.follows)?;
         summary.warn(request.name, 0);
         let plan = Plan { identity, recipe, streams };
         let layout = self.first_layout(&summary);
@@ -413,6 +443,9 @@ impl Store {
             self.folder.check_length(packing::first_length(&plan))?;
         }
         let image = self.new_image(&request, plan, summary, layout);
+        if is_recorded {
+            image.follow();
+        }
         self.submit(request.asset, request.key, Arc::clone(&image), layout, permit)?;
         Ok(image)
     }
@@ -476,7 +509,8 @@ impl Store {
             );
             return Err(io_error("reading the wire image", io::Error::other(reason)));
         }
-        if identity(&asset)? != image.plan().identity {
+        // Segments of a recording end where it had grown to, so it cannot be packed in the same way again.
+        if image.is_recorded() || identity(&asset)? != image.plan().identity {
             let reason =
                 "the wire image is damaged, and the asset has changed since it was packed".to_owned();
             return Err(StoreError::NotPlayable(reason));
@@ -520,6 +554,7 @@ impl Store {
             Err(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
                 let idle = self.open.lock().expire_all();
                 drop(idle); // outside the lock
+                self.leave_recordings();
                 self.options.readers.wait_for_discarded();
                 Ok(call()?)
             }
@@ -550,6 +585,16 @@ struct Request<'a> {
     name: &'a str,
     key: Key,
     identity: Identity,
+    /// True if the image of a recording grows with it.
+    follows: bool,
+}
+
+/// An asset to open: for a client, under a name, and as in a [`Request`].
+struct Opening<'a> {
+    client: Option<IpAddr>,
+    asset: Arc<File>,
+    name: &'a str,
+    follows: bool,
 }
 
 /// Closes expired images even without requests, and stores the popularity, until the store has ended.

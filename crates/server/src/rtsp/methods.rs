@@ -1,16 +1,23 @@
 //! RFC 2326 section 10: the methods.
 
+use std::time::Duration;
+
 use super::counters::EndReason;
 use super::handler::{Answer, Described, RequestHandler, refuse, resource};
 use super::player::{OpenError, PlayRange};
 use super::session_events::EventKind;
 use super::session_state::{Pace, PlayStep};
 use super::track;
+use tokio::time::timeout;
 use wirepath_media::rtsp::{
     ClockRange, ClockTime, Npt, NptRange, Refusal, Request, Resource, Response, StatusCode, TimeRange,
     header_names,
 };
 use wirepath_playback::{Scale, Speed};
+
+/// Longest time in which the newest part of a recording is searched. A long recording is packed up to there
+/// first; its beginning is played if that takes longer.
+const NEWEST_LIMIT: Duration = Duration::from_secs(8);
 
 impl RequestHandler {
     /// RFC 2326 section 10.2.
@@ -58,6 +65,13 @@ impl RequestHandler {
         let range = TimeRange::of(request)?;
         let shown_from_us = origin_us.filter(|_| matches!(range, Some(TimeRange::Clock(_))));
         let range = range.map(|range| normal(range, origin_us)).transpose()?.filter(|_| !is_shared);
+        let range = match range {
+            Some(NptRange { start: Some(Npt::Now), end }) => {
+                let newest_us = timeout(NEWEST_LIMIT, session.playback.newest_us()).await.unwrap_or(None);
+                Some(NptRange { start: Some(newest_us.map_or(Npt::Now, Npt::At)), end })
+            }
+            range => range,
+        };
         let duration_us = session.playback.duration_us();
         let position_us = session.playback.progress().position_us;
         let active = (session.state.speed(), session.state.scale());

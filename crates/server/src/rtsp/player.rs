@@ -173,6 +173,12 @@ pub(crate) trait SessionPlayback: Send + Sync {
         None
     }
 
+    /// Time at which a client begins that plays a presentation from now on while it is recorded, in microseconds
+    /// from its beginning; `None` for other presentations.
+    fn newest_us(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Source of a track's packets.
     fn source(&self, track: u8) -> TrackSource;
 

@@ -29,7 +29,7 @@ fn empty_units_cost_few_reads() {
                 reads += 1;
             }
             Wanted::Nothing => {}
-            Wanted::End => break,
+            Wanted::Growth(_) | Wanted::End => break,
         }
         assert!(packer.held_bytes() < 1 << 16);
     }
@@ -136,7 +136,7 @@ fn sound_at_one_time_takes_little_memory() {
                 packer.take(bytes).expect("a good file");
             }
             Wanted::Nothing => {}
-            Wanted::End => break,
+            Wanted::Growth(_) | Wanted::End => break,
         }
         most = most.max(packer.held_bytes());
     }

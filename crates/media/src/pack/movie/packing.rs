@@ -72,6 +72,8 @@ pub(super) enum Reading {
     Units(Sample, Units, Extent),
     /// No bytes: the units of this sample are read.
     Complete(Sample),
+    /// No bytes before the file has grown.
+    Growth,
     End,
 }
 
@@ -80,7 +82,7 @@ impl Packing {
         match &self.reading {
             Reading::Headers(_) => self.take_owned(Bytes::copy_from_slice(bytes)),
             Reading::Units(..) => self.take_units(bytes),
-            Reading::Nothing | Reading::Complete(_) | Reading::End => {}
+            Reading::Nothing | Reading::Complete(_) | Reading::Growth | Reading::End => {}
         }
     }
 
@@ -185,6 +187,10 @@ impl Packing {
         match next {
             Next::Read(extent) => self.reading = Reading::Headers(extent),
             Next::Sample(sample) => self.admit(sample)?,
+            Next::Growth => {
+                schedule.close();
+                self.reading = Reading::Growth;
+            }
             Next::End => {
                 self.tracks.iter_mut().for_each(|track| track.flush(payloads, schedule));
                 schedule.finish();
@@ -192,6 +198,25 @@ impl Packing {
             }
         }
         Ok(())
+    }
+
+    /// Continues with a file that has grown.
+    pub(super) fn grow(&mut self, size: u64) {
+        self.size = self.size.max(size);
+        self.samples.grow(size);
+        self.leave_growth();
+    }
+
+    /// Continues with a file that has stopped growing.
+    pub(super) fn end_growth(&mut self) {
+        self.samples.end_growth();
+        self.leave_growth();
+    }
+
+    fn leave_growth(&mut self) {
+        if matches!(self.reading, Reading::Growth) {
+            self.reading = Reading::Nothing;
+        }
     }
 
     fn admit(&mut self, sample: Sample) -> Result<(), Error> {

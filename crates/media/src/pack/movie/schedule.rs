@@ -203,7 +203,8 @@ impl Schedule {
         groups.chain(pictures).fold(0, |sum: u32, (_, train)| sum.saturating_add(train.length + 1))
     }
 
-    fn close(&mut self) {
+    /// Ends the segment, unless it is empty.
+    pub(super) fn close(&mut self) {
         if self.segment.trains.is_empty() {
             return;
         }

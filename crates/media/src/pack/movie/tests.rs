@@ -77,7 +77,7 @@ pub(super) fn samples(file: &[u8]) -> (Movie, Vec<Sample>) {
         match samples.next().expect("a good file") {
             Next::Read(wanted) => samples.take(bytes(wanted)).expect("a good file"),
             Next::Sample(sample) => found.push(sample),
-            Next::End => return (movie, found),
+            Next::Growth | Next::End => return (movie, found),
         }
     }
 }

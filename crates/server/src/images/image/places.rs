@@ -43,8 +43,12 @@ impl Image {
             return SeekResult::At(Cursor::START);
         }
         let state = self.state.lock();
+        let packed_us = state.recording.and_then(|recording| recording.packed).map(|packed| packed.until_us);
         match *self.progress.borrow() {
-            Progress::Growing { until_us } if at_us >= until_us => {
+            Progress::Growing { .. } if packed_us.is_some_and(|packed_us| at_us > packed_us) => {
+                return SeekResult::BeyondEnd;
+            }
+            Progress::Growing { until_us } if at_us >= until_us && packed_us.is_none() => {
                 self.notify_urgency();
                 return SeekResult::NotYet;
             }

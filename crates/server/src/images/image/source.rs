@@ -89,6 +89,10 @@ impl TrainSource for Image {
         matches!(*self.progress.borrow(), Progress::Growing { .. })
     }
 
+    fn is_at_edge(&self) -> bool {
+        Image::is_at_edge(self)
+    }
+
     fn end_us(&self) -> Option<u64> {
         self.state.lock().summary.duration_us
     }

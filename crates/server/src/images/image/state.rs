@@ -5,7 +5,8 @@ use std::ops::RangeBounds;
 use std::time::{Duration, Instant};
 
 use wirepath_engine::Waker;
-use wirepath_media::image::{SegmentEntry, Start};
+use wirepath_media::image::{Identity, SegmentEntry, Start};
+use wirepath_media::pack::Packed;
 
 use crate::images::segment::Files;
 use crate::images::slot::Slot;
@@ -30,8 +31,19 @@ pub(super) struct State {
     pub(super) places: Vec<PlaybackPlace>,
     pub(super) starts: Vec<Start>,
     pub(super) summary: Summary,
+    /// Present for a file to which a recorder appends while it is packed.
+    pub(super) recording: Option<Recording>,
     /// Wakers of playbacks with the number of the segment that each waits for, at most one for each playback.
     pub(super) waiters: HashMap<Waker, u32>,
+}
+
+/// Recording that is packed as it grows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recording {
+    /// Last version of which the packer knows.
+    pub(super) identity: Identity,
+    /// Packed part, once all that the file had was packed.
+    pub(super) packed: Option<Packed>,
 }
 
 /// Place of a playback at a time.
@@ -105,6 +117,7 @@ impl State {
             places: Vec::new(),
             starts: Vec::new(),
             summary,
+            recording: None,
             waiters: HashMap::new(),
         }
     }

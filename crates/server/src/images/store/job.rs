@@ -9,11 +9,11 @@ use wirepath_media::image::{self, Layout};
 use wirepath_net::Permit;
 
 use super::Store;
-use crate::images::error::StoreError;
+use crate::images::error::{StoreError, identity};
 use crate::images::image::Image;
 use crate::images::image_folder::Draft;
 use crate::images::key::Key;
-use crate::images::packing::{self, Packing, PackingStore};
+use crate::images::packing::{self, Packing, PackingStore, Turned};
 use crate::images::summary::Summary;
 use crate::images::work_queue::{Due, Work};
 
@@ -27,14 +27,22 @@ const FIRST_TURN: Duration = Duration::from_millis(500);
 
 /// An asset that is being packed.
 pub(super) struct Job {
-    goal: Goal,
-    asset: Arc<File>,
+    pub(super) goal: Goal,
+    pub(super) asset: Arc<File>,
     layout: Layout,
     /// Its permit among the packings of the client that requested it.
     _permit: Option<Permit>,
-    begun: Option<Box<Packing>>,
+    pub(super) begun: Option<Box<Packing>>,
     /// End of the last turn; before the first, the time of the request.
-    last_turn: Instant,
+    pub(super) last_turn: Instant,
+}
+
+impl Job {
+    /// Returns whether the asset is a recording that was truncated.
+    fn is_cut(&self) -> bool {
+        let image = &self.goal.image;
+        image.is_recorded() && identity(&self.asset).is_ok_and(|now| now.size < image.identity().size)
+    }
 }
 
 impl Work for Job {
@@ -64,7 +72,9 @@ struct Turn<'a> {
 impl PackingStore for Turn<'_> {
     fn stops(&self) -> bool {
         let Turn { store, key, image } = *self;
-        store.stop.load(Relaxed) || store.open.lock().abandon(key, image, Instant::now())
+        // A recording is packed to its end once: the next client would begin it anew.
+        store.stop.load(Relaxed)
+            || !image.is_recorded() && store.open.lock().abandon(key, image, Instant::now())
     }
 
     fn extend(&self, draft: &mut Draft, length: u64) -> Result<(), StoreError> {
@@ -104,31 +114,55 @@ impl Store {
         let packing = match begun {
             Some(packing) => Ok(packing),
             None if turn.stops() => Err(StoreError::Stopped),
-            None => self
-                .begin(key, job.layout, image.plan())
-                .and_then(|draft| Packing::begin(draft, job.layout, &job.asset, image, generation)),
+            None => self.begin(key, job.layout, image.plan()).and_then(|draft| {
+                let budget = self.folder.budget();
+                Packing::begin(draft, job.layout, &job.asset, image, generation, budget)
+            }),
         };
         let packed = packing.and_then(|mut packing| {
-            let summary = packing.turn(&job.asset, image, generation, &turn)?;
-            Ok((packing, summary))
+            let turned = packing.turn(&job.asset, image, generation, &turn)?;
+            Ok((packing, turned))
         });
         match packed {
-            Ok((packing, None)) => Some(Job { begun: Some(packing), last_turn: Instant::now(), ..job }),
-            Ok((packing, Some(summary))) => {
+            Ok((packing, Turned::More)) => {
+                Some(Job { begun: Some(packing), last_turn: Instant::now(), ..job })
+            }
+            Ok((packing, Turned::AllRecorded(packed))) => {
+                self.follow(Job { begun: Some(packing), _permit: None, ..job }, packed);
+                None
+            }
+            Ok((packing, Turned::Complete(summary))) => {
                 self.publish(job, packing.into_draft(), summary);
                 None
             }
+            Ok((_, Turned::Outdated(summary))) => {
+                self.conclude(job, Ok(Summary::of(&summary.header, summary.table.description)))
+            }
+            Err(_) if job.is_cut() => self.end_early(job),
             Err(error) => self.conclude(job, Err(error)),
         }
+    }
+
+    /// Queues the next generation of an image.
+    pub(super) fn submit_again(&self, next: Option<Job>) {
+        if let Some(Err(job)) = next.map(|job| self.packers.submit(job)) {
+            job.goal.fail(&StoreError::Busy);
+        }
+    }
+
+    /// Ends the image of a recording that was truncated or written anew with what was packed. It is not
+    /// published.
+    pub(super) fn end_early(&self, job: Job) -> Option<Job> {
+        let image = &job.goal.image;
+        tracing::info!(asset = image.name(), "a recording was truncated or written anew: its sessions end");
+        let summary = Summary { duration_us: Some(image.last_departure_us()), ..image.summary() };
+        self.conclude(job, Ok(summary))
     }
 
     fn publish(&self, job: Job, draft: Draft, summary: image::Summary) {
         let publish = move || {
             let Some(store) = job.goal.store.upgrade() else { return };
-            let next = store.conclude(job, packing::publish(draft, summary));
-            if let Some(Err(job)) = next.map(|job| store.packers.submit(job)) {
-                job.goal.fail(&StoreError::Busy);
-            }
+            store.submit_again(store.conclude(job, packing::publish(draft, summary)));
         };
         // If the readers' queue is full, the packer does it.
         if let Err(publish) = self.publisher.offer(Box::new(publish)) {

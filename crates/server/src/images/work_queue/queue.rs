@@ -83,11 +83,12 @@ impl<W: Work> Queue<W> {
         self.held < self.budget
     }
 
-    /// Adds new work; returns it if there is no room.
+    /// Adds new work, or work that left the queue between its turns; returns it if there is no room.
     pub(super) fn push(&mut self, work: W) -> Result<(), W> {
         if self.new.len() >= MOST_WAITING {
             return Err(work);
         }
+        self.held += work.held_bytes();
         self.new.push_back(work);
         Ok(())
     }

@@ -10,21 +10,26 @@ use crate::images::store::Store;
 
 /// A generation of an image to be packed. If this is dropped before it is complete, after a panic or with the
 /// store, the generation fails: sessions that wait for it end with an error.
-pub(super) struct Goal {
-    pub(super) store: Weak<Store>,
-    pub(super) key: Key,
-    pub(super) image: Arc<Image>,
-    pub(super) generation: u32,
+pub(in crate::images::store) struct Goal {
+    pub(in crate::images::store) store: Weak<Store>,
+    pub(in crate::images::store) key: Key,
+    pub(in crate::images::store) image: Arc<Image>,
+    pub(in crate::images::store) generation: u32,
     is_over: bool,
 }
 
 impl Goal {
-    pub(super) fn new(store: Weak<Store>, key: Key, image: Arc<Image>, generation: u32) -> Goal {
+    pub(in crate::images::store) fn new(
+        store: Weak<Store>,
+        key: Key,
+        image: Arc<Image>,
+        generation: u32,
+    ) -> Goal {
         Goal { store, key, image, generation, is_over: false }
     }
 
     /// Ends the packing of the generation; returns the next one, if another one was requested meanwhile.
-    pub(super) fn over(mut self) -> Option<Goal> {
+    pub(in crate::images::store) fn over(mut self) -> Option<Goal> {
         let next = self.image.packing_over(self.generation);
         self.is_over = next.is_none();
         self.generation = next?;
@@ -32,7 +37,7 @@ impl Goal {
     }
 
     /// Makes the image fail, whichever generation is requested by now.
-    pub(super) fn fail(mut self, error: &StoreError) {
+    pub(in crate::images::store) fn fail(mut self, error: &StoreError) {
         self.fail_all(error);
     }
 

@@ -35,8 +35,14 @@ impl Fixture {
         let (recipe, identity) =
             (self.store.usual_limits().transport_stream(), identity(&self.asset).unwrap());
         let key = Key::of(identity, recipe);
-        let request =
-            Request { client: None, asset: Arc::clone(&self.asset), name: "clip.ts", key, identity };
+        let request = Request {
+            client: None,
+            asset: Arc::clone(&self.asset),
+            name: "clip.ts",
+            key,
+            identity,
+            follows: false,
+        };
         let plan = image::Plan { identity, recipe, streams: StreamPlan::transport_stream(1, 2, 3).into() };
         let image = self.store.new_image(&request, plan, Summary::default(), Layout::Image);
         assert!(image.want_packed(0));

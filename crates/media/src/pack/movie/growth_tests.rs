@@ -1,0 +1,161 @@
+//! Packing of MP4 files to which a recorder still appends fragments.
+
+use proptest::prelude::*;
+
+use super::tests::{fill, plan, samples, shapes, track};
+use super::*;
+use crate::image::{Start, TrainRecord};
+use crate::mp4::synthetic::{File, Layout, atom};
+use crate::pack::testing::{Read, pack_growing, pack_movie, read};
+use crate::payload::Format;
+
+/// Fragmented file of video, and of sound if it has any frames.
+fn recording(pictures: usize, frames: usize, samples_in_chunk: usize) -> Vec<u8> {
+    let video = track(Format::H264, shapes(pictures, 900, 4800), Vec::new());
+    let sound = track(Format::Aac, shapes(frames, 200, 1024), Vec::new());
+    let tracks = [video, sound].into_iter().filter(|track| !track.samples.is_empty()).collect();
+    let mut bytes = File { tracks, layout: Layout::Fragments, samples_in_chunk, long: false }.bytes();
+    fill(&mut bytes, &[300, 40]);
+    bytes
+}
+
+/// End of the box with the tracks: the shortest length with which a file can be opened.
+fn opened(bytes: &[u8]) -> usize {
+    let (movie, _) = samples(bytes);
+    movie.description().end() as usize
+}
+
+/// Packs a recording that is found with these lengths. Returns its image, and the number of bytes that were read.
+fn packed_growing(bytes: &[u8], lengths: &[usize]) -> (Read, u64) {
+    let (movie, _) = samples(bytes);
+    let mut plan = plan(bytes, &movie);
+    let (first, later) = lengths.split_first().expect("a first length");
+    plan.identity.size = *first as u64;
+    let packer = Box::new(MoviePacker::growing(plan).expect("a plan that can be followed"));
+    let (image, _, bytes_read) = pack_growing(bytes, plan, packer, later).expect("it can be packed");
+    (read(&image).expect("an image as it should be"), bytes_read)
+}
+
+/// Trains without their places in segments.
+fn trains(image: &Read) -> Vec<TrainRecord> {
+    let trains = image.trains.iter().flatten();
+    trains.map(|train| TrainRecord { offset: 0, start: false, ..*train }).collect()
+}
+
+fn starts(image: &Read) -> Vec<u64> {
+    image.table.starts.iter().map(|Start { departure_us, .. }| *departure_us).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Promise: A recording packed while it grows has the same packets as the finished one, wherever it was cut.
+    #[test]
+    fn growth_changes_no_packet(
+        pictures in 1_usize..40, frames in 1_usize..150, samples_in_chunk in 1_usize..12,
+        cuts in proptest::collection::vec(0.0..1.0_f64, 1..12),
+    ) {
+        let bytes = recording(pictures, frames, samples_in_chunk);
+        let (movie, _) = samples(&bytes);
+        let whole = read(&pack_movie(&bytes, plan(&bytes, &movie)).expect("it can be packed").0);
+        let whole = whole.expect("an image as it should be");
+        let begin = opened(&bytes);
+        let cut = |part: f64| begin + ((bytes.len() - begin) as f64 * part) as usize;
+        let mut lengths: Vec<usize> = cuts.into_iter().map(cut).collect();
+        lengths.sort_unstable();
+        let (grown, _) = packed_growing(&bytes, &lengths);
+        prop_assert_eq!(&grown.packets, &whole.packets);
+        prop_assert_eq!(trains(&grown), trains(&whole));
+        prop_assert_eq!(starts(&grown), starts(&whole));
+        prop_assert_eq!(grown.header.duration_us, whole.header.duration_us);
+        prop_assert_eq!(&grown.table.description, &whole.table.description);
+    }
+}
+
+/// Promise: Following a recording reads each of its fragments once, however often it grows.
+#[test]
+fn fragments_are_read_once() {
+    let bytes = recording(40, 150, 4);
+    let begin = opened(&bytes);
+    let (_, whole) = packed_growing(&bytes, &[bytes.len()]);
+    let lengths: Vec<usize> = (begin..bytes.len()).step_by(97).collect();
+    let (_, grown) = packed_growing(&bytes, &lengths);
+    assert!(lengths.len() > 300 && bytes.len() > 60_000, "{} {}", lengths.len(), bytes.len());
+    // With each growth, at most the header of the next box is read again.
+    let most = whole + 16 * lengths.len() as u64;
+    assert!(grown <= most, "{grown} bytes, of {most}");
+}
+
+/// Promise: A fragment is played when the recording has all of it, not before.
+#[test]
+fn fragments_wait_for_their_media() {
+    let bytes = recording(10, 0, 5);
+    let begin = opened(&bytes);
+    let (movie, all) = samples(&bytes);
+    let ends = [all[4].extent.end() as usize, all[9].extent.end() as usize];
+    let mut plan = plan(&bytes, &movie);
+    plan.identity.size = begin as u64;
+    let mut packer = MoviePacker::growing(plan).expect("a plan that can be followed");
+    let mut packets = 0;
+    let mut packed_at = |packer: &mut MoviePacker, length: usize| {
+        packer.grow(length as u64);
+        loop {
+            while let Some(segment) = packer.pop().expect("a good file") {
+                packets += segment.trains.iter().map(TrainRecord::packets).sum::<u32>();
+            }
+            match packer.wanted() {
+                Wanted::Bytes(wanted) => {
+                    let bytes = &bytes[..length][wanted.offset as usize..wanted.end() as usize];
+                    packer.take(bytes).expect("a good file");
+                }
+                Wanted::Nothing => {}
+                Wanted::Growth(packed) => return (packets, packed),
+                Wanted::End => panic!("it still grows"),
+            }
+        }
+    };
+    for length in [begin, begin + 7, begin + 100, ends[0] - 1] {
+        assert_eq!(packed_at(&mut packer, length).0, 0, "{length} bytes");
+    }
+    let (first, packed) = packed_at(&mut packer, ends[0]);
+    assert!(first > 0);
+    assert_eq!(packed.fragments.longest_us, 5 * 100_000);
+    assert_eq!(packed_at(&mut packer, ends[1] - 1).0, first);
+    let (both, last) = packed_at(&mut packer, ends[1]);
+    assert!(both > first && last.until_us > packed.until_us && last.fragments.last != packed.fragments.last);
+}
+
+/// Promise: A recording whose last fragment is cut at its end is played like a file that is cut there.
+#[test]
+fn a_cut_recording_is_a_cut_file() {
+    let bytes = recording(10, 0, 5);
+    let (_, all) = samples(&bytes);
+    let cut = &bytes[..all[7].extent.offset as usize];
+    let (grown, _) = packed_growing(cut, &[opened(&bytes), cut.len()]);
+    let (movie, _) = samples(cut);
+    let whole = read(&pack_movie(cut, plan(cut, &movie)).expect("it can be packed").0);
+    assert_eq!(grown.packets, whole.expect("an image as it should be").packets);
+    let description = grown.table.description.movie().expect("a movie").clone();
+    assert_eq!(description.warnings.first.len(), 1, "{:?}", description.warnings);
+}
+
+/// Promise: A recording that ends with an index of its fragments is complete at once.
+#[test]
+fn an_index_ends_a_recording() {
+    let index = atom(b"mfra", &[atom(b"mfro", &[vec![0; 4], 24_u32.to_be_bytes().to_vec()])]);
+    let bytes = [recording(10, 0, 5), index].concat();
+    assert!(crate::mp4::has_fragment_index(&bytes[bytes.len() - 16..]));
+    let (movie, _) = samples(&bytes);
+    let mut packer = MoviePacker::growing(plan(&bytes, &movie)).expect("a plan that can be followed");
+    loop {
+        while packer.pop().expect("a good file").is_some() {}
+        match packer.wanted() {
+            Wanted::Bytes(wanted) => {
+                packer.take(&bytes[wanted.offset as usize..wanted.end() as usize]).expect("a good file");
+            }
+            Wanted::Nothing => {}
+            Wanted::Growth(packed) => panic!("it grows no more: {packed:?}"),
+            Wanted::End => break,
+        }
+    }
+}

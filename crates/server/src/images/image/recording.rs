@@ -1,0 +1,100 @@
+//! An image of a file to which a recorder appends fragments while it is packed and played.
+
+use wirepath_media::image::Identity;
+use wirepath_media::pack::Packed;
+
+use super::Image;
+use super::state::Recording;
+use crate::images::progress::Progress;
+
+impl Image {
+    /// From now on, follows a file that grows. Called before the image is packed.
+    pub(in crate::images) fn follow(&self) {
+        self.state.lock().recording = Some(Recording { identity: self.plan.identity, packed: None });
+    }
+
+    /// Returns whether the image was packed while its asset was written.
+    pub(in crate::images) fn is_recorded(&self) -> bool {
+        self.state.lock().recording.is_some()
+    }
+
+    /// Version of the asset: of a recording, the last one of which the packer knows.
+    pub(in crate::images) fn identity(&self) -> Identity {
+        self.state.lock().recording.map_or(self.plan.identity, |recording| recording.identity)
+    }
+
+    /// Returns whether the image is one of this version of its asset, or follows the asset to this version.
+    pub(in crate::images) fn is_of(&self, identity: Identity) -> bool {
+        let Some(recording) = self.state.lock().recording else { return self.plan.identity == identity };
+        let Identity { size, mtime_ns, inode, device } = recording.identity;
+        let grows = matches!(*self.progress.borrow(), Progress::Growing { .. });
+        let is_later = grows && identity.size >= size && identity.mtime_ns >= mtime_ns;
+        identity == recording.identity || is_later && (identity.inode, identity.device) == (inode, device)
+    }
+
+    /// Notes a version of which the packer knows from now on.
+    pub(in crate::images) fn note_version(&self, identity: Identity) {
+        if let Some(recording) = &mut self.state.lock().recording {
+            recording.identity = identity;
+        }
+    }
+
+    /// Notes that all that the file has is packed.
+    pub(in crate::images) fn note_all_packed(&self, generation: u32, packed: Packed) {
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            return;
+        }
+        if let Some(recording) = &mut state.recording {
+            recording.packed = Some(packed);
+        }
+        // Seeks may wait for a time that the file does not have.
+        let until_us = state.slots.last().map_or(0, |slot| slot.entry.first_departure_us);
+        self.progress.send_replace(Progress::Growing { until_us });
+    }
+
+    /// Departure of the last packet in microseconds, as far as is known.
+    pub(in crate::images) fn last_departure_us(&self) -> u64 {
+        let state = self.state.lock();
+        let packed_us = state.recording.and_then(|recording| recording.packed).map(|packed| packed.until_us);
+        let begun_us = state.slots.last().map(|slot| slot.entry.first_departure_us);
+        packed_us.max(begun_us).unwrap_or(0)
+    }
+
+    /// Time at which a client begins that plays a recording from now on, in microseconds from the start: the last
+    /// random access point with at least one fragment after it, so that the client does not run out of
+    /// packets before the next fragment. `None` unless the image grows with a recording. Waits until all that
+    /// the file has is packed.
+    pub(crate) async fn newest_us(&self) -> Option<u64> {
+        let mut progress = self.progress();
+        self.state.lock().recording?;
+        let _waiting = self.wait_for_seek();
+        loop {
+            let is_growing = matches!(*progress.borrow_and_update(), Progress::Growing { .. });
+            let packed = self.state.lock().recording.filter(|_| is_growing)?.packed;
+            if let Some(packed) = packed {
+                let at_us = packed.until_us.saturating_sub(packed.fragments.longest_us);
+                return Some(self.last_start_us(at_us));
+            }
+            progress.changed().await.ok()?;
+        }
+    }
+
+    /// Departure of the last random access point at or before a time; 0 if there is none.
+    fn last_start_us(&self, at_us: u64) -> u64 {
+        let starts = &self.state.lock().starts;
+        let before = starts.partition_point(|start| start.departure_us <= at_us);
+        before.checked_sub(1).and_then(|index| starts.get(index)).map_or(0, |start| start.departure_us)
+    }
+
+    /// Returns whether all that a recorder has written is in the image, which grows with the recording.
+    pub(super) fn is_at_edge(&self) -> bool {
+        let packed = self.state.lock().recording.and_then(|recording| recording.packed);
+        packed.is_some() && matches!(*self.progress.borrow(), Progress::Growing { .. })
+    }
+
+    /// Number of segments.
+    pub(in crate::images) fn segment_count(&self) -> usize {
+        self.state.lock().slots.len()
+    }
+}
