@@ -112,6 +112,7 @@ fn read(file: &[u8], mut reader: MovieReader) -> Result<(Movie, Vec<Sample>), Mo
                 assert!(sample.extent.end() <= file.len() as u64, "{sample:?} is not in the file");
                 found.push(sample);
             }
+            Next::Growth => panic!("nobody said that the file grows"),
             Next::End => return Ok((movie, found)),
         }
     }

@@ -296,6 +296,7 @@ pub(crate) fn pack(asset: &[u8], plan: Plan, layout: Layout) -> Result<Vec<u8>, 
             _ if end.is_some() => break,
             Wanted::Bytes(wanted) => packer.take(&asset[wanted.offset as usize..wanted.end() as usize])?,
             Wanted::Nothing => {}
+            Wanted::Growth(_) => unreachable!("the packer was not told that the asset grows"),
             Wanted::End => end = Some(packer.finish()?),
         }
     }
