@@ -1,5 +1,6 @@
 //! Results, the file that keeps them, and their tables.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -57,21 +58,51 @@ impl Cell {
             _ => bail!("unknown result {word}: expected yes, no, skipped or fails"),
         })
     }
+}
 
-    /// The result in a table, in which the number of a note stands for all but "yes".
-    fn short(&self, notes: &mut Vec<String>) -> String {
-        if *self == Cell::Plays {
-            return "+".to_owned();
-        }
-        let text = self.text();
+/// Notes below a table, each once.
+#[derive(Debug, Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    /// Number of the note about a result, from 1.
+    fn number(&mut self, cell: &Cell) -> usize {
+        let text = cell.text();
         let note = text.lines().next().unwrap_or_default();
-        let number = notes.iter().position(|other| other == note).unwrap_or_else(|| {
-            notes.push(note.to_owned());
-            notes.len() - 1
+        let number = self.0.iter().position(|other| other == note).unwrap_or_else(|| {
+            self.0.push(note.to_owned());
+            self.0.len() - 1
         });
-        let is_failure = matches!(self, Cell::Fails(_));
-        if is_failure { format!("**{}**", number + 1) } else { (number + 1).to_string() }
+        number + 1
     }
+}
+
+/// Results of all operations in a table: those that work by their names, and the numbers of notes about the others.
+fn summary(results: &[(Operation, Option<&Cell>)], notes: &mut Notes) -> String {
+    let names = |is_wanted: &dyn Fn(Option<&Cell>) -> bool| -> Vec<&str> {
+        results.iter().filter(|(_, cell)| is_wanted(*cell)).map(|(operation, _)| operation.name()).collect()
+    };
+    let works = names(&|cell| cell == Some(&Cell::Plays));
+    let mut text = match works.len() {
+        0 => "none".to_owned(),
+        count if count == results.len() => "all".to_owned(),
+        _ => works.join(", "),
+    };
+    for (what, wanted) in [
+        ("**fails**", names(&|cell| matches!(cell, Some(Cell::Fails(_))))),
+        ("not tried", names(&|cell| cell.is_none())),
+    ] {
+        if !wanted.is_empty() {
+            write!(text, "; {what}: {}", wanted.join(", ")).expect("a string takes all");
+        }
+    }
+    let others = results.iter().filter_map(|(_, cell)| cell.filter(|cell| **cell != Cell::Plays));
+    let numbers: BTreeSet<usize> = others.map(|cell| notes.number(cell)).collect();
+    if !numbers.is_empty() {
+        let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+        write!(text, " ({})", numbers.join(", ")).expect("a string takes all");
+    }
+    text
 }
 
 /// Results, each with the day of its run.
@@ -133,7 +164,7 @@ impl Matrix {
         text
     }
 
-    /// A table for each client: formats by transports, each cell with a result for each operation.
+    /// A table for each client: formats by transports, each cell with the operations that work.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::new();
         for client in Client::ALL {
@@ -145,7 +176,7 @@ impl Matrix {
     }
 
     fn table(&self, client: Client) -> String {
-        let mut notes = Vec::new();
+        let mut notes = Notes::default();
         let mut text = format!("\n### {}\n\n| format |", client.name());
         for transport in Transport::ALL {
             write!(text, " {} |", transport.name()).expect("a string takes all");
@@ -154,15 +185,14 @@ impl Matrix {
         for format in Format::ALL {
             write!(text, "| {} |", format.name).expect("a string takes all");
             for transport in Transport::ALL {
-                let cells = Operation::ALL.map(|operation| Case { client, format, transport, operation });
-                let cells = cells.iter().map(|case| self.cell(case).map(|cell| cell.short(&mut notes)));
-                let cells: Vec<String> = cells.map(|cell| cell.unwrap_or_else(|| "?".to_owned())).collect();
-                write!(text, " {} |", cells.join(" ")).expect("a string takes all");
+                let results = Operation::ALL
+                    .map(|operation| (operation, self.cell(&Case { client, format, transport, operation })));
+                write!(text, " {} |", summary(&results, &mut notes)).expect("a string takes all");
             }
             text.push('\n');
         }
         text.push('\n');
-        for (number, note) in notes.iter().enumerate() {
+        for (number, note) in notes.0.iter().enumerate() {
             writeln!(text, "{}. {note}", number + 1).expect("a string takes all");
         }
         text
@@ -221,10 +251,22 @@ mod tests {
             _ => Cell::Cannot("UDP only".into()),
         });
         let text = matrix.markdown();
-        let (yes, no, fails) = ("+ + + + +", "1 1 1 1 1", "**2** **2** **2** **2** **2**");
+        let (yes, no, fails) = ("all", "none (1)", "none; **fails**: play, pause, seek, speed, scale (2)");
         let row = format!("| transport stream | {yes} | {no} | {no} | {no} | {fails} |\n");
         assert!(text.contains(&row) && text.ends_with("\n1. no: UDP only\n2. fails: late\n"), "{text}");
         assert_eq!(matrix.failures(), Operation::ALL.len() * Format::ALL.len());
+    }
+
+    #[test]
+    fn a_cell_names_what_works() {
+        let cannot = Cell::Cannot("no window".into());
+        let results = [
+            (Operation::ALL[0], Some(&Cell::Plays)),
+            (Operation::ALL[1], Some(&cannot)),
+            (Operation::ALL[2], Some(&Cell::Plays)),
+            (Operation::ALL[3], None),
+        ];
+        assert_eq!(summary(&results, &mut Notes::default()), "play, seek; not tried: speed (1)");
     }
 
     #[test]
