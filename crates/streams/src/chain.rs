@@ -133,6 +133,7 @@ impl Chain {
             state_limit: link.handler.state_limit(),
             trust_below: link.force.below,
             is_in_force: !link.force.is_suspended,
+            waiting: self.waiting_changes(link.id),
         };
         self.links.iter().map(status).collect()
     }

@@ -101,6 +101,34 @@ pub struct HandlerStatus {
     pub trust_below: Option<Trust>,
     /// False if the handler is not in force and sees no records.
     pub is_in_force: bool,
+    /// Changes of the handler that wait for the end of a record, in the order in which they will be made. Until
+    /// then, everything else here is of the handler as it was.
+    pub waiting: Vec<WaitingChange>,
+}
+
+/// Change of a handler that waits for the end of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitingChange {
+    /// A control message.
+    Control,
+    /// Removal.
+    Remove,
+    /// Replacement by another handler.
+    Replace,
+    /// Suspension, since the trust in the output's peer no longer asks for the handler.
+    Suspend,
+}
+
+impl WaitingChange {
+    /// Name of the change.
+    pub fn name(self) -> &'static str {
+        match self {
+            WaitingChange::Control => "control",
+            WaitingChange::Remove => "remove",
+            WaitingChange::Replace => "replace",
+            WaitingChange::Suspend => "suspend",
+        }
+    }
 }
 
 /// Default of [`Common::state_limit`].

@@ -220,7 +220,7 @@ pub use events::StreamEvents;
 pub use framing::{Framing, FramingError, Measure};
 pub use handler::{
     Common, DEFAULT_STATE_LIMIT, Frame, Handler, HandlerError, HandlerId, HandlerNameError, HandlerStatus,
-    MAX_PEEK_BYTES, Modify, Peek, Reach, Read, Rewrite, Select, Verdict, handler_name,
+    MAX_PEEK_BYTES, Modify, Peek, Reach, Read, Rewrite, Select, Verdict, WaitingChange, handler_name,
 };
 pub use intake::{
     InputOrder, InputState, InputStatus, JoinCounts, Late, MergeCounts, PollingOrder, ReadyInputs, Tag,

@@ -17,6 +17,7 @@ use crate::relay::wait_for;
 pub(super) fn trials() -> Vec<Trial> {
     trials![
         handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs,
+        a_change_that_waits_is_shown,
         what_cannot_be_changed_is_refused_and_changes_nothing,
         handlers_of_files_are_those_of_the_handler_folder,
         a_handler_of_a_file_says_where_it_runs,
@@ -101,6 +102,29 @@ fn handlers_are_controlled_replaced_removed_and_added_while_the_stream_runs() ->
     ensure!(answer == (201, "2\n".to_owned()), "{answer:?}");
     lines.send("Q\n", "ab1\nac1\nbb2\nbc3\nbd3\nzz4\nq*", "ab1\nbc3\n")?;
     lines.relay.wait_for("its number", |streams| streams[0]["handlers"][0]["number"] == 2)?;
+    Ok(())
+}
+
+/// Promise: The relay's status shows the changes of a handler that wait for the end of a record, and the handler as it
+/// still is.
+fn a_change_that_waits_is_shown() -> Result<()> {
+    let mut lines = Lines::within(Folder::new(
+        "[[stream]]\nname = \"lines\"\nin = [\"unix:inlet?listen\"]\nframing = \"fixed:4\"\n\
+         handlers = [\"touch:32\"]\nout = [\"file:one\", \"file:two\"]\n",
+    )?)?;
+    lines.send("AB", "ab", "ab")?;
+    let mut connection = TcpStream::connect(lines.relay.http)?;
+    let head = "PUT /api/streams/lines/handlers/0 HTTP/1.1\r\nHost: relay\r\nContent-Length: 5";
+    write!(connection, "{head}\r\n\r\nmeter")?;
+    let streams =
+        lines.relay.wait_for("the change", |streams| streams[0]["handlers"][0]["waiting"][0] == "replace")?;
+    ensure!(streams[0]["handlers"][0]["name"] == "touch", "{streams}");
+    lines.send("CDEF", "abcdEF", "abcdEF")?;
+    let answer = http::read_response(&mut connection, &mut Vec::new(), false)?;
+    ensure!(answer.status == 204, "{answer:?}");
+    let streams =
+        lines.relay.wait_for("the other handler", |streams| streams[0]["handlers"][0]["name"] == "meter")?;
+    ensure!(streams[0]["handlers"][0]["waiting"] == Value::Array(Vec::new()), "{streams}");
     Ok(())
 }
 

@@ -341,6 +341,8 @@ impl StreamGroup {
                 if may_move {
                     member.queries += 1;
                     query_settings(stream, running, self.sender.clone());
+                    // Shown, but no event: it lasts until the change has been made.
+                    member.note_place();
                 }
                 None
             }
@@ -352,7 +354,8 @@ impl StreamGroup {
                 let kernel = member.kernel.as_mut().filter(|_| has_changed)?;
                 let class = self.sharing.classes.get(member.class);
                 settings.has_rate |= class.is_some_and(|class| class.rate.is_some());
-                if kernel.place_again(&settings) { member.note_place() } else { None }
+                let is_new = kernel.place_again(&settings);
+                member.note_place().filter(|_| is_new)
             }
             (Content::Call(..) | Content::Called(_), Stage::Opening(_)) => None,
             // The opening thread may stay in a system call until the process ends.
@@ -387,7 +390,7 @@ impl StreamGroup {
         let class = self.sharing.classes.get(member.class);
         if let Some(mut kernel) = kernel {
             let has_rate = member.rate.is_some() || class.is_some_and(|class| class.rate.is_some());
-            if has_rate && *kernel.placed() == HandlerPlace::Kernel {
+            if has_rate && kernel.placed() == HandlerPlace::Kernel {
                 kernel.drop_early(HAS_RATE.to_owned());
             }
             send(&self.sender, index, Content::Placed);
@@ -423,7 +426,7 @@ impl Member {
     /// Updates the place of the handler in the snapshot. Returns the event, if the stream has such a handler.
     fn note_place(&mut self) -> Option<GroupEvent> {
         let kernel = self.kernel.as_ref().filter(|kernel| kernel.has_handler());
-        self.snapshot.handler_place = kernel.map(|kernel| kernel.placed().clone());
+        self.snapshot.handler_place = kernel.map(KernelHandler::placed);
         self.snapshot.handler_place.clone().map(GroupEvent::HandlerPlaced)
     }
 

@@ -113,6 +113,7 @@ fn handlers(handlers: &[HandlerStatus]) -> Value {
             "state_limit": handler.state_limit,
             "trust_below": handler.trust_below.map(Trust::value),
             "in_force": handler.is_in_force,
+            "waiting": handler.waiting.iter().map(|change| change.name()).collect::<Vec<_>>(),
         })
     };
     handlers.iter().map(handler).collect()

@@ -28,6 +28,7 @@ const TUN: &str = "tun";
 
 /// Reasons why user space runs the handler.
 const NO_HANDLER: &str = "the stream has no bpf handler";
+const IS_CHANGED: &str = "a change of the stream is being made, or waits for the end of a record";
 pub(super) const HAS_RATE: &str = "a rate limits the stream";
 const TAKES_TRAINS: &str =
     "its input has received joined datagrams since the start; use --handler-folder to receive single ones";
@@ -141,6 +142,8 @@ pub struct KernelHandler {
     /// First `bpf` handler of the stream.
     handler: Option<Placeable>,
     place: HandlerPlace,
+    /// User space runs the handler until a change of the stream has been made.
+    is_out: bool,
     /// Address of the input, or the reason why the kernel cannot run a handler of the stream.
     input: Result<SocketAddrV4, String>,
     /// Receivers of a mirror, or the reason why the kernel cannot mirror the stream.
@@ -166,8 +169,8 @@ impl KernelHandler {
         let handler = object.map(|object| Placeable { object, place: Arc::default() });
         let why = || "it was not placed".to_owned();
         let (place, input, receivers) = (HandlerPlace::UserSpace(why()), Err(why()), Err(why()));
-        let left_since = Arc::default();
-        Ok(Some(KernelHandler { handler, place, input, receivers, paused: None, left_since }))
+        let (is_out, left_since) = (false, Arc::default());
+        Ok(Some(KernelHandler { handler, place, is_out, input, receivers, paused: None, left_since }))
     }
 
     /// The same handler as a handler of the stream, which reports the counts of kernel and user space.
@@ -233,7 +236,7 @@ impl KernelHandler {
     pub(super) fn drop_early(&mut self, why: String) {
         self.take_out();
         let selected = self.select().map(|(place, select)| place.enter_kernel(InKernel::Select(select)));
-        self.place = drops_or_none(why, selected);
+        (self.place, self.is_out) = (drops_or_none(why, selected), false);
     }
 
     fn enter(&self, mirror: Mirror) -> HandlerPlace {
@@ -276,6 +279,7 @@ impl KernelHandler {
         if let Some(handler) = &self.handler {
             handler.place.leave_kernel();
         }
+        self.is_out = true;
         *self.left_since.lock() = None;
     }
 
@@ -298,7 +302,7 @@ impl KernelHandler {
             Err(why) => drops_or_none(why, self.select_again(settings)),
         };
         let is_new = !is_same || place != self.place;
-        self.place = place;
+        (self.place, self.is_out) = (place, false);
         is_new
     }
 
@@ -326,8 +330,14 @@ impl KernelHandler {
         self.paused = selection.or(self.paused.take());
     }
 
-    pub(super) fn placed(&self) -> &HandlerPlace {
-        &self.place
+    /// Place of the handler now.
+    pub(super) fn placed(&self) -> HandlerPlace {
+        match &self.place {
+            HandlerPlace::Kernel | HandlerPlace::KernelDrops(_) if self.is_out => {
+                HandlerPlace::UserSpace(IS_CHANGED.to_owned())
+            }
+            place => place.clone(),
+        }
     }
 
     /// Returns whether the stream has a `bpf` handler.
@@ -417,4 +427,30 @@ fn receivers(input: SocketAddrV4, outputs: &[Option<Object>]) -> Result<Vec<Rece
         _ => Err("the kernel sends to hosts over IPv4 only, and not to the input itself"),
     };
     outputs.iter().map(receiver).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: The status shows a kernel handler in user space while a change of its stream is made.
+    #[test]
+    fn a_handler_is_shown_in_user_space_during_a_change() {
+        let mut kernel = KernelHandler::of(&[], true).unwrap().unwrap();
+        let here = HandlerPlace::UserSpace("no XDP".to_owned());
+        for (place, shown) in [
+            (HandlerPlace::Kernel, IS_CHANGED),
+            (HandlerPlace::KernelDrops("two outputs".to_owned()), IS_CHANGED),
+            (here.clone(), "no XDP"),
+        ] {
+            kernel.place = place.clone();
+            assert_eq!(kernel.placed(), place);
+            kernel.take_out();
+            assert_eq!((kernel.placed().name(), kernel.placed().reason()), ("user_space", Some(shown)));
+            let settings = kernel.at_start(&[], 0, 1);
+            let is_new = kernel.place_again(&settings);
+            let why = kernel.placed().reason().map(str::to_owned);
+            assert_eq!((is_new, why.as_deref()), (true, Some(NO_HANDLER)));
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{Chain, ChainError, Link};
-use crate::handler::{Handler, HandlerError, HandlerId, Reach};
+use crate::handler::{Handler, HandlerError, HandlerId, Reach, WaitingChange};
 
 /// Most changes of a chain that are deferred to the end of a record.
 pub(crate) const MAX_WAITING_CHANGES: usize = 16;
@@ -28,6 +28,17 @@ pub(crate) enum What {
     Suspend,
 }
 
+impl What {
+    fn kind(&self) -> WaitingChange {
+        match self {
+            What::Control(..) => WaitingChange::Control,
+            What::Remove(_) => WaitingChange::Remove,
+            What::Replace(..) => WaitingChange::Replace,
+            What::Suspend => WaitingChange::Suspend,
+        }
+    }
+}
+
 impl std::fmt::Debug for Change {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_tuple("Change").field(&self.id).finish()
@@ -42,6 +53,11 @@ impl Chain {
     /// Returns whether changes are deferred to the end of a record.
     pub(crate) fn has_changes(&self) -> bool {
         !self.changes.is_empty()
+    }
+
+    /// Changes of a handler that are deferred to the end of a record.
+    pub(super) fn waiting_changes(&self, id: HandlerId) -> Vec<WaitingChange> {
+        self.changes.iter().filter(|change| change.id == id).map(|change| change.what.kind()).collect()
     }
 
     /// Adds a change. Returns false if too many changes are deferred.

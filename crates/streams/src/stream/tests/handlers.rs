@@ -134,7 +134,7 @@ fn a_handler_of_a_stream_of_bytes_is_changed_at_once() {
     assert_eq!(collected.bytes(), b"aaAAaa");
 }
 
-/// Promise: A stream shows its handlers, by their types, and whether changes of them wait for the end of a record.
+/// Promise: A stream shows its handlers, by their types, and which changes of them wait for the end of a record.
 #[test]
 fn handlers_of_a_type_are_found_and_changes_that_wait_are_shown() {
     let masks = |stream: &Stream| -> Vec<u8> {
@@ -148,8 +148,17 @@ fn handlers_of_a_type_are_found_and_changes_that_wait_are_shown() {
     feed(&mut stream, &mut source, b"aa");
     stream.replace_handler(HandlerId(0), masking(3).0, drop).unwrap();
     assert_eq!((stream.has_waiting_changes(), masks(&stream)), (true, vec![1, 2]));
+    stream.control_handler(HandlerId(2), &b"m\x04"[..], drop).unwrap();
+    stream.remove_handler(HandlerId(0), drop).unwrap();
+    let waiting = |stream: &Stream| -> Vec<Vec<&'static str>> {
+        let names =
+            |handler: crate::HandlerStatus| handler.waiting.iter().map(|change| change.name()).collect();
+        stream.status().handlers.into_iter().map(names).collect()
+    };
+    assert_eq!(waiting(&stream), [vec!["replace", "remove"], vec![], vec!["control"]]);
     feed(&mut stream, &mut source, b"aa");
-    assert_eq!((stream.has_waiting_changes(), masks(&stream)), (false, vec![3, 2]));
+    assert_eq!((stream.has_waiting_changes(), masks(&stream)), (false, vec![4]));
+    assert!(waiting(&stream).iter().all(Vec::is_empty));
 }
 
 /// Promise: Handlers are removed and replaced between two records while the stream runs.
