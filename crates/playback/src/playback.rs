@@ -104,6 +104,14 @@ pub enum PlayError {
     /// The source failed; the text is the reason.
     #[error("{0}")]
     Source(Arc<str>),
+    /// There is nothing to play yet.
+    #[error("{reason}")]
+    NotYet {
+        /// The reason.
+        reason: Arc<str>,
+        /// Seconds after which there may be something.
+        retry_after_s: u64,
+    },
     /// The requested time is beyond the end of the source.
     #[error("the requested time is beyond the end")]
     BeyondEnd,
