@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -13,7 +13,7 @@ use wirepath_tests::interleaved::{Came, Interleaved};
 use wirepath_tests::loss::unless_overloaded;
 use wirepath_tests::movie::Movie;
 use wirepath_tests::playback::Playback;
-use wirepath_tests::process::{Process, find};
+use wirepath_tests::process::{self, Process, find};
 use wirepath_tests::rtp::Received;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, frames, require, trials};
@@ -37,6 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         gstreamer_joins_a_channel => || unless_overloaded(gstreamer_joins_a_channel),
         assets_that_cannot_be_played_are_left_out,
         a_channel_without_an_asset_waits_for_one,
+        play_of_a_channel_that_has_not_begun_is_answered_at_once,
         what_cannot_be_a_channel_is_refused,
         what_a_channel_cannot_do_is_refused,
     ]
@@ -381,6 +382,37 @@ fn a_channel_without_an_asset_waits_for_one() -> Result<()> {
         .receiver
         .wait_for("packets", Deadline::seconds(30.0), |received| received.payload.len() > 1_500_000)?;
     ensure_unbroken(&received)
+}
+
+/// Promise: PLAY on a channel that begins much later gets 503 with `Retry-After` at once; if it begins soon,
+/// PLAY waits.
+fn play_of_a_channel_that_has_not_begun_is_answered_at_once() -> Result<()> {
+    let folder = clips::folder(&[("one.ts", &clips::constant(2)?)])?;
+    let list = folder.path().join("news.toml");
+    fs::write(&list, "assets = [{ path = \"one.ts\", at = 2099-01-01T00:00:00Z }]\n")?;
+    let channel = format!("news={}", list.display());
+    let server = Server::of(folder.path()).with(["--channel", &channel]).start()?;
+    let mut playback = Playback::set_up(server.rtsp, "news")?;
+    let begun = Instant::now();
+    let answer = playback.ask("PLAY")?;
+    ensure!(begun.elapsed().as_secs() < 10, "it was answered after {:?}", begun.elapsed());
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    ensure!(answer.status == 503 && body.contains("nothing is on the channel"), "{answer:?}: {body}");
+    let seconds: u64 = answer.header("retry-after").context("no Retry-After")?.parse()?;
+    ensure!(body.contains(&seconds.to_string()), "{body}");
+    let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    const BEGIN_S: u64 = 4_070_908_800;
+    ensure!((now_s + seconds).abs_diff(BEGIN_S) < 60, "{seconds} s from {now_s}");
+    ensure!(playback.ask("GET_PARAMETER")?.status == 200, "the session has ended");
+    let at = process::run("date", ["-u", "-d", "+6 seconds", "+%FT%TZ"], 10.0)?;
+    fs::write(&list, format!("assets = [{{ path = \"one.ts\", at = {} }}]\n", at.trim()))?;
+    let server = Server::of(folder.path()).with(["--channel", &channel]).start()?;
+    let mut playback = Playback::set_up(server.rtsp, "news")?;
+    playback.play(None)?;
+    playback
+        .receiver
+        .wait_for("packets", Deadline::seconds(30.0), |received| received.payload.len() > 100_000)
+        .map(drop)
 }
 
 /// Promise: Channels with an invalid list or a name in use are refused at the start, with the reason.

@@ -12,6 +12,7 @@ mod auth_callback;
 mod bursts;
 mod channels;
 mod choice;
+mod claps;
 mod command;
 mod confinement;
 mod cuts;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         archive_folders::trials(),
         archives::trials(),
         channels::trials(),
+        claps::trials(),
         assess::trials(),
         assess_relay::trials(),
         assess_report::trials(),

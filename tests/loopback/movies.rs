@@ -1,13 +1,16 @@
 //! Movies: sessions of several tracks, with the clients that people have and with one that looks at packets.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 use wirepath_tests::frames::{self, Frame};
+use wirepath_tests::http::Response;
+use wirepath_tests::interleaved::Interleaved;
 use wirepath_tests::loss::unless_overloaded;
-use wirepath_tests::movie::Movie;
+use wirepath_tests::movie::{Movie, announced};
 use wirepath_tests::rtp::{Packet, Received, SenderReport};
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clients, clips, process, require, trials};
@@ -37,6 +40,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         vlc_plays_a_movie,
         a_range_of_a_movie_ends_in_all_tracks,
         a_movie_pauses_and_resumes_in_all_tracks,
+        each_pause_ends_with_a_whole_picture => || unless_overloaded(each_pause_ends_with_a_whole_picture),
+        each_pause_over_tcp_ends_with_a_whole_picture,
         numbers_of_all_tracks_go_on_after_a_seek,
         tracks_are_in_step_by_their_reports,
     ]
@@ -228,6 +233,81 @@ fn a_movie_pauses_and_resumes_in_all_tracks() -> Result<()> {
         let next = received.packets.get(before[index]).context("nothing came after the pause")?;
         ensure!(announced[index].0 == Some(next.sequence), "track {index} went on with another packet");
     }
+    Ok(())
+}
+
+/// Times of media between two pauses: all phases of a picture of 40 ms.
+fn moments() -> impl Iterator<Item = Duration> {
+    (0..25).map(|moment| Duration::from_millis(30 + moment * 11 % 40))
+}
+
+/// Start of the range in an answer.
+fn start(answer: &Response) -> Result<&str> {
+    let range = answer.header("range").and_then(|range| range.strip_prefix("npt="));
+    range.and_then(|range| range.split('-').next()).context("no Range")
+}
+
+/// Returns whether a session on a busy machine has come near the end of the film, where PLAY would begin
+/// anew.
+fn is_near_end(played: &Response) -> Result<bool> {
+    Ok(start(played)?.parse::<f64>()? > f64::from(SECONDS) - 2.0)
+}
+
+/// Promise: PAUSE of a movie ends with a whole picture in all tracks; PLAY continues with the next, without a
+/// loss.
+fn each_pause_ends_with_a_whole_picture() -> Result<()> {
+    let serving = Serving::of(H264_AAC)?;
+    let mut movie = Movie::set_up(serving.server.rtsp, &serving.name)?;
+    movie.play(None)?;
+    let mut resumed = Vec::new();
+    for moment in moments() {
+        std::thread::sleep(moment);
+        let (paused, played) = (movie.pause()?, movie.request_play(None)?);
+        ensure!(start(&paused)? == start(&played)?, "{paused:?}, then {played:?}");
+        resumed.push(announced(&played)?);
+        if is_near_end(&played)? {
+            break;
+        }
+    }
+    let received = movie.to_the_end(Deadline::seconds(20.0))?;
+    for (index, received) in received.iter().enumerate() {
+        ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
+        for (pause, resumed) in resumed.iter().enumerate() {
+            let first = resumed[index].0.context("no sequence number")?;
+            let next = received.packets.iter().position(|packet| packet.sequence == first);
+            let next = next.context("the announced packet did not come")?;
+            // Before that may be nothing yet.
+            let last = next.checked_sub(1).map(|last| &received.packets[last]);
+            let is_whole = last.is_none_or(|last| last.marker);
+            ensure!(is_whole, "track {index}: pause {pause} ends with {last:?}, before packet {first}");
+        }
+    }
+    let pictures = received[0].packets.iter().filter(|packet| packet.marker).count();
+    ensure!(pictures == 25 * SECONDS as usize, "{pictures} pictures came");
+    Ok(())
+}
+
+/// Promise: PAUSE of a movie over TCP ends with a whole picture, too, before its response.
+fn each_pause_over_tcp_ends_with_a_whole_picture() -> Result<()> {
+    let serving = Serving::of(H264_AAC)?;
+    let mut playback = Interleaved::set_up(serving.server.rtsp, &serving.name, None)?;
+    playback.play(None)?;
+    for moment in moments() {
+        std::thread::sleep(moment);
+        let paused = playback.succeed("PAUSE", &[])?;
+        let last = playback.received.packets.last().context("nothing came")?;
+        ensure!(last.marker, "it pauses inside a picture: {last:?}");
+        let played = playback.play(None)?;
+        ensure!(start(&paused)? == start(&played)?, "{paused:?}, then {played:?}");
+        if is_near_end(&played)? {
+            break;
+        }
+    }
+    playback.to_the_end(Deadline::seconds(20.0))?;
+    let received = &playback.received;
+    ensure!(received.gaps().is_empty() && received.errors.is_empty(), "{:?}", received.gaps());
+    let pictures = received.packets.iter().filter(|packet| packet.marker).count();
+    ensure!(pictures == 25 * SECONDS as usize, "{pictures} pictures came");
     Ok(())
 }
 

@@ -112,6 +112,28 @@ pub fn different_encodes(seconds: u32, video: &str, extension: &str) -> Result<[
     Ok([large, film_with(seconds, (video, "aac"), extension, &small)?])
 }
 
+/// Seconds from a [clap](claps) to the next.
+pub const CLAP_S: f64 = 0.2;
+/// Seconds before the first clap.
+pub const FIRST_CLAP_S: f64 = 0.08;
+
+/// A QuickTime file with claps: a picture of noise among grey ones, and with it 5 ms of sound in silence. A
+/// random access point two pictures before each clap; the sound is linear PCM, so that packets have its
+/// samples.
+pub fn claps(seconds: u32) -> Result<PathBuf> {
+    let noise = "lum='if(eq(mod(N,5),2),random(1)*255,64)':cb=128:cr=128";
+    let picture = format!("nullsrc=size=320x240:rate=25:duration={seconds},geq={noise}");
+    // Half a sample early, so that rounding does not matter.
+    let before_s = CLAP_S - FIRST_CLAP_S + 0.5 / 48_000.0;
+    let sound = format!("aevalsrc='0.5*lt(mod(t+{before_s},{CLAP_S}),0.005)':s=48000:d={seconds}");
+    let inputs = ["-f", "lavfi", "-i", &picture, "-f", "lavfi", "-i", &sound];
+    let video =
+        "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -g 5 -keyint_min 5 -sc_threshold 0 -bf 2 -crf 35";
+    let output = video.split_whitespace().chain("-c:a pcm_s16be -ac 1 -f mov".split_whitespace());
+    let arguments: Vec<String> = inputs.into_iter().chain(output).map(str::to_owned).collect();
+    make(&format!("claps-{seconds}s"), "mov", &arguments)
+}
+
 /// A movie cut from a longer one without encoding, as MP4: its first seconds are hidden by its edit list,
 /// since its only random access point is before them.
 pub fn cut(seconds: u32, hidden_seconds: f64) -> Result<PathBuf> {

@@ -60,9 +60,14 @@ impl Movie {
 
     /// Asks to play, with a Range if there is one. Answers sequence number and timestamp of each track.
     pub fn play(&mut self, range: Option<&str>) -> Result<Vec<Announced>> {
+        announced(&self.request_play(range)?)
+    }
+
+    /// Asks to play, with a Range if there is one.
+    pub fn request_play(&mut self, range: Option<&str>) -> Result<Response> {
         let mut headers = vec![("Session", self.session.as_str())];
         headers.extend(range.map(|range| ("Range", range)));
-        announced(&self.client.succeed("PLAY", &self.url, &headers)?)
+        self.client.succeed("PLAY", &self.url, &headers)
     }
 
     /// Asks to pause.
@@ -80,7 +85,7 @@ impl Movie {
 pub type Announced = (Option<u16>, u32);
 
 /// What `RTP-Info` announces for each track (RFC 2326 section 12.33).
-fn announced(answer: &Response) -> Result<Vec<Announced>> {
+pub fn announced(answer: &Response) -> Result<Vec<Announced>> {
     let info = answer.header("rtp-info").context("no RTP-Info")?;
     let tracks = info.split(',').map(|track| {
         let number = |key| parameter(track, key)?.parse::<u32>().ok();

@@ -165,6 +165,17 @@ impl Numbering {
         next.map(|(sequence, _)| sequence)
     }
 
+    /// Returns whether the packet with these stored numbers follows the last sent one and has its timestamp:
+    /// in a run of packets of one timestamp, both are of one access unit.
+    pub(crate) fn is_of_last(&self, stored: Numbers) -> bool {
+        self.may_follow() && self.next == Some(self.sent(stored))
+    }
+
+    /// Returns whether packets were sent since the last seek or skip, so that the next one may follow them.
+    pub(crate) fn may_follow(&self) -> bool {
+        !self.rebase && !self.is_after_skip && self.next.is_some()
+    }
+
     /// Timestamp for the time `at_us` of the source, at which the packet with these stored numbers departs.
     pub(crate) fn timestamp_at(&self, at_us: u64, stored: Numbers) -> u32 {
         match self.timestamps {

@@ -17,8 +17,11 @@ use crate::streams::{OtherStream, Streams, numbers};
 use crate::thread_state::{Playing, ThreadMembership, ThreadState};
 use crate::timetable::{Timetable, begin_us};
 
+mod ending;
 mod scanning;
 mod slow_client;
+
+use ending::Ending;
 
 /// Next step of a playback.
 pub(crate) enum Step {
@@ -63,6 +66,8 @@ pub(crate) struct PacedPlayback {
     shift_us: i64,
     /// Reply to the last request to play, until the result is known.
     reply: Option<Reply<Position>>,
+    /// Request that waits for the end of an access unit. Boxed, since it is rare and short.
+    ending: Option<Box<Ending>>,
     pub(crate) progress: Arc<SharedProgress>,
     on_event: Box<dyn Fn(PlaybackEvent) + Send>,
     membership: ThreadMembership,
@@ -110,6 +115,7 @@ impl PacedPlayback {
             left_at_us: 0,
             shift_us: 0,
             reply: None,
+            ending: None,
             progress,
             on_event: options.on_event,
             membership,
@@ -153,7 +159,8 @@ impl PacedPlayback {
     /// Returns whether the playback can be moved to another thread: it waits only for time and commands, and
     /// was not moved before.
     pub(crate) fn is_movable(&self) -> bool {
-        self.queued.is_none() && self.reply.is_none() && !self.waits_for_source && !self.is_moved
+        let has_request = self.reply.is_some() || self.ending.is_some();
+        self.queued.is_none() && !has_request && !self.waits_for_source && !self.is_moved
     }
 
     /// Returns whether the playback plays.
@@ -184,10 +191,8 @@ impl PacedPlayback {
     }
 
     /// Begins to play; `step` does the rest.
-    pub(crate) fn play(&mut self, request: PlayRequest, reply: Reply<Position>) {
-        if let Some(earlier) = self.reply.replace(reply) {
-            earlier(Err(PlayError::Superseded));
-        }
+    fn begin_to_play(&mut self, request: PlayRequest, reply: Reply<Position>) {
+        self.reply = Some(reply);
         if let Some(cursor) = request.from.or_else(|| self.place_of(request.pictures)) {
             self.note_place();
             self.playhead.seek(cursor);
@@ -211,23 +216,17 @@ impl PacedPlayback {
         self.scan = scan.map(Box::new);
     }
 
-    /// Pauses. Returns the departure of the next packet.
-    pub(crate) fn pause(&mut self) -> u64 {
-        if let Some(reply) = self.reply.take() {
-            reply(Err(PlayError::Superseded));
-        }
-        let at_us = match self.playhead.next() {
-            Next::Due(departure) | Next::Unsent(departure) => departure.at_us,
-            _ => self.progress.position_us(),
-        };
-        let at_us = self.scan.as_ref().and_then(|scan| scan.picture_us()).unwrap_or(at_us);
-        self.rest();
-        at_us
-    }
-
     /// Sends the trains due at `now_us`, or queues them under `token`.
     pub(crate) fn step(&mut self, thread: &mut ThreadState, now_us: u64, token: u64) -> Step {
-        for _ in 0..TRAINS_PER_STEP {
+        match self.ending.is_some() {
+            true => self.step_to_end(thread, now_us, token),
+            false => self.send_trains(TRAINS_PER_STEP, thread, now_us, token),
+        }
+    }
+
+    /// Sends up to so many trains that are due at `now_us`, or queues them under `token`.
+    fn send_trains(&mut self, most: usize, thread: &mut ThreadState, now_us: u64, token: u64) -> Step {
+        for _ in 0..most {
             let (departure, is_sent) = match self.playhead.next() {
                 Next::Due(departure) => (departure, true),
                 Next::Unsent(departure) => (departure, false),
@@ -295,7 +294,10 @@ impl PacedPlayback {
             let index = self.streams.index(departure.train.run.stream);
             self.streams.numbering(index).begin(numbers(&departure));
             let headers = self.streams.headers(index, self.playhead.mapped_file());
-            let departure = self.playhead.departure(departure, end_us, headers);
+            let departure = match self.ending.is_some() {
+                true => departure, // trains behind it may begin another access unit
+                false => self.playhead.departure(departure, end_us, headers),
+            };
             match self.send(index, &departure, thread, token) {
                 Ok(SendOutcome::Sent(())) if self.is_behind() => {} // its client's lateness
                 Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
@@ -345,6 +347,7 @@ impl PacedPlayback {
         if let Some(reply) = self.reply.take() {
             reply(Err(error.clone()));
         }
+        self.fail_ending(&error);
         (self.on_event)(PlaybackEvent::Failed(error));
     }
 
@@ -522,16 +525,24 @@ impl PacedPlayback {
     }
 
     fn finish(&mut self) -> Step {
-        // At the end of a range the next packet is known.
-        if self.playhead.at_us().is_none() && !self.is_sought {
-            self.left_at_us = self.playhead.end_us().unwrap_or_default();
+        self.rest_at_end();
+        if self.ending.is_some() {
+            return Step::Wait; // its request follows
         }
-        self.rest();
         match self.reply.take() {
             Some(reply) => reply(Err(PlayError::BeyondEnd)),
             None => (self.on_event)(PlaybackEvent::Finished),
         }
         Step::Wait
+    }
+
+    /// Rests at the end of the range or of the source.
+    fn rest_at_end(&mut self) {
+        // At the end of a range the next packet is known.
+        if self.playhead.at_us().is_none() && !self.is_sought {
+            self.left_at_us = self.playhead.end_us().unwrap_or_default();
+        }
+        self.rest();
     }
 
     fn rest(&mut self) {

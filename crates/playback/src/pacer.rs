@@ -137,7 +137,7 @@ impl Pacer {
             return pacer.with(move |pacer, context| pacer.play(id, request, reply, context));
         }
         let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
-        playback.play(request, reply);
+        playback.play(request, reply, now_us());
         self.thread.set_burst();
         self.step_alone(key);
         self.set_timer(context);
@@ -148,10 +148,22 @@ impl Pacer {
             return pacer.with(move |pacer, context| pacer.pause(id, reply, context));
         }
         let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
-        let at_us = playback.pause();
+        playback.pause(reply, now_us());
+        match playback.is_ending() {
+            true => self.step_alone(key),
+            false => self.wheel.cancel(key),
+        }
+        self.set_timer(context);
+    }
+
+    pub(crate) fn stop(&mut self, id: u64, reply: Reply<u64>, context: &mut Context<'_>) {
+        if let Some(pacer) = self.moved_to(id) {
+            return pacer.with(move |pacer, context| pacer.stop(id, reply, context));
+        }
+        let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
+        playback.stop(reply);
         self.wheel.cancel(key);
         self.set_timer(context);
-        reply(Ok(at_us));
     }
 
     pub(crate) fn remove(&mut self, id: u64, context: &mut Context<'_>) {

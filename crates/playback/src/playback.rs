@@ -104,6 +104,14 @@ pub enum PlayError {
     /// The source failed; the text is the reason.
     #[error("{0}")]
     Source(Arc<str>),
+    /// There is nothing to play yet.
+    #[error("{reason}")]
+    NotYet {
+        /// The reason.
+        reason: Arc<str>,
+        /// Seconds after which there may be something.
+        retry_after_s: u64,
+    },
     /// The requested time is beyond the end of the source.
     #[error("the requested time is beyond the end")]
     BeyondEnd,
@@ -202,9 +210,11 @@ impl Playback {
         self.play_as(PlayRequest { from, until_us, ..PlayRequest::default() }, reply);
     }
 
-    /// Plays like [`Playback::play`], at the speed of the request. Without a position no packet is lost or
-    /// repeated, also if the speed of a playing playback changes. Fast forward and rewind then begin with the
-    /// next picture in their direction; normal play after them begins with their current picture.
+    /// Plays like [`Playback::play`], at the speed of the request. A playing playback leaves its position for
+    /// another when the access units that have begun are complete, as with [`Playback::pause`]. Without a
+    /// position no packet is lost or repeated, also if the speed of a playing playback changes. Fast forward
+    /// and rewind then begin with the next picture in their direction; normal play after them begins with
+    /// their current picture.
     pub fn play_as(
         &self,
         request: PlayRequest,
@@ -221,11 +231,20 @@ impl Playback {
         self.pacer.with(move |pacer, context| pacer.release(id, context));
     }
 
-    /// Pauses after the current train. The reply contains the departure of the next packet, in microseconds
-    /// from the start of the source.
+    /// Pauses when the access units that have begun are complete in all streams, but at most a second later.
+    /// The reply contains the departure of the next packet, in microseconds from the start of the source. A
+    /// later request ends the wait: it follows the reply. Each datagram of a transport stream is complete, so
+    /// that the playback of one pauses at once.
     pub fn pause(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
         let (id, reply) = (self.id, Box::new(reply));
         self.pacer.with(move |pacer, context| pacer.pause(id, reply, context));
+    }
+
+    /// Pauses at once, like [`Playback::pause`] without regard to access units: for a receiver that is
+    /// leaving.
+    pub fn stop(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
+        let (id, reply) = (self.id, Box::new(reply));
+        self.pacer.with(move |pacer, context| pacer.stop(id, reply, context));
     }
 
     /// Reason for the first data path, in words. Later ones are among the

@@ -13,6 +13,7 @@ use crate::streams::numbers;
 
 mod parts;
 mod picture;
+mod unit;
 
 use parts::{after, at_packet, at_time, before};
 use picture::{Picture, is_last};
@@ -206,8 +207,13 @@ impl Playhead {
     }
 
     fn is_sent(&self, departure: &Departure) -> bool {
+        self.sends(departure.train.run.stream)
+    }
+
+    /// Returns whether trains of a stream are sent.
+    fn sends(&self, stream: u8) -> bool {
         let streams = self.picture.map_or(self.streams, |picture| self.streams & bit(picture.stream));
-        streams & bit(departure.train.run.stream) != 0
+        streams & bit(stream) != 0
     }
 
     /// Number of trains of the segment.

@@ -138,6 +138,17 @@ impl Drop for Task {
     }
 }
 
+/// Error of a request while nothing is on a channel, for so long if that is known.
+fn nothing_is_on(wait: Option<Duration>) -> PlayError {
+    // Rounded up, so that a client does not come a little too early.
+    let retry_after_s = wait.unwrap_or(LIST_RETRY).as_secs() + 1;
+    let reason = match wait {
+        Some(_) => format!("nothing is on the channel: its next asset begins in {retry_after_s} s"),
+        None => "nothing is on the channel; try again later".to_owned(),
+    };
+    PlayError::NotYet { reason: reason.into(), retry_after_s }
+}
+
 /// Channel that runs.
 pub(crate) struct LiveChannel {
     list: Arc<Channel>,
@@ -412,21 +423,25 @@ impl LiveChannel {
     /// Waits for the next place where a decoder can begin, until its packets are due.
     async fn wait_for_place(self: Arc<Self>) -> Result<Place, PlayError> {
         let end = tokio::time::Instant::now() + LIMIT;
+        let is_late = |wait: Duration| wait > end.saturating_duration_since(tokio::time::Instant::now());
         let place = async {
             loop {
                 match self.timeline.next_place() {
                     Some(place) => return Ok(place),
                     // Nothing follows the asset that is on.
                     None if self.timeline.is_ending() => return Err(PlayError::Source(REMOVED.into())),
-                    None => tokio::time::sleep(RETRY).await,
+                    None => match self.list.time_to_next() {
+                        Some(wait) if is_late(wait) => return Err(nothing_is_on(Some(wait))),
+                        _ => tokio::time::sleep(RETRY).await,
+                    },
                 }
             }
         };
-        let nothing_is_on = || PlayError::Source("nothing is on the channel; try again later".into());
-        let place = tokio::time::timeout_at(end, place).await.map_err(|_| nothing_is_on())??;
+        let place = tokio::time::timeout_at(end, place).await;
+        let place = place.map_err(|_| nothing_is_on(self.list.time_to_next()))??;
         let wait = Duration::from_micros(place.at_us.saturating_sub(self.timeline.now_us()));
-        if tokio::time::Instant::now() + wait > end {
-            return Err(nothing_is_on());
+        if is_late(wait) {
+            return Err(nothing_is_on(Some(wait)));
         }
         tokio::time::sleep(wait).await;
         match self.timeline.is_beyond_end(&place.piece) {

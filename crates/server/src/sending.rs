@@ -171,7 +171,7 @@ impl Sender {
         }
         starting.shutdown().await; // nothing begins from here on
         outputs.abort_all();
-        self.outputs().for_each(|output| output.pause(|_| {}));
+        self.outputs().for_each(|output| output.stop(|_| {}));
         tokio::time::sleep(BYE_DELAY).await;
         self.outputs().for_each(|output| output.send_bye());
         self.announcers().for_each(Announcer::delete);

@@ -303,19 +303,13 @@ impl Case {
 
     /// Ensures that decoded pictures are those of the file: all, from a random access point near the time of
     /// the seek on, or random access points only. So many may be missing at the end, which the client cuts.
-    ///
-    /// The server pauses between any two packets. GStreamer drops the beginning of the picture that it has
-    /// then, or adds it to a picture after a seek: it may lose pictures at a pause, and have a wrong one at a
-    /// Scale.
     pub(crate) fn ensure_pictures(&self, came: &[Frame], bed: &Bed, missing: usize) -> Result<()> {
         let stored = &bed.stored(&self.format)?[0];
         match self.operation {
-            Operation::Play | Operation::Speed => frames::ensure_all(came, stored, missing),
-            Operation::Pause => ensure_resumed(came, stored, missing),
-            Operation::Scale => {
-                let wrong = usize::from(self.client == Client::GStreamer);
-                ensure_random_access_points(came, stored, wrong)
+            Operation::Play | Operation::Pause | Operation::Speed => {
+                frames::ensure_all(came, stored, missing)
             }
+            Operation::Scale => ensure_random_access_points(came, stored),
             Operation::Seek => {
                 // The decoder may show a picture that needs one before the random access point.
                 let first = frames::ensure_from(came, stored, 2, missing)?;
@@ -347,33 +341,17 @@ impl fmt::Display for Case {
     }
 }
 
-/// Ensures that all pictures came, but behind a pause those up to the next random access point may be missing or
-/// wrong.
-fn ensure_resumed(came: &[Frame], stored: &[Frame], missing: usize) -> Result<()> {
-    let Some(cut) = came.iter().zip(stored).position(|(came, stored)| came.hash != stored.hash) else {
-        return frames::ensure_all(came, stored, missing);
-    };
-    let next = (cut / GROUP + 1) * GROUP;
-    let point = stored.get(next).with_context(|| format!("pictures from {cut} on differ"))?;
-    let behind = came.iter().position(|picture| picture.hash == point.hash);
-    let behind = behind.filter(|behind| (cut..=next).contains(behind));
-    let behind = behind.with_context(|| format!("pictures from {cut} to {next} differ, or more of them"))?;
-    frames::ensure_all(&came[behind..], &stored[next..], missing)
-        .with_context(|| format!("after a pause at picture {cut}"))
-}
-
-/// Ensures that pictures are random access points of the file in its order, and at least half of them. So
-/// many may be others.
-fn ensure_random_access_points(came: &[Frame], stored: &[Frame], wrong: usize) -> Result<()> {
+/// Ensures that pictures are random access points of the file in its order, and at least half of them.
+fn ensure_random_access_points(came: &[Frame], stored: &[Frame]) -> Result<()> {
     let points: Vec<&Frame> = stored.iter().step_by(GROUP).collect();
-    let (mut left, mut others) = (points.as_slice(), 0);
-    for picture in came {
-        match left.iter().position(|point| point.hash == picture.hash) {
-            Some(place) => left = &left[place + 1..],
-            None => others += 1,
-        }
+    let mut left = points.as_slice();
+    for (index, picture) in came.iter().enumerate() {
+        let place = left.iter().position(|point| point.hash == picture.hash);
+        let place = place.with_context(|| {
+            format!("picture {index} of {} is not the next random access point", came.len())
+        })?;
+        left = &left[place + 1..];
     }
-    ensure!(others <= wrong, "{others} of {} pictures are not the next random access point", came.len());
     ensure!(2 * came.len() >= points.len(), "{} of {} random access points came", came.len(), points.len());
     Ok(())
 }
@@ -453,27 +431,12 @@ mod tests {
     #[test]
     fn a_scan_has_random_access_points_in_order() {
         let stored = pictures(0..6 * GROUP);
-        let ensure = |numbers: &[usize], wrong| {
-            ensure_random_access_points(&pictures(numbers.iter().copied()), &stored, wrong)
-        };
-        assert!(ensure(&[0, 25, 50, 75, 100, 125], 0).is_ok() && ensure(&[0, 50, 125], 0).is_ok());
-        assert!(ensure(&[0, 25], 0).is_err(), "too few");
-        assert!(ensure(&[0, 25, 26, 50], 0).is_err() && ensure(&[0, 25, 26, 50], 1).is_ok());
-        assert!(ensure(&[0, 50, 25, 75], 0).is_err(), "another order");
-        assert!(ensure(&[0, 25, 25, 50], 0).is_err(), "one twice");
-    }
-
-    #[test]
-    fn a_pause_may_cost_pictures_up_to_the_next_random_access_point() {
-        let stored = pictures(0..6 * GROUP);
-        let ensure = |came: Vec<Frame>| ensure_resumed(&came, &stored, 3);
-        let wrong = || 900..900 + 4;
-        assert!(ensure(pictures(0..148)).is_ok() && ensure(pictures(0..140)).is_err());
-        assert!(ensure(pictures((0..20).chain(wrong()).chain(25..148))).is_ok(), "one is missing");
-        assert!(ensure(pictures((0..21).chain(wrong()).chain(25..148))).is_ok(), "all came");
-        assert!(ensure(pictures((0..20).chain(25..148))).is_ok(), "five are missing");
-        assert!(ensure(pictures((0..22).chain(wrong()).chain(25..148))).is_err(), "one came twice");
-        assert!(ensure(pictures((0..20).chain(wrong()).chain(26..148))).is_err(), "one behind is missing");
-        assert!(ensure(pictures((0..148).chain(wrong()))).is_err());
+        let ensure =
+            |numbers: &[usize]| ensure_random_access_points(&pictures(numbers.iter().copied()), &stored);
+        assert!(ensure(&[0, 25, 50, 75, 100, 125]).is_ok() && ensure(&[0, 50, 125]).is_ok());
+        assert!(ensure(&[0, 25]).is_err(), "too few");
+        assert!(ensure(&[0, 25, 26, 50]).is_err(), "another picture");
+        assert!(ensure(&[0, 50, 25, 75]).is_err(), "another order");
+        assert!(ensure(&[0, 25, 25, 50]).is_err(), "one twice");
     }
 }

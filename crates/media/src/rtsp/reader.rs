@@ -246,7 +246,7 @@ impl Reader {
     }
 
     fn lose(&mut self, status: StatusCode, why: String) -> Step {
-        self.abandon(Refusal { status, why, cseq: None, close: true })
+        self.abandon(Refusal { close: true, ..Refusal::new(status, why) })
     }
 
     fn abandon(&mut self, refusal: Refusal) -> Step {

@@ -41,12 +41,14 @@ pub struct Refusal {
     pub cseq: Option<u64>,
     /// True if the end of the request is unknown, so that the connection is closed after the response.
     pub close: bool,
+    /// Seconds after which the request may succeed (`Retry-After`), if they are known.
+    pub retry_after_s: Option<u64>,
 }
 
 impl Refusal {
     /// Refusal after which the connection continues.
     pub fn new(status: StatusCode, why: impl Into<String>) -> Self {
-        Self { status, why: why.into(), cseq: None, close: false }
+        Self { status, why: why.into(), cseq: None, close: false, retry_after_s: None }
     }
 }
 

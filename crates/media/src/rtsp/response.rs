@@ -55,6 +55,10 @@ impl Response {
         let response = Self::new(refusal.status, refusal.cseq);
         let response =
             response.body("text/plain; charset=utf-8", format!("{}\r\n", refusal.why).into_bytes());
+        let response = match refusal.retry_after_s {
+            Some(seconds) => response.header(headers::RETRY_AFTER, &seconds.to_string()),
+            None => response,
+        };
         if refusal.close { response.header(headers::CONNECTION, "close") } else { response }
     }
 

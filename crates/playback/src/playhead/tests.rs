@@ -4,11 +4,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use parking_lot::Mutex;
 use wirepath_datapath::Train;
-use wirepath_datapath::rtp::Run;
+use wirepath_datapath::rtp::{Marker, Run};
 use wirepath_engine::{Context, Engine, EngineOptions, Placement, Priority, Task};
 
 use super::parts::at_time;
 use super::*;
+use crate::numbering::{Numbering, Timestamps};
+use crate::streams::Stream;
 
 /// Three segments of two trains of three packets; a packet every 10 ms.
 struct Ready;
@@ -370,4 +372,92 @@ fn a_source_keeps_the_waker_only_while_somebody_waits() {
     assert!(matches!(playhead.next(), Next::Pending));
     drop(playhead);
     assert!(kept().is_empty());
+}
+
+/// Packets of two streams in segments: stream, timestamp, marker. Each is a train.
+struct Units {
+    segments: Vec<Vec<(u8, u32, bool)>>,
+    /// True if no segment is read in advance.
+    is_late: bool,
+}
+
+impl TrainSource for Units {
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+        let Some(packets) = self.segments.get(number as usize) else { return Load::End };
+        if self.is_late && waker.is_none() {
+            return Load::Pending;
+        }
+        let before = self.segments[..number as usize].concat();
+        let mut departures = Vec::new();
+        for (index, (stream, timestamp, is_last)) in packets.iter().copied().enumerate() {
+            let earlier = before.iter().chain(&packets[..index]);
+            let sequence = earlier.filter(|packet| packet.0 == stream).count() as u16;
+            let (padding, marker, payload_type, ssrc) = (false, false, 96, 1);
+            let first = Header { padding, marker, payload_type, sequence, timestamp, ssrc };
+            let marker = if is_last { Marker::Last } else { Marker::None };
+            let run = Run { marker, stream, together: true, ..Run::new(first, 0) };
+            let (length, packet_size, at_us) = (200, 200, u64::from(timestamp) * PACKET_US);
+            let train = Train { offset: 0, length, packet_size, skip: 0, first: 0, packets_before: 0, run };
+            departures.push(Departure { at_us, train });
+        }
+        let mapped_file = Arc::new(MappedFile::new(File::open("/proc/self/exe").unwrap(), 4096).unwrap());
+        Load::Ready(Arc::new(Segment { mapped_file, departures: departures.into(), original: None }))
+    }
+}
+
+/// Promise: Access units are recognised across the ends of segments, also while the next segment is still
+/// read.
+#[test]
+fn access_units_are_seen_across_segments() {
+    // Pictures with a marker at their end, of which one is cut; sound without a marker, of which a frame has
+    // two packets.
+    let segments = vec![
+        vec![(0, 1, false), (1, 1, false), (1, 1, false), (0, 1, false)],
+        vec![(0, 1, true), (1, 2, false), (0, 2, false), (0, 2, true)],
+        vec![(1, 3, false), (0, 3, true)],
+    ];
+    let all = segments.concat();
+    for is_late in [false, true] {
+        let source = Units { segments: segments.clone(), is_late };
+        let mut playhead = Playhead::new(Arc::new(source), 0, waker(), &pool());
+        playhead.add_stream(1);
+        let timestamps = Timestamps::Presentation { first: 0, clock_hz: 90_000 };
+        let mut streams = [0, 1].map(|number| Stream { number, numbering: Numbering::new(timestamps, 0) });
+        assert!(!streams.iter().any(|stream| playhead.is_within_unit(stream)), "nothing was sent");
+        for sent in 1..=all.len() {
+            let Next::Due(departure) = playhead.next() else { panic!("there is packet {sent}") };
+            let numbering = &mut streams[usize::from(departure.train.run.stream)].numbering;
+            numbering.begin(numbers(&departure));
+            let next = playhead.advance(1).unwrap();
+            numbering.advance((next.sequence, next.timestamp));
+            for stream in &streams {
+                let is_of_stream = |packet: &&(u8, u32, bool)| packet.0 == stream.number;
+                let last = all[..sent].iter().rfind(is_of_stream);
+                let next = all[sent..].iter().find(is_of_stream);
+                let is_within = last.zip(next).is_some_and(|(last, next)| last.1 == next.1);
+                let seen = playhead.is_within_unit(stream);
+                // Without a marker, the end of sound is known with the next segment only.
+                if stream.number == 0 || !is_late && next.is_some() {
+                    assert_eq!(seen, is_within, "stream {} after {sent} packets, {is_late}", stream.number);
+                }
+                assert!(seen || !is_within);
+            }
+        }
+        streams[0].numbering.seek(5);
+        assert!(!playhead.is_within_unit(&streams[0]), "another position is sought");
+    }
+}
+
+/// Promise: In transport streams and runs of sound, each packet is complete.
+#[test]
+fn packets_with_times_of_their_own_are_whole() {
+    let mut playhead = playhead(Ready);
+    let mut stream = Stream { number: 0, numbering: Numbering::new(Timestamps::Departure, 0) };
+    for _ in 0..6 {
+        let Next::Due(departure) = playhead.next() else { panic!("there is a packet") };
+        stream.numbering.begin(numbers(&departure));
+        let next = playhead.advance(1).unwrap();
+        stream.numbering.advance((next.sequence, next.timestamp));
+        assert!(!playhead.is_within_unit(&stream));
+    }
 }

@@ -36,6 +36,12 @@ pub(super) struct ArchivePlayback {
 }
 
 impl ArchivePlayback {
+    /// Converts the time in a reply to the time of the archive.
+    fn translated_time(&self, reply: Reply<u64>) -> Reply<u64> {
+        let source = Arc::clone(&self.source);
+        Box::new(move |result| reply(result.map(|at_us| source.archive_us(at_us))))
+    }
+
     /// Converts the position in a reply to the time of the archive.
     fn translated(&self, reply: Reply<Position>) -> Reply<Position> {
         let source = Arc::clone(&self.source);
@@ -159,8 +165,12 @@ impl SessionPlayback for ArchivePlayback {
 
     fn pause(&self, reply: Reply<u64>) {
         self.waiting.cancel();
-        let source = Arc::clone(&self.source);
-        self.playback.pause(move |result| reply(result.map(|at_us| source.archive_us(at_us))));
+        self.playback.pause(self.translated_time(reply));
+    }
+
+    fn stop(&self, reply: Reply<u64>) {
+        self.waiting.cancel();
+        self.playback.stop(self.translated_time(reply));
     }
 
     fn progress(&self) -> Progress {

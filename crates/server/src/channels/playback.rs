@@ -73,6 +73,11 @@ impl SessionPlayback for ChannelPlayback {
         self.playback.pause(reply);
     }
 
+    fn stop(&self, reply: Reply<u64>) {
+        self.waiting.cancel();
+        self.playback.stop(reply);
+    }
+
     fn progress(&self) -> Progress {
         self.playback.progress()
     }

@@ -67,6 +67,10 @@ impl SessionPlayback for Member {
         self.sender.pause(self.number, reply);
     }
 
+    fn stop(&self, reply: Reply<u64>) {
+        self.sender.stop(self.number, reply);
+    }
+
     fn progress(&self) -> Progress {
         self.sender.progress()
     }

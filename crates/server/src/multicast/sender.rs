@@ -116,7 +116,7 @@ impl GroupSender {
     }
 
     pub(super) fn leave(&self, number: u64) {
-        self.pause(number, Box::new(|_| {}));
+        self.stop(number, Box::new(|_| {}));
         self.state.lock().members.remove(&number);
     }
 
@@ -170,8 +170,18 @@ impl GroupSender {
         }
     }
 
-    /// Rests if no other member plays.
+    /// Rests if no other member plays, when the access units that have begun are complete.
     pub(super) fn pause(&self, number: u64, reply: Reply<u64>) {
+        self.rest(number, reply, Output::pause);
+    }
+
+    /// Rests at once if no other member plays.
+    pub(super) fn stop(&self, number: u64, reply: Reply<u64>) {
+        self.rest(number, reply, Output::stop);
+    }
+
+    /// Takes a member from those that play; has the output rest if it was the last.
+    fn rest(&self, number: u64, reply: Reply<u64>, rest: fn(&Output, Reply<u64>)) {
         let mut state = self.state.lock();
         let was_playing = state.is_playing();
         if let Some(member) = state.members.get_mut(&number) {
@@ -181,7 +191,7 @@ impl GroupSender {
             true => {
                 state.last_start += 1;
                 self.waiting.cancel();
-                self.output.pause(reply);
+                rest(&self.output, reply);
             }
             false => reply(Ok(self.output.progress().position_us)),
         }
@@ -232,6 +242,7 @@ impl State {
 impl Drop for GroupSender {
     fn drop(&mut self) {
         self.reports.abort();
+        self.output.stop(|_| {}); // a PAUSE of the last member may still wait for the end of a picture
         let (output, descriptors) = (Arc::clone(&self.output), self.descriptors.take());
         self.runtime.spawn(async move {
             tokio::time::sleep(BYE_DELAY).await;

@@ -273,6 +273,10 @@ impl RequestHandler {
         let session = || self.sessions.iter().find(|session| session.key() == key);
         match error {
             PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
+            PlayError::NotYet { reason, retry_after_s } => Refusal {
+                retry_after_s: Some(*retry_after_s),
+                ..refuse(StatusCode::ServiceUnavailable, &**reason)
+            },
             PlayError::Source(_) => match session().and_then(|session| session.playback.failure()) {
                 Some(failure) if failure.is_asset => refuse(StatusCode::UnsupportedMediaType, failure.reason),
                 Some(failure) => refuse(StatusCode::ServiceUnavailable, failure.reason),

@@ -189,8 +189,12 @@ pub(crate) trait SessionPlayback: Send + Sync {
     /// this.
     fn release(&self);
 
-    /// Pauses; the reply is the position in microseconds from the start.
+    /// Pauses when the access units that have begun are complete; the reply is the position in microseconds
+    /// from the start.
     fn pause(&self, reply: Reply<u64>);
+
+    /// Pauses at once, for a session that ends or is refused.
+    fn stop(&self, reply: Reply<u64>);
 
     fn progress(&self) -> Progress;
 

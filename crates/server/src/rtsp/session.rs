@@ -1,7 +1,7 @@
 //! A session: one client plays one presentation. Owned by its connection.
 
 use super::counters::EndReason;
-use super::player::{GroupAddress, PlayRange, SessionPlayback};
+use super::player::{GroupAddress, PlayRange, Reply, SessionPlayback};
 use super::registry::SessionSlot;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::session_info::SessionInfo;
@@ -78,12 +78,15 @@ impl Session {
     /// Requests a pause; returns the number of the request.
     pub(super) fn pause(&mut self) -> Result<u64, Refusal> {
         self.state.pause()?;
-        Ok(self.request_pause())
+        let (ticket, reply) = self.paused();
+        self.playback.pause(reply);
+        Ok(ticket)
     }
 
     /// Cancels all requests: nothing is played after this, even if replies are still on their way.
     pub(super) fn cancel(&mut self) {
-        self.request_pause();
+        let (_, reply) = self.paused();
+        self.playback.stop(reply);
         self.rest();
     }
 
@@ -134,12 +137,12 @@ impl Session {
         }
     }
 
-    /// Pauses finally. When the last packet has left, the result is sent, or its sender is dropped.
+    /// Stops finally. When the last packet has left, the result is sent, or its sender is dropped.
     pub(super) fn pause_and_drain(&mut self) -> oneshot::Receiver<()> {
         self.info.note_clocks(); // BYE needs them, and the playback's stop when it rests.
         let (drained, when_drained) = oneshot::channel();
         // The receiver may have been dropped already.
-        self.playback.pause(Box::new(move |_| _ = drained.send(())));
+        self.playback.stop(Box::new(move |_| _ = drained.send(())));
         when_drained
     }
 
@@ -158,12 +161,13 @@ impl Session {
         self.info.counters.sessions_ended.increment(reason);
     }
 
-    fn request_pause(&mut self) -> u64 {
+    /// Number of a request to pause, and its reply.
+    fn paused(&mut self) -> (u64, Reply<u64>) {
         let (ticket, key, events) = self.ticket();
-        self.playback.pause(Box::new(move |result| {
+        let reply = Box::new(move |result| {
             events.add(SessionEvent { key, kind: EventKind::Paused(ticket, result) });
-        }));
-        ticket
+        });
+        (ticket, reply)
     }
 
     fn ticket(&mut self) -> (u64, u64, Arc<SessionEvents>) {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -36,6 +36,8 @@ pub(crate) struct Channel {
     is_changed: AtomicBool,
     /// Notified by such a request.
     changed: Notify,
+    /// Time of the next item in seconds since 1970, while that time is waited for; else 0.
+    waits_until_s: AtomicU64,
     /// Place of the first item.
     first: ListPlace,
 }
@@ -75,14 +77,32 @@ impl Channel {
         let changed = Notify::new();
         let ChannelOptions { name, repeats, assets, .. } = options;
         let assets = Mutex::new(assets);
-        let channel =
-            Channel { name, repeats, assets, store, limits, name_of, playlist, is_changed, changed, first };
+        let waits_until_s = AtomicU64::new(first.entry.not_before_s.unwrap_or(0));
+        let channel = Channel {
+            name,
+            repeats,
+            assets,
+            store,
+            limits,
+            name_of,
+            playlist,
+            is_changed,
+            changed,
+            waits_until_s,
+            first,
+        };
         Ok((Arc::new(channel), image))
     }
 
     /// The place of the first asset, and its earliest time in seconds since 1970.
     pub(crate) fn first_place(&self) -> (ListPlace, Option<u64>) {
         (self.first.clone(), self.first.entry.not_before_s)
+    }
+
+    /// Time until the time on the wall clock at which the next item begins; none if no such time is waited
+    /// for.
+    pub(crate) fn time_to_next(&self) -> Option<Duration> {
+        time_until(self.waits_until_s.load(Relaxed))
     }
 
     /// Name of the channel.
@@ -139,6 +159,7 @@ impl Channel {
             let opened = tokio::task::spawn_blocking(move || channel.open_after(&like, before)).await;
             let (image, found) = opened.ok()??;
             if let Some(image) = image {
+                self.waits_until_s.store(found.entry.not_before_s.unwrap_or(0), Relaxed);
                 match self.wait_unless_changed(found.entry.not_before_s).await {
                     true => return Some((image, found)),
                     false => continue, // another list may have another asset here

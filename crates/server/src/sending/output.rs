@@ -146,9 +146,15 @@ impl Output {
         });
     }
 
-    /// Rests. The reply is the position in microseconds from the beginning.
+    /// Rests when the access units that have begun are complete. The reply is the position in microseconds
+    /// from the beginning.
     pub(crate) fn pause(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
         self.playback.pause(reply);
+    }
+
+    /// Rests at once. The reply is that of [`Output::pause`].
+    pub(crate) fn stop(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
+        self.playback.stop(reply);
     }
 
     /// Sends reports, and mends what loses packets, until the output has ended; answers how.

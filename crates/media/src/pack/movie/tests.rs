@@ -279,6 +279,41 @@ fn the_packets_of_a_picture_are_spread_over_its_time() {
     assert!(trains.iter().all(|train| train.packets() <= 31), "no spike");
 }
 
+/// Promise: Pictures at 23.976 Hz and sound stay in sync within a tick for an hour.
+#[test]
+fn pictures_and_sound_are_in_step_for_an_hour() {
+    const HOUR_S: usize = 3600;
+    let (pictures, frames) = (HOUR_S * 24_000 / 1001, HOUR_S * 48_000 / 1024);
+    let video = track(Format::H264, shapes(pictures, 20, 1001), Vec::new());
+    let tracks = vec![
+        SampleTrack { timescale: 24_000, ..video },
+        track(Format::Aac, shapes(frames, 12, 1024), Vec::new()),
+    ];
+    let mut file = File { tracks, layout: Layout::End, samples_in_chunk: 30, long: false }.bytes();
+    let (movie, _) = fill(&mut file, &[1 << 20]);
+    let image = packed(&file, &movie);
+    let streams = image.header.plan.streams;
+    let ticks = |stream: usize| {
+        let first = streams[stream].timestamp;
+        let packets = packets(&image, &streams[stream]).into_iter();
+        packets.map(move |(header, _)| header.timestamp.wrapping_sub(first)).collect::<Vec<u32>>()
+    };
+    let video = ticks(0);
+    let expected = (0..pictures as u64).map(|picture| (picture * 1001 * 90_000 / 24_000) as u32);
+    assert!(video.iter().copied().eq(expected), "a timestamp of a picture is not its time");
+    let sound = ticks(1);
+    assert!(sound.iter().all(|ticks| ticks % 1024 == 0), "a timestamp of sound is not that of a frame");
+    let last = sound.last().copied().unwrap_or_default() as usize / 1024;
+    assert!((frames - 4..frames).contains(&last), "the last packet begins with frame {last} of {frames}");
+    // Both leave at their times, too.
+    for train in image.trains.iter().flatten() {
+        let stream = &streams[usize::from(train.stream)];
+        let ticks = u64::from(train.timestamp.wrapping_sub(stream.timestamp));
+        let time_us = ticks * 1_000_000 / u64::from(stream.clock_hz);
+        assert!(train.departure_us.abs_diff(time_us) < 250_000, "{time_us} leaves at {}", train.departure_us);
+    }
+}
+
 #[test]
 fn frames_of_audio_do_not_share_a_packet_over_a_gap() {
     let mut frames = shapes(8, 20, 1024);

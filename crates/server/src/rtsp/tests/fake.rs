@@ -327,6 +327,10 @@ impl SessionPlayback for FakePlayback {
         reply(Ok(progress.position_us));
     }
 
+    fn stop(&self, reply: Reply<u64>) {
+        self.pause(reply);
+    }
+
     fn progress(&self) -> Progress {
         *self.progress.lock()
     }
