@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-use wirepath_streams::{HandlerChangeError, HandlerError, Object, OptionError, StreamOption};
+use wirepath_streams::{
+    Handler, HandlerChangeError, HandlerError, HandlerId, Object, OptionError, Stream, StreamOption,
+};
 
 use crate::call::{
     FAILED, Failure, OK, REFUSED, STATE, bytes, call, call_from_anywhere, reference, refuse_in_handler, text,
@@ -89,13 +91,9 @@ pub unsafe extern "C" fn wp_stream_remove_handler(
     call(|| {
         // SAFETY: the caller vouches for it.
         let stream = unsafe { reference(stream, "stream") }?;
-        let id = values::handler_id(number)?;
-        let removed = stream.change_later(limit(timeout_ms), move |stream, answers| {
-            let removed = stream.remove_handler(id, move |handler| drop(answers.send(Ok(handler))));
-            removed.map_err(|error| change_failure(number, error))
-        })?;
-        drop(removed); // its context is released here
-        Ok(OK)
+        change_handler(stream, number, timeout_ms, |stream, id, on_removed| {
+            stream.remove_handler(id, on_removed)
+        })
     })
 }
 
@@ -117,14 +115,29 @@ pub unsafe extern "C" fn wp_stream_replace_handler(
         refuse_in_handler()?;
         // SAFETY: the caller vouches for it.
         let stream = unsafe { reference(stream, "stream") }?;
-        let id = values::handler_id(number)?;
-        let removed = stream.change_later(limit(timeout_ms), move |stream, answers| {
-            let replaced = stream.replace_handler(id, handler, move |old| drop(answers.send(Ok(old))));
-            replaced.map_err(|error| change_failure(number, error))
-        })?;
-        drop(removed); // its context is released here
-        Ok(OK)
+        change_handler(stream, number, timeout_ms, |stream, id, on_removed| {
+            stream.replace_handler(id, handler, on_removed)
+        })
     })
+}
+
+/// Receiver of a handler that was removed.
+type OnRemoved = Box<dyn FnOnce(Handler) + Send>;
+
+/// Removes or replaces a handler, and releases its context on the caller's thread.
+fn change_handler(
+    stream: &SharedStream,
+    number: i64,
+    timeout_ms: i64,
+    change: impl FnOnce(&mut Stream, HandlerId, OnRemoved) -> Result<(), HandlerChangeError> + Send + 'static,
+) -> Result<c_int, Failure> {
+    let id = values::handler_id(number)?;
+    let removed = stream.change_later(limit(timeout_ms), move |stream, answers| {
+        let on_removed = Box::new(move |handler| drop(answers.send(Ok(handler))));
+        change(stream, id, on_removed).map_err(|error| change_failure(number, error))
+    })?;
+    drop(removed);
+    Ok(OK)
 }
 
 /// Sends a control message to a handler.

@@ -12,7 +12,7 @@ use arrow_select::filter::filter_record_batch;
 
 use crate::assembly::{Assembly, Made, long};
 use crate::batch::{Computed, Extent, Part, Piece};
-use crate::decode::Decoder;
+use crate::decode::{BatchLimits, Decoder};
 use crate::error::{RecordsError, Result};
 use crate::evaluate::{evaluate, uncomputed};
 use crate::expression::Expression;
@@ -107,7 +107,8 @@ pub(crate) fn answer_at_once(
         return None;
     }
     if !plan.is_projection() {
-        plan.most_rows = VALUES_AT_ONCE / (messages * plan.operations()) as i64;
+        let most_rows = VALUES_AT_ONCE / (messages * plan.operations()) as i64;
+        plan.limits = BatchLimits { most_rows, decompresses: false };
     }
     assemble(stored, &plan, limits, &Reader { size, read }).ok()
 }
@@ -144,7 +145,7 @@ fn derive<R: ReadAt>(
     reader: &Reader<R>,
 ) -> Result<Assembly> {
     let columns = plan.columns();
-    let mut decoder = Decoder::new(stored, plan.computed_from(stored)?, plan.most_rows);
+    let mut decoder = Decoder::new(stored, plan.computed_from(stored)?, plan.limits);
     let schema = plan.schema(stored, derived_fields(plan, &decoder.none())?);
     let mut assembly = Assembly::new(plan.form, schema, limits)?;
     let mut dictionaries = Dictionaries::new(stored, &columns, plan.form);
@@ -185,7 +186,7 @@ fn filtered<R: ReadAt>(
     columns.sort_unstable();
     columns.dedup();
     let place = |column| columns.binary_search(&column).expect("it is one of them");
-    let mut decoder = Decoder::new(stored, columns.clone(), plan.most_rows);
+    let mut decoder = Decoder::new(stored, columns.clone(), plan.limits);
     let schema = Arc::new(plan.schema(stored, derived_fields(plan, &decoder.none())?));
     Assembly::whole(limits, |made| {
         let mut writer = Writer::new(plan.form, made, &schema)?;

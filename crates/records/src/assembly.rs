@@ -128,10 +128,12 @@ impl Assembly {
                         self.pad(zeros)?;
                     }
                 }
-                Piece::Made(bytes) => {
+                Piece::Made { prefix, bytes } => {
                     self.store(std::mem::take(&mut run), reader)?;
+                    self.make(prefix)?;
                     self.make(bytes)?;
-                    self.pad((bytes.len() as u64).next_multiple_of(ALIGNMENT) - bytes.len() as u64)?;
+                    let length = (prefix.len() + bytes.len()) as u64;
+                    self.pad(length.next_multiple_of(ALIGNMENT) - length)?;
                 }
             }
         }

@@ -11,6 +11,9 @@ use crate::layout::{Buffers, Layout};
 /// Alignment of buffers in a body.
 pub(crate) const ALIGNMENT: u64 = 8;
 
+/// Prefix of a buffer that is not compressed, within a compressed batch.
+pub(crate) const IS_STORED: [u8; 8] = (-1i64).to_le_bytes();
+
 /// Longest padding behind a buffer: writers align to up to 64 bytes.
 const MOST_PADDING: u64 = 63;
 
@@ -48,8 +51,11 @@ pub(crate) enum Part<'a> {
 /// Part of a body.
 pub(crate) enum Piece<'a> {
     Stored(Extent),
-    /// Bytes that are made, and zeros behind them.
-    Made(&'a [u8]),
+    /// Bytes that are made, those of a prefix in front of them, and zeros behind them.
+    Made {
+        prefix: &'static [u8],
+        bytes: &'a [u8],
+    },
 }
 
 impl Piece<'_> {
@@ -57,7 +63,9 @@ impl Piece<'_> {
     pub(crate) fn length(&self) -> u64 {
         match self {
             Piece::Stored(Extent { range, zeros }) => range.end - range.start + zeros,
-            Piece::Made(bytes) => (bytes.len() as u64).next_multiple_of(ALIGNMENT),
+            Piece::Made { prefix, bytes } => {
+                ((prefix.len() + bytes.len()) as u64).next_multiple_of(ALIGNMENT)
+            }
         }
     }
 }
@@ -94,7 +102,7 @@ impl Batch {
     }
 
     /// A batch of columns of this one and of computed ones, and the pieces of its body. `body` is the place of this
-    /// one's.
+    /// one's. Computed columns of a compressed batch are not compressed, and say so.
     pub(crate) fn project<'a>(
         &self,
         parts: impl IntoIterator<Item = Part<'a>>,
@@ -127,8 +135,11 @@ impl Batch {
                 }
                 Part::Computed(Computed { nulls, buffers }) => {
                     made.nodes.push(ipc::FieldNode::new(self.rows, *nulls as i64));
-                    for buffer in buffers {
-                        add(&mut made, buffer.len() as i64, Piece::Made(buffer));
+                    for bytes in buffers {
+                        let is_stored = self.compression.is_some() && !bytes.is_empty();
+                        let prefix: &[u8] = if is_stored { &IS_STORED } else { &[] };
+                        let length = (prefix.len() + bytes.len()) as i64;
+                        add(&mut made, length, Piece::Made { prefix, bytes });
                     }
                 }
             }

@@ -11,11 +11,12 @@ use arrow_ipc::{self as ipc, MetadataVersion};
 use arrow_schema::{Field, Schema, SchemaRef};
 
 use crate::batch::{Batch, Extent, Part, Piece};
+use crate::compression::decompress;
 use crate::encode;
 use crate::error::{RecordsError, Result};
 use crate::stored::{Dictionary, Message, ReadAt, Reader, Stored};
 
-/// Most bytes of a record batch that are read for computing.
+/// Most bytes of a record batch that are read for computing, and that they have without compression.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Bytes before the metadata of a message that is made.
@@ -27,18 +28,26 @@ pub(crate) struct Decoder<'a> {
     columns: Vec<usize>,
     schema: SchemaRef,
     dictionaries: HashMap<i64, ArrayRef>,
-    most_rows: i64,
+    limits: BatchLimits,
+}
+
+/// Limits of a record batch that is computed with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchLimits {
+    pub(crate) most_rows: i64,
+    /// It may be compressed.
+    pub(crate) decompresses: bool,
 }
 
 impl<'a> Decoder<'a> {
-    pub(crate) fn new(stored: &'a Stored, columns: Vec<usize>, most_rows: i64) -> Decoder<'a> {
+    pub(crate) fn new(stored: &'a Stored, columns: Vec<usize>, limits: BatchLimits) -> Decoder<'a> {
         let fields: Vec<Field> = columns.iter().map(|&column| stored.schema.field(column).clone()).collect();
         Decoder {
             stored,
             columns,
             schema: Arc::new(Schema::new(fields)),
             dictionaries: HashMap::new(),
-            most_rows,
+            limits,
         }
     }
 
@@ -49,12 +58,12 @@ impl<'a> Decoder<'a> {
 
     /// Reads the columns of a record batch.
     pub(crate) fn read<R: ReadAt>(&self, message: &Message, reader: &Reader<R>) -> Result<RecordBatch> {
-        check(&message.batch, self.most_rows)?;
+        self.limits.check(&message.batch)?;
         let parts = self.columns.iter().map(|&column| Part::Column(column));
         let (batch, body) = message.batch.project(parts, &self.stored.layouts, &message.body, message.at)?;
         let layouts = self.columns.iter().map(|&column| &self.stored.layouts[column]);
+        let (batch, body) = decompress(batch, read_body(&body, reader)?, MOST_BYTES, message.at)?;
         batch.check_lengths(layouts, message.at)?;
-        let body = read_body(&body, reader)?;
         let head = encode::batch(&batch, None, body.len() as u64);
         let undecoded = |why: String| RecordsError::invalid(message.at, why);
         let head = ipc::root_as_message(&head[PREFIX..]).map_err(|error| undecoded(error.to_string()))?;
@@ -75,11 +84,12 @@ impl<'a> Decoder<'a> {
         let mut all = layouts.flat_map(|layout| layout.dictionaries.iter().zip(&layout.values));
         // The first is the one whose type the library takes.
         let Some((_, values)) = all.find(|(id, _)| **id == dictionary.id) else { return Ok(()) };
-        message.batch.check_lengths(std::iter::once(values), message.at)?;
-        check(&message.batch, self.most_rows)?;
+        self.limits.check(&message.batch)?;
         let body = [Piece::Stored(Extent { range: message.body.clone(), zeros: 0 })];
         let body = read_body(&body, reader)?;
-        let head = encode::batch(&message.batch, Some(dictionary), body.len() as u64);
+        let (batch, body) = decompress(message.batch.clone(), body, MOST_BYTES, message.at)?;
+        batch.check_lengths(std::iter::once(values), message.at)?;
+        let head = encode::batch(&batch, Some(dictionary), body.len() as u64);
         let undecoded = |why: String| RecordsError::invalid(message.at, why);
         let head = ipc::root_as_message(&head[PREFIX..]).map_err(|error| undecoded(error.to_string()))?;
         let head = head.header_as_dictionary_batch().ok_or_else(|| undecoded("no dictionary".into()))?;
@@ -88,19 +98,22 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Refuses what cannot be computed with.
-fn check(batch: &Batch, most_rows: i64) -> Result<()> {
-    if batch.compression.is_some() {
-        let why = "compressed records: of them only whole columns are served; store them without compression";
-        return Err(RecordsError::Unsupported(why.into()));
+impl BatchLimits {
+    /// Refuses what cannot be computed with.
+    fn check(self, batch: &Batch) -> Result<()> {
+        let BatchLimits { most_rows, decompresses } = self;
+        if batch.compression.is_some() && !decompresses {
+            return Err(RecordsError::Unsupported("compressed records".into()));
+        }
+        let mut lengths = batch.nodes.iter().map(|node| node.length()).chain([batch.rows]);
+        if lengths.any(|length| length > most_rows) {
+            let why = format!(
+                "computing this with record batches of more than {most_rows} values; compute less, or store shorter ones"
+            );
+            return Err(RecordsError::Unsupported(why));
+        }
+        Ok(())
     }
-    if batch.nodes.iter().map(|node| node.length()).chain([batch.rows]).any(|length| length > most_rows) {
-        let why = format!(
-            "computing this with record batches of more than {most_rows} values; compute less, or store shorter ones"
-        );
-        return Err(RecordsError::Unsupported(why));
-    }
-    Ok(())
 }
 
 /// Reads the pieces of a body, neighbours together.

@@ -12,6 +12,7 @@ mod layout;
 mod limits;
 
 mod batch;
+mod compression;
 mod stored;
 
 mod encode;

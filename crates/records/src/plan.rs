@@ -2,6 +2,7 @@
 
 use arrow_schema::{Field, Schema};
 
+use crate::decode::BatchLimits;
 use crate::error::{RecordsError, Result};
 use crate::expression::Expression;
 use crate::query::{Format, Wanted};
@@ -28,8 +29,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) fields: Vec<Source<'a>>,
     pub(crate) filter: Option<&'a Expression>,
     pub(crate) form: Form,
-    /// Most records of a record batch that is computed with.
-    pub(crate) most_rows: i64,
+    /// Limits of a record batch that is computed with.
+    pub(crate) limits: BatchLimits,
 }
 
 /// Source of a field.
@@ -71,12 +72,13 @@ impl<'a> Plan<'a> {
             )));
         }
         let (filter, form) = (format.filter.as_ref(), format.form.unwrap_or(stored.form));
-        let mut plan = Plan { fields, filter, form, most_rows: MOST_ROWS };
+        let limits = BatchLimits { most_rows: MOST_ROWS, decompresses: true };
+        let mut plan = Plan { fields, filter, form, limits };
         if plan.arrays(stored) > MOST_ARRAYS {
             let why = format!("more than {MOST_ARRAYS} columns with those within them; select less");
             return Err(RecordsError::query(why));
         }
-        plan.most_rows = MOST_ROWS.min(MOST_VALUES / plan.held_values() as i64);
+        plan.limits.most_rows = MOST_ROWS.min(MOST_VALUES / plan.held_values() as i64);
         // Names that do not exist are refused before anything is read.
         plan.computed_from(stored)?;
         Ok(plan)

@@ -17,11 +17,17 @@ pub(crate) const FEW: u32 = 10;
 pub(crate) const BUSY: u32 = 1000;
 pub(crate) const IDLE: u32 = 10_000;
 
-/// Block sizes of `read` and `write` loops, and record sizes.
-const BLOCKS: [u64; 3] = [4 << 10, 64 << 10, 1 << 20];
-
 /// Block size of methods that are measured with a single size.
 const BLOCK: u64 = 64 << 10;
+
+/// Block sizes of `read` and `write` loops, and record sizes of merges.
+const BLOCKS: [u64; 3] = [4 << 10, BLOCK, 1 << 20];
+
+/// The same with handlers, of careful loops, of which the best counts.
+const HANDLED_BLOCKS: [u64; 3] = [BLOCK, 256 << 10, 1 << 20];
+
+/// The same for each number of sinks.
+const SINK_BLOCKS: [u64; 2] = [BLOCK, 1 << 20];
 
 /// Datagrams that arrive together: 20 ms of 8 Mb/s, which servers send at once; other cases have single
 /// datagrams.

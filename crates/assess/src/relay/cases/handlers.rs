@@ -1,10 +1,7 @@
 //! Cases of all kinds of handlers, and of loops that do the same.
 
-use super::{BLOCK, OUTPUTS};
+use super::{BLOCK, HANDLED_BLOCKS, OUTPUTS};
 use crate::result::{HandlerKind, Method, Part, RelayCase};
-
-/// Block sizes of careful loops, of which the best counts, and record sizes of merges.
-const BLOCKS: [u64; 3] = [BLOCK, 256 << 10, 1 << 20];
 
 /// Buffer size of a plain program: that of `io.Copy` in Go.
 pub(crate) const PLAIN: u64 = 32 << 10;
@@ -33,8 +30,8 @@ pub(crate) fn handler_cases(part: Part) -> Vec<RelayCase> {
     match part {
         Part::FileToSocket | Part::SocketToFile | Part::SocketToSocket | Part::Mirror => {
             cases.push(streams.handled(Read));
-            cases.extend(BLOCKS.map(|block| loops.of(block).handled(Read)));
-            cases.extend(BLOCKS[1..].iter().map(|block| loops.of(*block).touched()));
+            cases.extend(HANDLED_BLOCKS.map(|block| loops.of(block).handled(Read)));
+            cases.extend(HANDLED_BLOCKS[1..].iter().map(|block| loops.of(*block).touched()));
             let plain = |buffer: &u64| {
                 let of_buffer = by(Method::Plain).of(*buffer);
                 [of_buffer.handled(Read), of_buffer.touched()]
@@ -47,10 +44,14 @@ pub(crate) fn handler_cases(part: Part) -> Vec<RelayCase> {
         }
         Part::Merge => {
             cases.extend(
-                BLOCKS.iter().flat_map(|record| [loops, streams].map(|case| case.of(*record).handled(Read))),
+                HANDLED_BLOCKS
+                    .iter()
+                    .flat_map(|record| [loops, streams].map(|case| case.of(*record).handled(Read))),
             );
             cases.extend(
-                BLOCKS[1..].iter().flat_map(|record| [loops, streams].map(|case| case.of(*record).touched())),
+                HANDLED_BLOCKS[1..]
+                    .iter()
+                    .flat_map(|record| [loops, streams].map(|case| case.of(*record).touched())),
             );
         }
         _ => return cases,
