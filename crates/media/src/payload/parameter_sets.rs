@@ -108,6 +108,8 @@ impl ParameterSets {
 
 #[cfg(test)]
 mod tests {
+    use super::super::depacketize::depacketize;
+    use super::super::{Format, Packetizer, Payloads};
     use super::*;
 
     fn unit(offset: u64, first: u8) -> Unit {
@@ -169,6 +171,34 @@ mod tests {
         let types: Vec<u8> = units.iter().map(|unit| unit.header[0] >> 1).collect();
         assert_eq!(types, [35, 32, 33, 34, 19]);
         assert!(ParameterSets::of(&Codec::Vp8).is_none());
+    }
+
+    /// Promise: Parameter sets of a configuration arrive as they are, also in fragments and in packets with others.
+    #[test]
+    fn sets_of_the_configuration_are_in_packets() {
+        let picture: Vec<u8> = std::iter::once(0x65).chain(0..200).collect();
+        for length in [4, 50, 300] {
+            let set = |first: u8| std::iter::once(first).chain((1..length).map(|at| at as u8)).collect();
+            let (sequence, other): (Vec<u8>, Vec<u8>) = (set(0x67), set(0x68));
+            let (sequence_sets, picture_sets) = (vec![sequence.clone()], vec![other.clone()]);
+            let avc = Avc { profile_level: [0; 3], length_size: 4, sequence_sets, picture_sets };
+            let mut sets = ParameterSets::of(&Codec::H264(avc)).expect("H.264 has parameter sets");
+            let extent = Extent { offset: 0, length: picture.len() as u64 };
+            let units = completed(&mut sets, true, &[Unit { extent, header: [0x65, 0], first: 0 }]);
+            let mut payloads = Payloads::default();
+            payloads.permit_parameter_sets(&sets);
+            let mut packetizer = Packetizer::new(Format::H264, 64, 1);
+            packetizer.push(extent, &units, 0, &mut payloads).expect("a picture");
+            let packets: Vec<_> =
+                payloads.iter().map(|payload| (payload.copy(&picture), payload.marker)).collect();
+            assert!(packets.iter().all(|(bytes, _)| bytes.len() <= 64));
+            let units = [&sequence, &other, &picture];
+            let expected: Vec<u8> = units
+                .into_iter()
+                .flat_map(|unit| [&(unit.len() as u32).to_be_bytes()[..], unit].concat())
+                .collect();
+            assert_eq!(depacketize(Format::H264, &packets), Ok(vec![expected]), "sets of {length} bytes");
+        }
     }
 
     #[test]
