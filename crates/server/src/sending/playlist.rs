@@ -28,6 +28,8 @@ pub(crate) struct Playlist {
     pub(crate) entries: Vec<Entry>,
     /// True if the first entry follows the last.
     pub(crate) repeats: bool,
+    /// True if a list asks for transport streams by their tracks.
+    pub(crate) is_demuxed: bool,
 }
 
 /// A list cannot be read.
@@ -56,7 +58,7 @@ pub enum PlaylistError {
 impl Playlist {
     /// The assets that arguments name: files, and lists of files by their endings.
     pub(crate) fn load(arguments: &[PathBuf], repeats: bool) -> Result<Playlist, PlaylistError> {
-        let mut playlist = Playlist { entries: Vec::new(), repeats };
+        let mut playlist = Playlist { repeats, ..Playlist::default() };
         for argument in arguments {
             let ending = argument.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
             match ending.as_deref() {
@@ -97,7 +99,7 @@ impl Playlist {
         }
     }
 
-    /// Adds a TOML list: `assets`, strings or tables of `path` and `at`, and `loop`.
+    /// Adds a TOML list: `assets`, strings or tables of `path` and `at`, `loop`, and `demux`.
     fn add_toml(&mut self, list: &Path, text: &str) -> Result<(), PlaylistError> {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let fail = |at, reason: &str| PlaylistError::Line(list.to_owned(), line(at), reason.to_owned());
@@ -108,7 +110,10 @@ impl Playlist {
             let at = value.span().start;
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("loop", DeValue::Boolean(repeats)) => self.repeats |= repeats,
-                ("loop", _) => return Err(fail(at, "loop: expected true or false")),
+                ("demux", DeValue::Boolean(demuxed)) => self.is_demuxed |= demuxed,
+                (key @ ("loop" | "demux"), _) => {
+                    return Err(fail(at, &format!("{key}: expected true or false")));
+                }
                 ("assets", DeValue::Array(assets)) => {
                     for asset in assets.iter() {
                         let (name, not_before_s) = toml_asset(asset.get_ref())
@@ -121,7 +126,7 @@ impl Playlist {
                 (key, _) => {
                     return Err(fail(
                         key_at(text, key, at),
-                        &format!("unknown key `{key}`: expected assets, loop"),
+                        &format!("unknown key `{key}`: expected assets, demux, loop"),
                     ));
                 }
             }
@@ -297,6 +302,7 @@ mod tests {
             ("a.toml", "assets = []", "nothing to send"),
             ("a.toml", "assets = [\"a\"]\nshuffle = true", "a.toml:2: unknown key `shuffle`"),
             ("a.toml", "assets = [\"a\"]\nloop = 3", "a.toml:2: loop: expected true or false"),
+            ("a.toml", "assets = [\"a\"]\n\ndemux = 1", "a.toml:3: demux: expected true or false"),
             ("a.toml", "assets = [\"a\"\n\nb", "a.toml:3: "),
             (
                 "a.toml",
@@ -321,6 +327,7 @@ mod tests {
         let list = |names: &[&str], repeats| Playlist {
             entries: names.iter().map(|name| entry(name)).collect(),
             repeats,
+            is_demuxed: false,
         };
         assert_eq!(list(&["a", "b"], false).after(0, &entry("a")), Some(1));
         assert_eq!(list(&["a", "b"], false).after(1, &entry("b")), None);
