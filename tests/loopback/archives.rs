@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_recording_that_vanishes_is_skipped,
         a_recording_of_other_tracks_is_left_out,
         the_newest_recording_tells_the_tracks,
+        ffmpeg_plays_recordings_by_their_tracks => || unless_overloaded(ffmpeg_plays_recordings_by_their_tracks),
         ffmpeg_plays_recordings_of_different_encodes => || {
             unless_overloaded(ffmpeg_plays_recordings_of_different_encodes)
         },
@@ -340,6 +341,27 @@ fn ffmpeg_plays_recordings_of_different_encodes() -> Result<()> {
     }
     let left_out = server.status()?["archives"][0]["left_out"].as_array().map(Vec::len);
     ensure!(left_out == Some(0), "{left_out:?} are left out");
+    Ok(())
+}
+
+/// Promise: `?demux=1` plays an archive by tracks: transport streams and movies of the same codecs follow each other.
+fn ffmpeg_plays_recordings_by_their_tracks() -> Result<()> {
+    let [large, small] = clips::different_encodes(3, "libx264", "ts")?;
+    let [movie, _] = clips::different_encodes(3, "libx264", "mp4")?;
+    let folder = folder(&[
+        ("2026-11-23T10-00-00.ts", small),
+        ("2026-11-23T10-00-03.mp4", movie),
+        ("2026-11-23T10-00-06.ts", large),
+    ])?;
+    let server = serve(&folder, &[])?;
+    let url = server.rtsp_url("cam") + "?demux=1";
+    for transport in ["udp", "tcp"] {
+        let sizes = frames::sizes(&["-rtsp_transport", transport], &url, None, 60.0)?;
+        ensure!(sizes == [(320, 180, 75), (640, 360, 150)], "{sizes:?} over {transport}");
+    }
+    let archive = server.status()?["archives"][0].clone();
+    ensure!(archive["left_out_by_tracks"].as_array().is_some_and(Vec::is_empty), "{archive}");
+    ensure!(description(&server)?.contains("MP2T"), "transport streams play as they are stored otherwise");
     Ok(())
 }
 

@@ -30,6 +30,15 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_plays_different_encodes_of_h264_over_tcp => || ffmpeg_plays_different_encodes("libx264", "tcp"),
         ffmpeg_plays_different_encodes_of_h265_over_tcp => || ffmpeg_plays_different_encodes("libx265", "tcp"),
         gstreamer_receives_different_encodes,
+        transport_streams_and_movies_play_by_tracks_over_udp => || {
+            unless_overloaded(|| a_list_plays_by_tracks("large.ts\nsmall.mp4\n", "films.m3u", "udp"))
+        },
+        transport_streams_and_movies_play_by_tracks_over_tcp => || {
+            a_list_plays_by_tracks("large.ts\nsmall.mp4\n", "films.m3u", "tcp")
+        },
+        a_list_asks_for_tracks => || {
+            a_list_plays_by_tracks("assets = [\"large.ts\", \"small.ts\"]\ndemux = true\n", "films.toml", "tcp")
+        },
         viewers_are_at_the_same_place => || unless_overloaded(viewers_are_at_the_same_place),
         play_after_a_pause_continues_at_the_current_position,
         a_list_is_read_again_at_the_next_joint,
@@ -140,10 +149,22 @@ fn a_late_movie_goes_on_over_its_joint() -> Result<()> {
 
 /// A server of the channel `films`, which has two movies of different encodes.
 fn different_encodes(video: &str) -> Result<(Server, TempDir)> {
-    let [large, small] = clips::different_encodes(3, video, "mp4")?;
-    let folder = clips::folder(&[("large.mp4", &large), ("small.mp4", &small)])?;
-    let list = folder.path().join("films.m3u");
-    fs::write(&list, "large.mp4\nsmall.mp4\n")?;
+    serve_films(video, "large.mp4\nsmall.mp4\n", "films.m3u")
+}
+
+/// A server of the channel `films` with this list, which has files of different encodes: `large` and `small`, as MP4 and
+/// as transport streams.
+fn serve_films(video: &str, text: &str, list: &str) -> Result<(Server, TempDir)> {
+    let mut files = Vec::new();
+    for extension in ["mp4", "ts"].into_iter().filter(|extension| text.contains(extension)) {
+        let [large, small] = clips::different_encodes(3, video, extension)?;
+        files.push((format!("large.{extension}"), large));
+        files.push((format!("small.{extension}"), small));
+    }
+    let named: Vec<_> = files.iter().map(|(name, clip)| (name.as_str(), clip.as_path())).collect();
+    let folder = clips::folder(&named)?;
+    let list = folder.path().join(list);
+    fs::write(&list, text)?;
     let channel = format!("films={}", list.display());
     Ok((Server::of(folder.path()).with(["--channel", &channel]).start()?, folder))
 }
@@ -151,6 +172,17 @@ fn different_encodes(video: &str) -> Result<(Server, TempDir)> {
 /// Promise: Movies of a channel may have different picture sizes, profiles and parameter sets; ffmpeg decodes all pictures.
 fn ffmpeg_plays_different_encodes(video: &str, transport: &str) -> Result<()> {
     let (server, _folder) = different_encodes(video)?;
+    ensure_sizes(&server, transport)
+}
+
+/// Promise: A channel plays transport streams by their tracks if its list asks for it, or has movies, too.
+fn a_list_plays_by_tracks(text: &str, list: &str, transport: &str) -> Result<()> {
+    let (server, _folder) = serve_films("libx264", text, list)?;
+    ensure_sizes(&server, transport)
+}
+
+/// Ensures that ffmpeg decodes all pictures of the channel `films`: alternately large and small ones, 75 each.
+fn ensure_sizes(server: &Server, transport: &str) -> Result<()> {
     let options = ["-rtsp_transport", transport];
     let sizes = frames::sizes(&options, &server.rtsp_url("films"), Some(11.0), 60.0)?;
     // The first and the last movie are seen in part.

@@ -14,10 +14,15 @@ use crate::track::{Avc, Codec, Extent, Hevc};
 /// Offset of extents of the bytes of parameter sets. Offsets of files are less (`off_t`).
 pub(super) const IN_CONFIGURATION: u64 = 1 << 63;
 
-/// Most bytes and number of parameter sets in front of a picture. Encoders write some dozen bytes.
-const MAX_BYTES: u64 = 1 << 12;
-const MAX_SETS: usize = 64;
-const _: () = assert!(MAX_BYTES <= MAX_SET_BYTES as u64);
+/// Most bytes of parameter sets in front of a picture, as in SDP. Encoders write some dozen bytes.
+const MAX_BYTES: u64 = MAX_SET_BYTES as u64;
+
+/// Most parameter sets of a kind that are kept of a sample.
+const MAX_SETS: usize = 256;
+
+/// Bytes of sets that may be added before as many bytes of samples: a hostile file of small random access points
+/// cannot be made many times as long.
+const FIRST_CREDIT: u64 = 1 << 16;
 
 /// Parameter sets of a track of H.264 or H.265.
 #[derive(Clone, Debug)]
@@ -25,8 +30,10 @@ pub struct ParameterSets {
     syntax: Syntax,
     /// Sets of the configuration.
     bytes: Arc<[u8]>,
-    /// Sets for the next random access point: those of the configuration, or the last ones of a sample.
-    sets: Vec<Unit>,
+    /// Sets for the next random access point by [`Kind`]: those of the configuration, or the last ones of a sample.
+    sets: [Vec<Unit>; 3],
+    /// Bytes of sets that may be added.
+    credit: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,14 +42,18 @@ enum Syntax {
     H265,
 }
 
-/// Kind of a NAL unit.
+/// Kind of a NAL unit. Parameter sets are sent in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    VideoSet = 0,
+    SequenceSet = 1,
+    PictureSet = 2,
     Delimiter,
-    SequenceSet,
-    OtherSet,
     Other,
 }
+
+/// Kinds of parameter sets.
+const SETS: [Kind; 3] = [Kind::VideoSet, Kind::SequenceSet, Kind::PictureSet];
 
 impl Syntax {
     /// ITU-T H.264 table 7-1 and H.265 table 7-1.
@@ -50,8 +61,9 @@ impl Syntax {
         let [first, _] = unit.header;
         match (self, first & 0x1f, first >> 1 & 0x3f) {
             (Self::H264, 9, _) | (Self::H265, _, 35) => Kind::Delimiter,
+            (Self::H265, _, 32) => Kind::VideoSet,
             (Self::H264, 7, _) | (Self::H265, _, 33) => Kind::SequenceSet,
-            (Self::H264, 8, _) | (Self::H265, _, 32 | 34) => Kind::OtherSet,
+            (Self::H264, 8, _) | (Self::H265, _, 34) => Kind::PictureSet,
             _ => Kind::Other,
         }
     }
@@ -62,26 +74,29 @@ impl ParameterSets {
     pub fn of(codec: &Codec) -> Option<Self> {
         let (syntax, lists): (_, [&[Vec<u8>]; 3]) = match codec {
             Codec::H264(Avc { sequence_sets, picture_sets, .. }) => {
-                (Syntax::H264, [sequence_sets, picture_sets, &[]])
+                (Syntax::H264, [&[], sequence_sets, picture_sets])
             }
             Codec::H265(Hevc { video_sets, sequence_sets, picture_sets, .. }) => {
                 (Syntax::H265, [video_sets, sequence_sets, picture_sets])
             }
             _ => return None,
         };
-        let all = || lists.into_iter().flatten();
-        let mut sets = Self { syntax, bytes: Arc::default(), sets: Vec::new() };
-        if all().map(|set| set.len() as u64).sum::<u64>() <= MAX_BYTES && all().count() <= MAX_SETS {
+        let mut all = Self { syntax, bytes: Arc::default(), sets: Default::default(), credit: FIRST_CREDIT };
+        let bytes: Vec<u8> = lists.into_iter().flatten().flatten().copied().collect();
+        if bytes.len() as u64 <= MAX_BYTES {
             let mut offset = IN_CONFIGURATION;
-            sets.sets.extend(all().map(|set| {
-                let extent = Extent { offset, length: set.len() as u64 };
-                offset = extent.end();
-                let byte = |index: usize| set.get(index).copied().unwrap_or_default();
-                Unit { extent, header: [byte(0), byte(1)], first: 0 }
-            }));
-            sets.bytes = all().flatten().copied().collect();
+            all.sets = lists.map(|list| {
+                let units = list.iter().map(|set| {
+                    let extent = Extent { offset, length: set.len() as u64 };
+                    offset = extent.end();
+                    let byte = |index: usize| set.get(index).copied().unwrap_or_default();
+                    Unit { extent, header: [byte(0), byte(1)], first: 0 }
+                });
+                units.collect()
+            });
+            all.bytes = bytes.into();
         }
-        Some(sets)
+        Some(all)
     }
 
     /// Bytes of the sets of the configuration, for [`Payloads::permit_parameter_sets`](super::Payloads).
@@ -89,25 +104,40 @@ impl ParameterSets {
         &self.bytes
     }
 
-    /// Notes the parameter sets of a sample. If it is a random access point without a sequence parameter set,
-    /// adds the last sets before its picture, behind the access unit delimiter.
-    pub fn complete(&mut self, is_random_access: bool, units: &mut Vec<Unit>) {
-        let kind = |unit: &Unit| self.syntax.kind(unit);
-        if units.iter().any(|unit| kind(unit) == Kind::SequenceSet) {
-            let own = units.iter().filter(|unit| matches!(kind(unit), Kind::SequenceSet | Kind::OtherSet));
-            let sets: Vec<Unit> = own.take(MAX_SETS + 1).copied().collect();
-            let bytes: u64 = sets.iter().map(|set| set.extent.length).sum();
-            let fit = sets.len() <= MAX_SETS && bytes <= MAX_BYTES;
-            self.sets = if fit { sets } else { Vec::new() };
-        } else if is_random_access && !units.is_empty() {
-            let before = units.iter().take_while(|unit| kind(unit) == Kind::Delimiter).count();
-            units.splice(before..before, self.sets.iter().copied());
+    /// Notes the parameter sets of a sample of `length` bytes. A random access point gets the last sets of the kinds
+    /// that it lacks before its picture, behind the access unit delimiter.
+    pub fn complete(&mut self, is_random_access: bool, length: u64, units: &mut Vec<Unit>) {
+        self.credit = self.credit.saturating_add(length);
+        let syntax = self.syntax;
+        let mut has = [false; 3];
+        for ((has, sets), kind) in has.iter_mut().zip(&mut self.sets).zip(SETS) {
+            let mut own = units.iter().filter(|unit| syntax.kind(unit) == kind).peekable();
+            if own.peek().is_some() {
+                *has = true;
+                sets.clear();
+                sets.extend(own.take(MAX_SETS).copied());
+            }
+        }
+        let lacking = || self.sets.iter().zip(SETS).zip(has).filter(|(_, has)| !has);
+        let bytes: u64 = lacking().flat_map(|((sets, _), _)| sets).map(|set| set.extent.length).sum();
+        if !is_random_access || units.is_empty() || bytes > MAX_BYTES.min(self.credit) {
+            return;
+        }
+        self.credit -= bytes;
+        for ((sets, kind), _) in lacking() {
+            // Sets of a kind refer to those of the kinds before.
+            let is_before = |unit: &Unit| (syntax.kind(unit) as u8) < kind as u8;
+            let delimiters = units.iter().take_while(|unit| syntax.kind(unit) == Kind::Delimiter).count();
+            let at = units.iter().rposition(is_before).map_or(delimiters, |last| last + 1);
+            units.splice(at..at, sets.iter().copied());
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::depacketize::depacketize;
+    use super::super::{Format, Packetizer, Payloads};
     use super::*;
 
     fn unit(offset: u64, first: u8) -> Unit {
@@ -126,7 +156,7 @@ mod tests {
 
     fn completed(sets: &mut ParameterSets, is_random_access: bool, units: &[Unit]) -> Vec<Unit> {
         let mut units = units.to_vec();
-        sets.complete(is_random_access, &mut units);
+        sets.complete(is_random_access, 1000, &mut units);
         units
     }
 
@@ -146,7 +176,7 @@ mod tests {
         assert!(completed(&mut sets, true, &[]).is_empty(), "a sample without units is not sent");
     }
 
-    /// Promise: Parameter sets that a movie has in its samples are sent once, and again if a later random access point lacks them.
+    /// Promise: A random access point of a movie gets the parameter sets that it lacks: the last ones of a sample, by kind.
     #[test]
     fn sets_of_samples_replace_those_of_the_configuration() {
         let mut sets = avc();
@@ -154,9 +184,29 @@ mod tests {
         assert_eq!(completed(&mut sets, true, &own), own);
         let units = completed(&mut sets, true, &[unit(200, 0x65)]);
         assert_eq!(units, [own[0], own[1], unit(200, 0x65)]);
-        let many = vec![unit(300, 0x67); MAX_SETS + 1];
-        assert_eq!(completed(&mut sets, true, &many), many);
-        assert_eq!(types(&completed(&mut sets, true, &[unit(400, 0x65)])), [5], "too many to repeat");
+        // A new picture parameter set alone replaces the one before.
+        let other = completed(&mut sets, false, &[unit(300, 0x68), unit(310, 0x41)]);
+        assert_eq!(other.len(), 2);
+        let units = completed(&mut sets, true, &[unit(400, 0x65)]);
+        assert_eq!(units, [own[0], unit(300, 0x68), unit(400, 0x65)]);
+        // A sample with one kind gets the others, behind those to which they refer.
+        let units = completed(&mut sets, true, &[unit(500, 0x09), unit(510, 0x67), unit(520, 0x65)]);
+        assert_eq!(units, [unit(500, 0x09), unit(510, 0x67), unit(300, 0x68), unit(520, 0x65)]);
+    }
+
+    /// Promise: Parameter sets make the image of a hostile movie at most twice as long, apart from the first 64 KiB.
+    #[test]
+    fn sets_are_not_longer_than_the_samples() {
+        let sequence_sets = vec![vec![0x67; 4000]];
+        let avc = Avc { profile_level: [0; 3], length_size: 4, sequence_sets, picture_sets: Vec::new() };
+        let mut sets = ParameterSets::of(&Codec::H264(avc)).expect("H.264 has parameter sets");
+        let mut added = 0;
+        for _ in 0..10_000 {
+            let mut units = vec![unit(100, 0x65)];
+            sets.complete(true, 10, &mut units);
+            added += 4000 * (units.len() - 1);
+        }
+        assert!((100_000..=10 * 10_000 + (1 << 16)).contains(&added), "{added} bytes");
     }
 
     #[test]
@@ -168,7 +218,39 @@ mod tests {
         let units = completed(&mut sets, true, &[unit(100, 35 << 1), unit(110, 19 << 1)]);
         let types: Vec<u8> = units.iter().map(|unit| unit.header[0] >> 1).collect();
         assert_eq!(types, [35, 32, 33, 34, 19]);
+        let own = [unit(200, 33 << 1), unit(210, 34 << 1), unit(220, 19 << 1)];
+        let units = completed(&mut sets, true, &own);
+        let types: Vec<u8> = units.iter().map(|unit| unit.header[0] >> 1).collect();
+        assert_eq!(types, [32, 33, 34, 19], "the video parameter set of the configuration");
         assert!(ParameterSets::of(&Codec::Vp8).is_none());
+    }
+
+    /// Promise: Parameter sets of a configuration arrive as they are, also in fragments and in packets with others.
+    #[test]
+    fn sets_of_the_configuration_are_in_packets() {
+        let picture: Vec<u8> = std::iter::once(0x65).chain(0..200).collect();
+        for length in [4, 50, 300] {
+            let set = |first: u8| std::iter::once(first).chain((1..length).map(|at| at as u8)).collect();
+            let (sequence, other): (Vec<u8>, Vec<u8>) = (set(0x67), set(0x68));
+            let (sequence_sets, picture_sets) = (vec![sequence.clone()], vec![other.clone()]);
+            let avc = Avc { profile_level: [0; 3], length_size: 4, sequence_sets, picture_sets };
+            let mut sets = ParameterSets::of(&Codec::H264(avc)).expect("H.264 has parameter sets");
+            let extent = Extent { offset: 0, length: picture.len() as u64 };
+            let units = completed(&mut sets, true, &[Unit { extent, header: [0x65, 0], first: 0 }]);
+            let mut payloads = Payloads::default();
+            payloads.permit_parameter_sets(&sets);
+            let mut packetizer = Packetizer::new(Format::H264, 64, 1);
+            packetizer.push(extent, &units, 0, &mut payloads).expect("a picture");
+            let packets: Vec<_> =
+                payloads.iter().map(|payload| (payload.copy(&picture), payload.marker)).collect();
+            assert!(packets.iter().all(|(bytes, _)| bytes.len() <= 64));
+            let units = [&sequence, &other, &picture];
+            let expected: Vec<u8> = units
+                .into_iter()
+                .flat_map(|unit| [&(unit.len() as u32).to_be_bytes()[..], unit].concat())
+                .collect();
+            assert_eq!(depacketize(Format::H264, &packets), Ok(vec![expected]), "sets of {length} bytes");
+        }
     }
 
     #[test]

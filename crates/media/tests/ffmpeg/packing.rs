@@ -8,7 +8,7 @@ use wirepath_media::image::{Header, Identity, Layout, PAGE, PathLimits, Plan, Ta
 use wirepath_media::pack::{PlayableMovie, Wanted, packer};
 use wirepath_media::payload::depacketize::{Packet, depacketize};
 use wirepath_media::rtp;
-use wirepath_media::track::Sample;
+use wirepath_media::track::{Codec, Sample};
 use wirepath_testkit::trials;
 
 use super::clips::clip;
@@ -67,8 +67,12 @@ fn comes_back(name: &str, least_tracks: usize) -> Result<()> {
         let back = depacketize(*format, &packets).map_err(anyhow::Error::msg)?;
         // The list of the file includes tracks that are not played.
         let of_track = |sample: &&Sample| sample.track + 1 == track.id as usize;
-        let bytes = |sample: &Sample| &file[sample.extent.offset as usize..sample.extent.end() as usize];
-        let expected: Vec<u8> = samples.iter().filter(of_track).flat_map(bytes).copied().collect();
+        let sets = parameter_sets(&track.codec);
+        let bytes = |sample: &Sample| {
+            let bytes = &file[sample.extent.offset as usize..sample.extent.end() as usize];
+            [if sample.sync { &sets[..] } else { &[] }, bytes].concat()
+        };
+        let expected: Vec<u8> = samples.iter().filter(of_track).flat_map(bytes).collect();
         let back = back.concat();
         ensure!(!back.is_empty() && expected.ends_with(&back), "other bytes of track {}", track.id);
         let shown = samples.iter().filter(of_track).filter(|sample| track.presentation_us(sample) >= 0);
@@ -85,6 +89,18 @@ fn comes_back(name: &str, least_tracks: usize) -> Result<()> {
         ensure!((-within..20_000).contains(&apart), "the last timestamp is {apart} ticks early");
     }
     Ok(())
+}
+
+/// Parameter sets of a configuration, each after its length: they precede random access points, which have none in
+/// these files.
+fn parameter_sets(codec: &Codec) -> Vec<u8> {
+    let lists = match codec {
+        Codec::H264(avc) => [&avc.sequence_sets[..], &avc.picture_sets, &[]],
+        Codec::H265(hevc) => [&hevc.video_sets[..], &hevc.sequence_sets, &hevc.picture_sets],
+        _ => return Vec::new(),
+    };
+    let all = lists.into_iter().flatten();
+    all.flat_map(|set| [&(set.len() as u32).to_be_bytes()[..], set].concat()).collect()
 }
 
 fn image(file: &[u8], plan: Plan) -> Result<Vec<u8>> {

@@ -2,7 +2,7 @@
 //! request.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -20,6 +20,7 @@ use super::recordings::{Recording, Recordings};
 use crate::formats::Formats;
 use crate::images::{Store, StoreError};
 use crate::library::{Asset, FindError, Library};
+use crate::played_as::PlayedAs;
 
 /// Most names and folders of an archive.
 const LIMITS: TreeLimits = TreeLimits { names: 1_000_000, folders: 50_000 };
@@ -50,6 +51,10 @@ pub(crate) struct ArchiveFolder {
     /// The served folder that it is in: no other one is kept open by sessions that play the archive.
     library: Library,
     store: Arc<Store>,
+    /// Form in which its transport streams are played.
+    played_as: PlayedAs,
+    /// The same archive with transport streams by their tracks, once that was requested.
+    by_tracks: OnceLock<Option<Arc<ArchiveFolder>>>,
     /// Held during a check of the folders, which may take long.
     tree: Mutex<FolderTree>,
     /// The archive at the last check; none until it is read, and after it could not be read.
@@ -94,6 +99,15 @@ impl ArchiveFolder {
         library: &Library,
         store: Arc<Store>,
     ) -> Option<Arc<ArchiveFolder>> {
+        ArchiveFolder::played_as(options, library, store, PlayedAs::Stored)
+    }
+
+    fn played_as(
+        options: ArchiveOptions,
+        library: &Library,
+        store: Arc<Store>,
+        played_as: PlayedAs,
+    ) -> Option<Arc<ArchiveFolder>> {
         let ArchiveOptions { path, pattern } = options;
         let asset_path = AssetPath::from_decoded(path.as_bytes()).ok()?;
         let library = library.around(&asset_path);
@@ -104,6 +118,8 @@ impl ArchiveFolder {
             pattern,
             library,
             store,
+            played_as,
+            by_tracks: OnceLock::new(),
             tree: Mutex::new(tree),
             known: Mutex::default(),
             lengths: Mutex::default(),
@@ -113,6 +129,21 @@ impl ArchiveFolder {
             listings: Semaphore::new(LISTINGS),
             log: LogLimit::new(LINES_PER_SECOND),
         }))
+    }
+
+    /// The same archive, whose transport streams play by their tracks. It has its own notes about recordings, since
+    /// other ones can be played and follow each other.
+    pub(crate) fn by_tracks(self: &Arc<Self>) -> Arc<ArchiveFolder> {
+        let by_tracks = self.by_tracks.get_or_init(|| {
+            let options = ArchiveOptions { path: self.path.clone(), pattern: self.pattern.clone() };
+            ArchiveFolder::played_as(options, &self.library, Arc::clone(&self.store), PlayedAs::Tracks)
+        });
+        Arc::clone(by_tracks.as_ref().unwrap_or(self))
+    }
+
+    /// Form in which its transport streams are played.
+    pub(super) fn form(&self) -> PlayedAs {
+        self.played_as
     }
 
     /// Returns whether an archive of these options in this library would be the same.
@@ -262,7 +293,7 @@ impl ArchiveFolder {
         if let Some((_, formats)) = known {
             return Ok(Some(formats));
         }
-        let formats = match self.store.description(&asset.file) {
+        let formats = match self.store.description(&asset.file, self.played_as) {
             Ok(description) => Formats::of(&description),
             Err(StoreError::NotPlayable(why)) => {
                 self.mark_unplayable(recording, identity, &why);
@@ -305,17 +336,26 @@ impl ArchiveFolder {
     /// The archive for `/api/status`, without waiting for storage.
     pub(crate) fn json(&self) -> Json {
         let known = self.known.lock().clone();
-        let left_out = self.left_out.lock();
-        let left_out =
-            left_out.iter().map(|(name, why)| json!({"name": String::from_utf8_lossy(name), "reason": why}));
+        let left_out_by_tracks = self.by_tracks.get().and_then(Option::as_ref);
+        let left_out_by_tracks = left_out_by_tracks.map(|folder| folder.left_out_json());
         json!({
             "path": self.path,
             "pattern": self.pattern.to_string(),
             "recordings": known.as_ref().map(|known| known.recordings.all().len()),
             "folders": known.as_ref().map(|known| known.folders),
             "folder_reads": known.as_ref().map(|known| known.reads),
-            "left_out": left_out.collect::<Vec<_>>(),
+            "left_out": self.left_out_json(),
+            "left_out_by_tracks": left_out_by_tracks,
         })
+    }
+
+    /// Recordings that are left out, and the reasons.
+    fn left_out_json(&self) -> Json {
+        let left_out = self.left_out.lock();
+        left_out
+            .iter()
+            .map(|(name, why)| json!({"name": String::from_utf8_lossy(name), "reason": why}))
+            .collect()
     }
 
     /// Drops notes about recordings that no longer exist.

@@ -12,7 +12,6 @@ use super::recordings::{Recording, Recordings};
 use crate::formats::Formats;
 use crate::images::{Image, StoreError};
 use crate::library::FindError;
-use crate::played_as::PlayedAs;
 
 /// Most recordings that are tried in one search after a time.
 const TRIES: usize = 64;
@@ -249,7 +248,7 @@ impl Opener {
             Arc::new(asset.file),
             &name,
             self.limits,
-            PlayedAs::Stored,
+            self.folder.form(),
         ) {
             Ok(image) => image,
             Err(StoreError::NotPlayable(why)) => {

@@ -47,7 +47,11 @@ impl CatalogPlayer {
                 result => return result,
             },
         };
-        archive::open(self.assets.clone(), Arc::clone(folder), archives.gaps(), client).await
+        let folder = match played_as {
+            PlayedAs::Stored => Arc::clone(folder),
+            PlayedAs::Tracks => folder.by_tracks(),
+        };
+        archive::open(self.assets.clone(), folder, archives.gaps(), client).await
     }
 }
 

@@ -257,8 +257,8 @@ impl Store {
 
     /// Description of an asset that is not packed, as far as its beginning or its index shows it. Its duration
     /// is not searched. Waits for storage.
-    pub(crate) fn description(&self, asset: &File) -> Result<Description, StoreError> {
-        let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
+    pub(crate) fn description(&self, asset: &File, played_as: PlayedAs) -> Result<Description, StoreError> {
+        let (size, recipe) = (identity(asset)?.size, packing::recipe(asset, USUAL_LIMITS, played_as)?);
         packing::describe(asset, size, recipe, &self.estimates)
     }
 

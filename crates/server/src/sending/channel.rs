@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,13 +11,16 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use tokio::sync::Notify;
+use wirepath_media::container::is_movie;
 use wirepath_media::image::PathLimits;
 
+use super::destination::Form;
 use super::item::Item;
 use super::playlist::{Entry, Playlist, PlaylistError};
 use super::{ChannelOptions, SendFailure};
 use crate::formats::Formats;
 use crate::images::{Image, Store};
+use crate::played_as::PlayedAs;
 
 /// Time until the next attempt after nothing of a whole list could be opened, or sent.
 pub(crate) const RETRY: Duration = Duration::from_secs(5);
@@ -30,6 +33,7 @@ pub(crate) struct Channel {
     assets: Mutex<Vec<PathBuf>>,
     store: Arc<Store>,
     limits: PathLimits,
+    played_as: PlayedAs,
     name_of: NameOf,
     playlist: Mutex<Playlist>,
     /// True from a request to read the list again until that is done.
@@ -44,6 +48,12 @@ pub(crate) struct Channel {
 
 /// Most missing assets that are logged at the start.
 const MOST_MISSING: usize = 10;
+
+/// Most assets that are read at the start to see whether transport streams and movies are mixed.
+const MOST_READ: usize = 1000;
+
+/// First bytes of an asset, which tell its container.
+const HEAD_LENGTH: usize = 12;
 
 /// Interval at which the wall clock is read while a time is waited for: it may be set meanwhile.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,7 +78,8 @@ impl Channel {
         limits: PathLimits,
         name_of: NameOf,
     ) -> Result<(Arc<Channel>, Arc<Image>), SendFailure> {
-        let (first, image) = first(&options.name, &playlist, &store, limits, name_of)?;
+        let played_as = played_as(&options, &playlist);
+        let (first, image) = first(&options.name, &playlist, &store, (limits, played_as), name_of)?;
         for error in playlist.missing_from(first.index).take(MOST_MISSING) {
             tracing::warn!(channel = options.name, %error, "an item of a channel is missing");
         }
@@ -84,6 +95,7 @@ impl Channel {
             assets,
             store,
             limits,
+            played_as,
             name_of,
             playlist,
             is_changed,
@@ -206,10 +218,11 @@ impl Channel {
             let index = playlist.after(place.index, &place.entry)?;
             (index, playlist.entries[index].clone())
         };
-        let image = open(&self.store, &entry, self.limits, self.name_of).and_then(|image| {
-            let differs = like.difference(&formats(&image));
-            differs.map_or(Ok(image), |differs| Err(entry.error(&differs)))
-        });
+        let image =
+            open(&self.store, &entry, (self.limits, self.played_as), self.name_of).and_then(|image| {
+                let differs = like.difference(&formats(&image));
+                differs.map_or(Ok(image), |differs| Err(entry.error(&differs)))
+            });
         let channel = &self.name;
         let image = image.inspect_err(|error| {
             tracing::warn!(channel, %error, "an item of a channel is left out");
@@ -249,12 +262,12 @@ fn first(
     name: &str,
     playlist: &Playlist,
     store: &Store,
-    limits: PathLimits,
+    form: (PathLimits, PlayedAs),
     name_of: NameOf,
 ) -> Result<(ListPlace, Arc<Image>), SendFailure> {
     let mut failure = None;
     for (index, entry) in playlist.entries.iter().enumerate() {
-        match open(store, entry, limits, name_of) {
+        match open(store, entry, form, name_of) {
             Ok(image) => {
                 if let Some(error) = failure {
                     tracing::warn!(
@@ -282,11 +295,40 @@ pub(crate) fn open_asset(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(nonblocking).open(path)
 }
 
+/// Form in which a channel plays transport streams: by their tracks if a list asks for it, or if there are movies
+/// among them, unless a destination takes them without RTP. Waits for storage.
+fn played_as(options: &ChannelOptions, playlist: &Playlist) -> PlayedAs {
+    let takes_tracks = options.destinations.iter().all(|destination| destination.form == Form::Rtp);
+    match playlist.is_demuxed || (takes_tracks && is_mixed(playlist)) {
+        true => PlayedAs::Tracks,
+        false => PlayedAs::Stored,
+    }
+}
+
+/// Returns whether there are both movies and other files among the first assets. Waits for storage.
+fn is_mixed(playlist: &Playlist) -> bool {
+    let (mut has_movies, mut has_others) = (false, false);
+    for entry in playlist.entries.iter().take(MOST_READ) {
+        let mut head = [0; HEAD_LENGTH];
+        let Ok(file) = open_asset(&entry.path) else { continue };
+        if file.read_exact_at(&mut head, 0).is_err() {
+            continue;
+        }
+        let is_movie = is_movie(&head);
+        has_movies |= is_movie;
+        has_others |= !is_movie;
+        if has_movies && has_others {
+            return true;
+        }
+    }
+    false
+}
+
 /// The image of an entry. Waits for storage.
 fn open(
     store: &Store,
     entry: &Entry,
-    limits: PathLimits,
+    (limits, played_as): (PathLimits, PlayedAs),
     name_of: NameOf,
 ) -> Result<Arc<Image>, PlaylistError> {
     let file = open_asset(&entry.path).map_err(|error| entry.error(&error.to_string()))?;
@@ -294,10 +336,49 @@ fn open(
         return Err(entry.error("not a regular file"));
     }
     let name = name_of(&entry.path);
-    store.image(Arc::new(file), &name, limits).map_err(|error| entry.error(&error.to_string()))
+    let image = store.image_for(None, Arc::new(file), &name, limits, played_as);
+    image.map_err(|error| entry.error(&error.to_string()))
 }
 
 /// Formats of the tracks of an image.
 pub(crate) fn formats(image: &Image) -> Formats {
     Formats::of(&image.summary().description)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Promise: A list of movies and transport streams plays by tracks, unless a destination takes transport streams only.
+    #[test]
+    fn mixed_lists_play_by_tracks() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in
+            [("a.ts", &[0x47; 188][..]), ("b.mp4", b"\0\0\0\x10ftypisom\0\0\0\0"), ("short", b"x")]
+        {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let form = |names: &[&str], is_demuxed, destinations: &[&str]| {
+            let assets: Vec<PathBuf> = names.iter().map(|name| folder.path().join(name)).collect();
+            let playlist = Playlist { is_demuxed, ..Playlist::load(&assets, true).unwrap() };
+            let destinations = destinations.iter().map(|to| to.parse().unwrap()).collect();
+            let options = ChannelOptions {
+                name: "news".to_owned(),
+                assets,
+                repeats: true,
+                destinations,
+                is_announced: false,
+                descriptions: Vec::new(),
+            };
+            played_as(&options, &playlist)
+        };
+        let (rtp, udp) = ("rtp://127.0.0.1:5004", "udp://127.0.0.1:5004");
+        assert_eq!(form(&["gone", "short", "b.mp4", "a.ts"], false, &[]), PlayedAs::Tracks);
+        assert_eq!(form(&["a.ts", "b.mp4"], false, &[rtp]), PlayedAs::Tracks);
+        assert_eq!(form(&["a.ts", "b.mp4"], false, &[rtp, udp]), PlayedAs::Stored);
+        assert_eq!(form(&["a.ts", "short"], false, &[]), PlayedAs::Stored);
+        assert_eq!(form(&["a.ts"], true, &[]), PlayedAs::Tracks);
+    }
 }

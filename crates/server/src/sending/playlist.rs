@@ -29,6 +29,8 @@ pub struct Playlist {
     pub entries: Vec<Entry>,
     /// True if the first entry follows the last.
     pub repeats: bool,
+    /// True if a list asks for transport streams by their tracks.
+    pub is_demuxed: bool,
 }
 
 /// Form of a list of assets.
@@ -36,7 +38,7 @@ pub struct Playlist {
 pub enum ListForm {
     /// A path in each line (`.m3u`, `.m3u8`).
     M3u,
-    /// `assets` and `loop` (`.toml`).
+    /// `assets`, `loop` and `demux` (`.toml`).
     Toml,
 }
 
@@ -77,7 +79,7 @@ pub enum PlaylistError {
 impl Playlist {
     /// The assets that arguments name: files, and lists of files by their endings.
     pub(crate) fn load(arguments: &[PathBuf], repeats: bool) -> Result<Playlist, PlaylistError> {
-        let mut playlist = Playlist { entries: Vec::new(), repeats };
+        let mut playlist = Playlist { repeats, ..Playlist::default() };
         for argument in arguments {
             match ListForm::of(argument) {
                 Some(form) => playlist.add(argument, form, read(argument)?)?,
@@ -139,7 +141,7 @@ impl Playlist {
         }
     }
 
-    /// Adds a TOML list: `assets`, strings or tables of `path` and `at`, and `loop`.
+    /// Adds a TOML list: `assets`, strings or tables of `path` and `at`, `loop`, and `demux`.
     fn add_toml(&mut self, list: &Path, text: &str) -> Result<(), PlaylistError> {
         let mut lines = Lines::of(text);
         let fail = |line, reason: &str| PlaylistError::Line(list.to_owned(), line, reason.to_owned());
@@ -152,7 +154,10 @@ impl Playlist {
             let at = value.span().start;
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("loop", DeValue::Boolean(repeats)) => self.repeats |= repeats,
-                ("loop", _) => return Err(fail(lines.number(at), "loop: expected true or false")),
+                ("demux", DeValue::Boolean(demuxed)) => self.is_demuxed |= demuxed,
+                (key @ ("loop" | "demux"), _) => {
+                    return Err(fail(lines.number(at), &format!("{key}: expected true or false")));
+                }
                 ("assets", DeValue::Array(assets)) => {
                     if assets.len() > ENTRY_LIMIT {
                         return Err(PlaylistError::Many);
@@ -166,7 +171,7 @@ impl Playlist {
                 }
                 ("assets", _) => return Err(fail(lines.number(at), "assets: expected a list")),
                 (key, _) => {
-                    let reason = format!("unknown key `{key}`: expected assets, loop");
+                    let reason = format!("unknown key `{key}`: expected assets, demux, loop");
                     return Err(fail(lines.number(key_at(text, key, at)), &reason));
                 }
             }
@@ -373,6 +378,7 @@ mod tests {
             ("a.toml", "assets = []", "nothing to send"),
             ("a.toml", "assets = [\"a\"]\nshuffle = true", "a.toml:2: unknown key `shuffle`"),
             ("a.toml", "assets = [\"a\"]\nloop = 3", "a.toml:2: loop: expected true or false"),
+            ("a.toml", "assets = [\"a\"]\n\ndemux = 1", "a.toml:3: demux: expected true or false"),
             ("a.toml", "assets = [\"a\"\n\nb", "a.toml:3: "),
             (
                 "a.toml",
@@ -399,6 +405,7 @@ mod tests {
         let list = |names: &[&str], repeats| Playlist {
             entries: names.iter().map(|name| entry(name)).collect(),
             repeats,
+            is_demuxed: false,
         };
         assert_eq!(list(&["a", "b"], false).after(0, &entry("a")), Some(1));
         assert_eq!(list(&["a", "b"], false).after(1, &entry("b")), None);

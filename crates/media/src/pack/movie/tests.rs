@@ -12,8 +12,7 @@ use crate::payload::Units;
 use crate::payload::depacketize::{Packet, depacketize, received};
 use crate::payload::{Format, PcmEncoding, PcmFormat, TrackDescription};
 use crate::rtp::{HEADER_LENGTH, Header, without_padding};
-use crate::track::{Next, Sample};
-use crate::track::{Track, TrackKind};
+use crate::track::{Codec, Next, Sample, Track, TrackKind};
 
 const LIMITS: PathLimits = PathLimits { payload: 300, burst_us: 20_000 };
 
@@ -35,7 +34,17 @@ const fn pcm(encoding: PcmEncoding) -> Format {
     Format::Pcm(PcmFormat { encoding, channels: 2, sample_rate: 48_000 })
 }
 
-pub(super) const HEVC: [&[u8]; 5] = [&[1, 1], &[0; 10], &[93], &[0; 8], &[3, 0]];
+/// Configuration of H.265 with one parameter set of each kind.
+pub(super) const HEVC: [&[u8]; 8] = [
+    &[1, 1],
+    &[0; 10],
+    &[93],
+    &[0; 8],
+    &[3, 3],
+    &[32, 0, 1, 0, 3, 0x40, 1, 2],
+    &[33, 0, 1, 0, 4, 0x42, 1, 1, 60],
+    &[34, 0, 1, 0, 3, 0x44, 1, 0xc1],
+];
 
 fn entry(format: Format) -> Vec<u8> {
     match format {
@@ -172,14 +181,27 @@ fn timestamp(track: &Track, sample: &Sample, stream: &StreamPlan) -> u32 {
     stream.timestamp.wrapping_add(ticks as u32)
 }
 
+/// Parameter sets of a configuration, each after its length.
+fn parameter_sets(codec: &Codec) -> Vec<u8> {
+    let lists = match codec {
+        Codec::H264(avc) => [&avc.sequence_sets[..], &avc.picture_sets, &[]],
+        Codec::H265(hevc) => [&hevc.video_sets[..], &hevc.sequence_sets, &hevc.picture_sets],
+        _ => return Vec::new(),
+    };
+    let all = lists.into_iter().flatten();
+    all.flat_map(|set| [&(set.len() as u32).to_be_bytes()[..], set].concat()).collect()
+}
+
 pub(super) fn check(file: &[u8], movie: &Movie, samples: &[Sample]) {
     let image = packed(file, movie);
     let plan = image.header.plan;
     for (index, (track, stream)) in movie.tracks().iter().zip(plan.streams.iter()).enumerate() {
         let format = Format::of(track).expect("it is played");
         let ours: Vec<&Sample> = samples.iter().filter(|sample| sample.track == index).collect();
-        let bytes =
-            |sample: &Sample| received(file, format, sample.extent, &units(file, track, sample.extent));
+        let bytes = |sample: &Sample| {
+            let sets = if sample.sync { parameter_sets(&track.codec) } else { Vec::new() };
+            [sets, received(file, format, sample.extent, &units(file, track, sample.extent))].concat()
+        };
         let packets = packets(&image, stream);
         let read: Vec<Packet> = packets.iter().map(|(_, packet)| packet.clone()).collect();
         let read = depacketize(format, &read).expect("packets that a receiver takes");
@@ -274,8 +296,8 @@ fn the_packets_of_a_picture_are_spread_over_its_time() {
     let trains: Vec<_> = image.trains.iter().flatten().collect();
     let of_first: Vec<_> = trains.iter().filter(|train| train.departure_us < 40_000).collect();
     let sizes: Vec<_> = of_first.iter().map(|train| (train.departure_us / 20_000, train.packets())).collect();
-    // With padding, the picture needs a packet more.
-    assert_eq!(sizes, [(0, 31), (1, 30)]);
+    // With padding, the picture needs a packet more. The packet of parameter sets is a train by itself.
+    assert_eq!(sizes, [(0, 1), (0, 30), (1, 31)]);
     assert!(trains.iter().all(|train| train.packets() <= 31), "no spike");
 }
 

@@ -160,7 +160,7 @@ impl PackedTrack {
     /// Adds the parameter sets that a sample needs and does not have to its units.
     pub(super) fn complete(&mut self, sample: &Sample, units: &mut Vec<Unit>) {
         if let Some(sets) = &mut self.parameter_sets {
-            sets.complete(sample.sync, units);
+            sets.complete(sample.sync, sample.extent.length, units);
         }
     }
 

@@ -83,13 +83,13 @@ fn calls(image: &Read) -> usize {
     calls
 }
 
-/// Promise: A movie of 4 Mb/s with 25 pictures a second and AAC needs at most 16 calls a second in bursts of 100 ms.
+/// Promise: A movie of 4 Mb/s with 25 pictures a second and AAC needs at most 17 calls a second in bursts of 100 ms.
 #[test]
 fn pictures_and_sound_need_few_calls() {
     let (file, movie) = movie(20);
     let image = read(&image(&file, &movie)).expect("a valid image");
     let calls = calls(&image);
-    assert!((200..=20 * 16).contains(&calls), "{calls} calls in 20 seconds");
+    assert!((200..=20 * 17).contains(&calls), "{calls} calls in 20 seconds");
     let padding: u64 = image.trains.iter().flatten().map(|train| u64::from(train.padding)).sum();
     let media: u64 = image.header.payload_bytes - padding;
     assert!(padding > 0 && padding * 16 <= media, "{padding} bytes of padding for {media}");
