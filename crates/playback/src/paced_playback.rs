@@ -354,7 +354,7 @@ impl PacedPlayback {
     /// Counts a wait for the source once.
     fn note_stall(&mut self, thread: &ThreadState) {
         if !std::mem::replace(&mut self.waits_for_source, true) {
-            self.waits_at_edge = self.playhead.source().is_at_edge();
+            self.waits_at_edge = self.playhead.source().is_at_edge(self.playhead.cursor().segment);
             thread.counters.io_stalls.add(u64::from(!self.waits_at_edge));
         }
     }

@@ -84,9 +84,9 @@ pub trait TrainSource: Send + Sync {
         matches!(self.segment(u32::MAX, None), Load::Pending | Load::Busy)
     }
 
-    /// Returns whether the source has all that exists of something that is still being recorded. Waiting for more is
-    /// then no stall, and is not made up. Never blocks.
-    fn is_at_edge(&self) -> bool {
+    /// Returns whether a segment is still to be recorded. Waiting for it is then no stall, and is not made up. Never
+    /// blocks.
+    fn is_at_edge(&self, _segment: u32) -> bool {
         false
     }
 

@@ -194,6 +194,43 @@ fn a_recording_has_one_image() {
     assert_eq!((again.counts().found, again.counts().packed), (1, 0));
 }
 
+/// Promise: Sessions of a recording that is written anew get nothing of the new recording; the next request does.
+#[test]
+fn a_recording_that_is_written_anew_has_another_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = bytes(&movie(Layout::Fragments));
+    let path = folder.path().join("film.mp4");
+    fs::write(&path, &whole[..whole.len() / 3]).unwrap();
+    let store = store(&folder, ImagePolicy::None);
+    let open = || {
+        let (asset, client) = (Arc::new(File::open(&path).unwrap()), [127, 0, 0, 1].into());
+        store.image_to_follow(client, asset, "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
+    };
+    let image = open();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !TrainSource::is_at_edge(&*image, u32::MAX) {
+        assert!(Instant::now() < deadline, "the recording is not packed");
+        std::thread::yield_now();
+    }
+    let pictures = |image: &Image| {
+        let sent = of_stream(&packets(image), image.plan().streams[0].ssrc);
+        depacketize(Format::H264, &sent).unwrap()
+    };
+    // Longer than before, so that only its fragments show that it is another recording.
+    let mut anew = movie(Layout::Fragments);
+    anew.samples_in_chunk = 5;
+    File::options().write(true).open(&path).unwrap().write_all(&bytes(&anew)).unwrap();
+    let before = pictures(&image);
+    // Sound is stored half as far as the pictures.
+    assert!((30..60).contains(&before.len()), "{} pictures", before.len());
+    for (number, picture) in (0u8..).zip(&before) {
+        assert!(picture[5..].iter().all(|byte| *byte == number));
+    }
+    let other = open();
+    assert!(!Arc::ptr_eq(&image, &other));
+    assert!(segment(&other, 0).is_some());
+}
+
 /// Promise: Matroska and WebM files are packed with all tracks, and their images are found again.
 #[test]
 fn a_movie_in_matroska_is_packed_and_found_again() {

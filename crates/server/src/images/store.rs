@@ -135,6 +135,7 @@ impl Store {
         let packers = WorkQueue::start("packer", options.packers, urgent_thread, packing_bytes)?;
         let publisher = BlockingPool::start("publisher", 1, Priority::Background)?;
         let (alive, ended) = channel();
+        let (recordings, signals) = Recordings::new();
         let makes_images = matches!(options.images, ImagePolicy::Auto | ImagePolicy::All);
         let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
@@ -152,12 +153,13 @@ impl Store {
             options,
             counters: StoreCounters::default(),
             making: Making::default(),
-            recordings: Recordings::default(),
+            recordings,
             stop: AtomicBool::new(false),
             _alive: alive,
         });
         let expiring = Arc::downgrade(&store);
         thread::Builder::new().name("expiry".to_owned()).spawn(move || run_expiry(&expiring, &ended))?;
+        recordings::start(&store, signals)?;
         if makes_images {
             making::start(&store)?;
         }
@@ -228,7 +230,13 @@ impl Store {
         let _alone = open_lock.lock();
         let known = self.open.lock().find(key, identity, Instant::now());
         let image = match known {
-            Some(known) => known?,
+            Some(known) => {
+                let image = known?;
+                if image.identity() != identity {
+                    image.note_behind();
+                }
+                image
+            }
             None => {
                 let request = Request { client, asset, name, key, identity, follows };
                 let image = match self.stored(&request)? {
@@ -554,7 +562,7 @@ impl Store {
             Err(FolderError::Budget { .. } | FolderError::DiskFull(..)) => {
                 let idle = self.open.lock().expire_all();
                 drop(idle); // outside the lock
-                self.leave_recordings();
+                self.evict_recordings();
                 self.options.readers.wait_for_discarded();
                 Ok(call()?)
             }

@@ -6,7 +6,7 @@ use super::counters::EndReason;
 use super::handler::{Answer, Described, RequestHandler, refuse, resource};
 use super::player::{OpenError, PlayRange};
 use super::session_events::EventKind;
-use super::session_state::{Pace, PlayStep};
+use super::session_state::{Pace, Phase, PlayStep};
 use super::track;
 use tokio::time::timeout;
 use wirepath_media::rtsp::{
@@ -65,8 +65,10 @@ impl RequestHandler {
         let range = TimeRange::of(request)?;
         let shown_from_us = origin_us.filter(|_| matches!(range, Some(TimeRange::Clock(_))));
         let range = range.map(|range| normal(range, origin_us)).transpose()?.filter(|_| !is_shared);
+        let plays_to_end = matches!(session.state.phase(), Phase::Playing { until_us: None });
         let range = match range {
-            Some(NptRange { start: Some(Npt::Now), end }) => {
+            // A session that plays to the end goes on: clients send such a PLAY to keep alive.
+            Some(NptRange { start: Some(Npt::Now), end }) if !plays_to_end => {
                 let newest_us = timeout(NEWEST_LIMIT, session.playback.newest_us()).await.unwrap_or(None);
                 Some(NptRange { start: Some(newest_us.map_or(Npt::Now, Npt::At)), end })
             }

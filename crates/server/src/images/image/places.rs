@@ -43,7 +43,8 @@ impl Image {
             return SeekResult::At(Cursor::START);
         }
         let state = self.state.lock();
-        let packed_us = state.recording.and_then(|recording| recording.packed).map(|packed| packed.until_us);
+        let packed_us =
+            state.recording.and_then(|recording| recording.all_packed()).map(|packed| packed.until_us);
         match *self.progress.borrow() {
             Progress::Growing { .. } if packed_us.is_some_and(|packed_us| at_us > packed_us) => {
                 return SeekResult::BeyondEnd;

@@ -10,7 +10,8 @@ use crate::images::progress::Progress;
 impl Image {
     /// From now on, follows a file that grows. Called before the image is packed.
     pub(in crate::images) fn follow(&self) {
-        self.state.lock().recording = Some(Recording { identity: self.plan.identity, packed: None });
+        self.state.lock().recording =
+            Some(Recording { identity: self.plan.identity, packed: None, is_behind: false });
     }
 
     /// Returns whether the image was packed while its asset was written.
@@ -39,6 +40,13 @@ impl Image {
         }
     }
 
+    /// Notes that the file has changed since all of it was packed.
+    pub(in crate::images) fn note_behind(&self) {
+        if let Some(recording) = &mut self.state.lock().recording {
+            recording.is_behind = true;
+        }
+    }
+
     /// Notes that all that the file has is packed.
     pub(in crate::images) fn note_all_packed(&self, generation: u32, packed: Packed) {
         let mut state = self.state.lock();
@@ -46,7 +54,7 @@ impl Image {
             return;
         }
         if let Some(recording) = &mut state.recording {
-            recording.packed = Some(packed);
+            (recording.packed, recording.is_behind) = (Some(packed), false);
         }
         // Seeks may wait for a time that the file does not have.
         let until_us = state.slots.last().map_or(0, |slot| slot.entry.first_departure_us);
@@ -71,7 +79,7 @@ impl Image {
         let _waiting = self.wait_for_seek();
         loop {
             let is_growing = matches!(*progress.borrow_and_update(), Progress::Growing { .. });
-            let packed = self.state.lock().recording.filter(|_| is_growing)?.packed;
+            let packed = self.state.lock().recording.filter(|_| is_growing)?.all_packed();
             if let Some(packed) = packed {
                 let at_us = packed.until_us.saturating_sub(packed.fragments.longest_us);
                 return Some(self.last_start_us(at_us));
@@ -87,10 +95,12 @@ impl Image {
         before.checked_sub(1).and_then(|index| starts.get(index)).map_or(0, |start| start.departure_us)
     }
 
-    /// Returns whether all that a recorder has written is in the image, which grows with the recording.
-    pub(super) fn is_at_edge(&self) -> bool {
-        let packed = self.state.lock().recording.and_then(|recording| recording.packed);
-        packed.is_some() && matches!(*self.progress.borrow(), Progress::Growing { .. })
+    /// Returns whether a segment is beyond all that a recorder had written when it was last packed.
+    pub(super) fn is_at_edge(&self, segment: u32) -> bool {
+        let state = self.state.lock();
+        let packed = state.recording.and_then(|recording| recording.packed);
+        let is_growing = matches!(*self.progress.borrow(), Progress::Growing { .. });
+        packed.is_some() && is_growing && segment as usize >= state.slots.len()
     }
 
     /// Number of segments.

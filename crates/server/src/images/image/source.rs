@@ -89,8 +89,8 @@ impl TrainSource for Image {
         matches!(*self.progress.borrow(), Progress::Growing { .. })
     }
 
-    fn is_at_edge(&self) -> bool {
-        Image::is_at_edge(self)
+    fn is_at_edge(&self, segment: u32) -> bool {
+        Image::is_at_edge(self, segment)
     }
 
     fn end_us(&self) -> Option<u64> {

@@ -44,6 +44,15 @@ pub(super) struct Recording {
     pub(super) identity: Identity,
     /// Packed part, once all that the file had was packed.
     pub(super) packed: Option<Packed>,
+    /// True if the file has changed since then.
+    pub(super) is_behind: bool,
+}
+
+impl Recording {
+    /// Packed part, if that is all that the file has.
+    pub(super) fn all_packed(&self) -> Option<Packed> {
+        self.packed.filter(|_| !self.is_behind)
+    }
 }
 
 /// Place of a playback at a time.

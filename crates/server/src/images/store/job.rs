@@ -9,6 +9,7 @@ use wirepath_media::image::{self, Layout};
 use wirepath_net::Permit;
 
 use super::Store;
+use super::recordings::Place;
 use crate::images::error::{StoreError, identity};
 use crate::images::image::Image;
 use crate::images::image_folder::Draft;
@@ -35,6 +36,8 @@ pub(super) struct Job {
     pub(super) begun: Option<Box<Packing>>,
     /// End of the last turn; before the first, the time of the request.
     pub(super) last_turn: Instant,
+    /// Its place among the recordings that are followed.
+    pub(super) place: Option<Place>,
 }
 
 impl Job {
@@ -67,14 +70,15 @@ struct Turn<'a> {
     store: &'a Store,
     key: Key,
     image: &'a Arc<Image>,
+    /// True for a recording that was packed as far as it was written before.
+    is_followed: bool,
 }
 
 impl PackingStore for Turn<'_> {
     fn stops(&self) -> bool {
-        let Turn { store, key, image } = *self;
-        // A recording is packed to its end once: the next client would begin it anew.
-        store.stop.load(Relaxed)
-            || !image.is_recorded() && store.open.lock().abandon(key, image, Instant::now())
+        let Turn { store, key, image, is_followed } = *self;
+        // A recording that was packed as far as it was written is packed on: the next client would begin it anew.
+        store.stop.load(Relaxed) || !is_followed && store.open.lock().abandon(key, image, Instant::now())
     }
 
     fn extend(&self, draft: &mut Draft, length: u64) -> Result<(), StoreError> {
@@ -98,7 +102,8 @@ impl Store {
         }
         image.signal_urgency(self.packers.urgency_signal());
         let goal = Goal::new(self.this.clone(), key, image, generation);
-        let job = Job { goal, asset, layout, _permit: permit, begun: None, last_turn: Instant::now() };
+        let job =
+            Job { goal, asset, layout, _permit: permit, begun: None, last_turn: Instant::now(), place: None };
         self.packers.submit(job).map_err(|job| {
             let wanted = job.goal.over();
             debug_assert!(wanted.is_none(), "there is nothing in it yet that could be damaged");
@@ -110,7 +115,7 @@ impl Store {
     fn pack_on(&self, mut job: Job) -> Option<Job> {
         let begun = job.begun.take();
         let Goal { key, ref image, generation, .. } = job.goal;
-        let turn = Turn { store: self, key, image };
+        let turn = Turn { store: self, key, image, is_followed: job.place.is_some() };
         let packing = match begun {
             Some(packing) => Ok(packing),
             None if turn.stops() => Err(StoreError::Stopped),

@@ -3,12 +3,17 @@
 //! Packing continues where it was: its job leaves the queue when all that the recorder has written is packed, and
 //! returns to the queue when the file has changed.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+use std::{io, mem};
 
 use parking_lot::Mutex;
+use wirepath_engine::catch_panic;
 use wirepath_media::image::Identity;
 use wirepath_media::pack::Packed;
 
@@ -19,97 +24,157 @@ use crate::images::packing::quiet;
 use crate::images::work_queue::Work;
 use crate::library;
 
-/// Interval of looking for growth. Network file systems do not notify of it.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of polling for growth, and the least time between two segments of a recording. Network file systems do
+/// not notify of growth.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Most recordings that are followed. Each holds some memory and a file.
 const MOST_RECORDINGS: usize = 32;
 
 /// Recordings that are packed as far as they are written.
-#[derive(Default)]
-pub(super) struct Recordings(Mutex<Followed>);
-
-#[derive(Default)]
-struct Followed {
-    recordings: Vec<Recording>,
-    /// True while a thread looks for their growth.
-    has_thread: bool,
+pub(super) struct Recordings {
+    waiting: Mutex<VecDeque<Recording>>,
+    /// Number of recordings that are followed, waiting or being packed.
+    followed: Arc<AtomicUsize>,
+    /// Wakes the polling thread, which ends when this is dropped.
+    signal: Sender<()>,
 }
+
+/// Place among the recordings that are followed.
+pub(super) struct Place(Arc<AtomicUsize>);
 
 /// Recording whose packing waits for growth.
 struct Recording {
     job: Job,
     packed: Packed,
-    /// Version at the last look, and the time at which it was first seen.
+    /// Version at the last poll, and the time of its last change.
     seen: Identity,
     changed: Instant,
+    /// Time since which nobody has played or requested it.
+    rests_since: Option<Instant>,
     /// True once the packer knows of the growth or the end.
     is_due: bool,
 }
 
-impl Store {
-    /// Packs a recording on when it has grown.
-    pub(super) fn follow(&self, job: Job, packed: Packed) {
-        job.goal.image.note_all_packed(job.goal.generation, packed);
-        let seen = job.goal.image.identity();
-        let recording = Recording { job, packed, seen, changed: Instant::now(), is_due: false };
-        let most_bytes = self.options.packing_memory_bytes;
-        let mut followed = self.recordings.0.lock();
-        let held_bytes = followed.recordings.iter().map(|recording| recording.job.held_bytes()).sum::<u64>();
-        let has_room = followed.recordings.len() < MOST_RECORDINGS
-            && held_bytes + recording.job.held_bytes() <= most_bytes;
-        if !has_room {
-            drop(followed);
-            if self.leave_recordings() == 0 {
-                return recording.job.goal.fail(&StoreError::Busy);
-            }
-            followed = self.recordings.0.lock();
-        }
-        followed.recordings.push(recording);
-        if std::mem::replace(&mut followed.has_thread, true) {
+impl Recordings {
+    /// No recordings, and the signals for [`start`].
+    pub(super) fn new() -> (Recordings, Receiver<()>) {
+        let (signal, signals) = channel();
+        (Recordings { waiting: Mutex::default(), followed: Arc::default(), signal }, signals)
+    }
+
+    /// Takes a place, if one is free.
+    fn take_place(&self) -> Option<Place> {
+        let next = |count| (count < MOST_RECORDINGS).then_some(count + 1);
+        self.followed.fetch_update(Relaxed, Relaxed, next).ok()?;
+        Some(Place(Arc::clone(&self.followed)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Starts the thread that polls for growth, which waits while there are no recordings and ends with the store.
+pub(super) fn start(store: &Arc<Store>, signals: Receiver<()>) -> io::Result<()> {
+    let store = Arc::downgrade(store);
+    thread::Builder::new().name("recordings".to_owned()).spawn(move || run(&store, &signals)).map(drop)
+}
+
+fn run(store: &Weak<Store>, signals: &Receiver<()>) {
+    loop {
+        let Some(has_none) = store.upgrade().map(|store| store.recordings.waiting.lock().is_empty()) else {
+            return;
+        };
+        if has_none && signals.recv().is_err() {
             return;
         }
-        drop(followed);
-        let store = self.this.clone();
-        let look = move || {
-            while let Some(store) = store.upgrade()
-                && store.look_at_recordings()
-            {
-                drop(store);
-                thread::sleep(LOOK_INTERVAL);
+        let until = Instant::now() + POLL_INTERVAL;
+        loop {
+            match signals.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return,
             }
+        }
+        let Some(store) = store.upgrade() else { return };
+        if catch_panic(|| store.poll_recordings()).is_err() {
+            tracing::error!("polling of recordings panicked, which is a bug; a recording is dropped");
+        }
+    }
+}
+
+impl Store {
+    /// Packs a recording on when it has grown. Only one that was not followed yet can be refused.
+    pub(super) fn follow(&self, mut job: Job, packed: Packed) {
+        job.goal.image.note_all_packed(job.goal.generation, packed);
+        let seen = job.goal.image.identity();
+        let mut changed = Instant::now();
+        if job.place.is_none() {
+            let Some(place) = self.place_for(&job) else { return job.goal.fail(&StoreError::Busy) };
+            job.place = Some(place);
+            // The file may have rested since before it was requested.
+            let modified = Duration::from_nanos(seen.mtime_ns.max(0).unsigned_abs());
+            let age = SystemTime::UNIX_EPOCH.checked_add(modified).and_then(|time| time.elapsed().ok());
+            changed = changed.checked_sub(age.unwrap_or_default()).unwrap_or(changed);
+        }
+        let recording = Recording { job, packed, seen, changed, rests_since: None, is_due: false };
+        self.recordings.waiting.lock().push_back(recording);
+        // Fails only while the store is dropped.
+        _ = self.recordings.signal.send(());
+    }
+
+    /// A place for a recording, if need be that of the one that has rested longest.
+    fn place_for(&self, job: &Job) -> Option<Place> {
+        let held_bytes = |recordings: &VecDeque<Recording>| {
+            recordings.iter().map(|recording| recording.job.held_bytes()).sum::<u64>()
         };
-        if let Err(error) = thread::Builder::new().name("recordings".to_owned()).spawn(look) {
-            let recordings = std::mem::take(&mut *self.recordings.0.lock()).recordings;
-            let error = io_error("starting a thread for recordings", error);
-            recordings.into_iter().for_each(|recording| recording.job.goal.fail(&error));
+        loop {
+            let held_bytes = held_bytes(&self.recordings.waiting.lock()) + job.held_bytes();
+            if held_bytes <= self.options.packing_memory_bytes
+                && let Some(place) = self.recordings.take_place()
+            {
+                return Some(place);
+            }
+            let evicted = {
+                let mut waiting = self.recordings.waiting.lock();
+                let resting = waiting.iter().enumerate();
+                let resting = resting.filter_map(|(index, recording)| Some((recording.rests_since?, index)));
+                let (_, index) = resting.min()?;
+                waiting.get(index).filter(|recording| self.abandons(recording))?;
+                waiting.remove(index)?
+            };
+            evicted.job.goal.fail(&StoreError::Stopped);
         }
     }
 
-    /// Stops following recordings that nobody plays or asks for; returns their number.
-    pub(super) fn leave_recordings(&self) -> usize {
-        let recordings = std::mem::take(&mut self.recordings.0.lock().recordings);
-        let (left, kept): (Vec<_>, Vec<_>) =
-            recordings.into_iter().partition(|recording| self.abandons(recording));
-        self.recordings.0.lock().recordings.extend(kept);
-        let count = left.len();
-        left.into_iter().for_each(|recording| recording.job.goal.fail(&StoreError::Stopped));
-        count
+    /// Stops following recordings that nobody plays or requests.
+    pub(super) fn evict_recordings(&self) {
+        let evicted = {
+            let mut waiting = self.recordings.waiting.lock();
+            let (evicted, kept): (VecDeque<_>, VecDeque<_>) =
+                mem::take(&mut *waiting).into_iter().partition(|recording| self.abandons(recording));
+            *waiting = kept;
+            evicted
+        };
+        evicted.into_iter().for_each(|recording| recording.job.goal.fail(&StoreError::Stopped));
     }
 
-    /// Looks for growth; returns whether there are recordings.
-    fn look_at_recordings(&self) -> bool {
-        let recordings = std::mem::take(&mut self.recordings.0.lock().recordings);
-        let kept: Vec<Recording> =
-            recordings.into_iter().filter_map(|recording| self.look_at(recording)).collect();
-        let mut followed = self.recordings.0.lock();
-        followed.recordings.extend(kept);
-        followed.has_thread = !followed.recordings.is_empty();
-        followed.has_thread
+    /// Polls each recording once. Only one at a time is taken out.
+    fn poll_recordings(&self) {
+        let count = self.recordings.waiting.lock().len();
+        for _ in 0..count {
+            let Some(recording) = self.recordings.waiting.lock().pop_front() else { return };
+            if let Some(recording) = self.poll(recording) {
+                self.recordings.waiting.lock().push_back(recording);
+            }
+        }
     }
 
     /// Returns a recording if it still waits.
-    fn look_at(&self, mut recording: Recording) -> Option<Recording> {
+    fn poll(&self, mut recording: Recording) -> Option<Recording> {
         if self.stop.load(Relaxed) {
             recording.job.goal.fail(&StoreError::Stopped);
             return None;
@@ -124,28 +189,36 @@ impl Store {
                 return None;
             }
         };
+        let image = &recording.job.goal.image;
+        let Some(packing) = &mut recording.job.begun else { return None };
         if now != recording.seen {
+            image.note_behind();
+            match packing.has_same_fragments(&recording.job.asset) {
+                Ok(true) if now.size >= image.identity().size => {}
+                Ok(_) => {
+                    self.submit_again(self.end_early(recording.job));
+                    return None;
+                }
+                Err(error) => {
+                    tracing::debug!(asset = image.name(), %error, "reading a recording failed; it is tried again");
+                    return Some(recording);
+                }
+            }
             (recording.seen, recording.changed) = (now, Instant::now());
         }
-        let (image, known) = (&recording.job.goal.image, recording.job.goal.image.identity());
         let is_over =
             !is_linked || recording.changed.elapsed() >= quiet(recording.packed.fragments.longest_us);
         if !self.open.lock().is_wanted(image, Instant::now()) {
             // It is packed on for the next client, if the file still grows then.
+            recording.rests_since.get_or_insert_with(Instant::now);
             if is_over && self.abandons(&recording) {
                 recording.job.goal.fail(&StoreError::Stopped);
                 return None;
             }
             return Some(recording);
         }
-        let Some(packing) = &mut recording.job.begun else { return None };
-        let is_same = now.size >= known.size
-            && (now == known || packing.has_same_fragments(&recording.job.asset).unwrap_or(false));
-        if !is_same {
-            self.submit_again(self.end_early(recording.job));
-            return None;
-        }
-        if now != known {
+        recording.rests_since = None;
+        if now != image.identity() {
             packing.grow(now.size);
             image.note_version(now);
         } else if is_over {
@@ -176,4 +249,19 @@ impl Store {
 fn version(asset: &File) -> Result<(Identity, bool), StoreError> {
     let stat = rustix::fs::fstat(asset).map_err(|errno| io_error("fstat of the asset", errno.into()))?;
     Ok((library::identity(&stat), stat.st_nlink > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: At most 32 recordings are followed at a time.
+    #[test]
+    fn places_are_limited() {
+        let (recordings, _signals) = Recordings::new();
+        let mut places: Vec<Place> = std::iter::from_fn(|| recordings.take_place()).collect();
+        assert_eq!(places.len(), MOST_RECORDINGS);
+        places.pop();
+        assert!(recordings.take_place().is_some(), "a place is free");
+    }
 }

@@ -104,6 +104,21 @@ fn what_is_needed_first_goes_first() {
     assert_eq!(fixture.order(6), [3, 1, 2, 0, 2, 0]);
 }
 
+/// Work that left the queue between its turns, as that of a recording, returns with the memory that it holds.
+#[test]
+fn work_that_returns_counts_with_its_memory() {
+    let fixture = fixture();
+    let (tell, leave) = (fixture.tell.clone(), Arc::clone(&fixture.leave));
+    let needed_at = fixture.begun;
+    let work = Told { name: 0, turns: 1, needed_at, holds: 7, has_begun: true, tell, leave };
+    assert!(fixture.turns.submit(work).is_ok());
+    assert_eq!(fixture.whose(), 0);
+    assert_eq!(fixture.turns.backlog().held_bytes, 7);
+    fixture.submit(1, 1, 1);
+    assert_eq!(fixture.order(1), [1]);
+    assert_eq!(fixture.turns.backlog().held_bytes, 0);
+}
+
 /// Promise: All packing shares one memory budget; packing beyond it waits and does not fail.
 #[test]
 fn work_beyond_the_budget_waits_until_memory_is_given_back() {

@@ -48,7 +48,7 @@ impl Fixture {
         assert!(image.want_packed(0));
         let goal = Goal::new(Arc::downgrade(&self.store), key, image, 0);
         let (asset, layout) = (request.asset, Layout::Image);
-        Job { goal, asset, layout, _permit: None, begun: None, last_turn: Instant::now() }
+        Job { goal, asset, layout, _permit: None, begun: None, last_turn: Instant::now(), place: None }
     }
 }
 
