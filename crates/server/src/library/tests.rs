@@ -308,14 +308,27 @@ fn a_large_folder_is_cut() {
 }
 
 #[test]
+fn a_folder_is_held_open_until_another_library_finds_another_one() {
+    let dir = tree();
+    let before = open(&dir, &["media"]).unwrap();
+    fs::rename(dir.path().join("media"), dir.path().join("old")).unwrap();
+    let paths = [dir.path().join("media")];
+    assert!(before.is_in_place(), "storage that is gone may come back");
+    fs::create_dir(&paths[0]).unwrap();
+    fs::write(paths[0].join("new.ts"), "new").unwrap();
+    assert!(!before.is_in_place());
+    assert_eq!(content(&before, "/sub/clip.ts").unwrap(), "sub clip");
+    let after = Library::open_like(&paths, &before).unwrap();
+    assert_eq!(content(&after, "/new.ts").unwrap(), "new");
+    assert!(after.is_in_place() && !after.is_like(&before));
+}
+
+#[test]
 fn a_library_takes_over_what_another_serves() {
     let dir = tree();
     fs::create_dir(dir.path().join("more")).unwrap();
     let paths = |names: &[&str]| names.iter().map(|name| dir.path().join(name)).collect::<Vec<_>>();
     let before = open(&dir, &["media", "more"]).unwrap();
-    // The folder is held open: another one of its name is not served.
-    fs::rename(dir.path().join("media"), dir.path().join("old")).unwrap();
-    fs::create_dir(dir.path().join("media")).unwrap();
     let after = Library::open_like(&paths(&["media", "secret.ts"]), &before).unwrap();
     assert_eq!(content(&after, "/media/sub/clip.ts").unwrap(), "sub clip");
     assert_eq!(content(&after, "/secret.ts").unwrap(), "secret");
