@@ -15,6 +15,7 @@ use wirepath_tests::movie::Movie;
 use wirepath_tests::playback::Playback;
 use wirepath_tests::process::{self, Process, find};
 use wirepath_tests::rtp::Received;
+use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, frames, require, trials};
 
@@ -178,6 +179,10 @@ fn ffmpeg_plays_different_encodes(video: &str, transport: &str) -> Result<()> {
 /// Promise: A channel plays transport streams by their tracks if its list asks for it, or has movies, too.
 fn a_list_plays_by_tracks(text: &str, list: &str, transport: &str) -> Result<()> {
     let (server, _folder) = serve_films("libx264", text, list)?;
+    let mut client = Client::connect(server.rtsp)?;
+    let answer = client.succeed("DESCRIBE", &server.rtsp_url("films"), &[("Accept", "application/sdp")])?;
+    let description = String::from_utf8_lossy(&answer.body).into_owned();
+    ensure!(description.contains("H264/90000") && !description.contains("MP2T"), "{description}");
     ensure_sizes(&server, transport)
 }
 

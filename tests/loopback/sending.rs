@@ -467,6 +467,10 @@ fn what_cannot_be_sent_is_refused() -> Result<()> {
     let (movie, folder) = (clips::film(3, "libx264", "aac", "mp4")?, tempfile::tempdir()?);
     let error = refusal([text(&movie)?, "--to", "udp://127.0.0.1:5004"])?;
     ensure!(error.contains("plain UDP takes transport streams only; use rtp://"), "{error}");
+    let tracks = folder.path().join("tracks.toml");
+    std::fs::write(&tracks, format!("assets = [{:?}]\ndemux = true\n", text(&clips::constant(2)?)?))?;
+    let error = refusal([text(&tracks)?, "--to", "udp://127.0.0.1:5004"])?;
+    ensure!(error.contains("plain UDP takes transport streams only; use rtp://"), "{error}");
     let error = refusal(["missing.ts", "--to", "udp://127.0.0.1:5004"])?;
     ensure!(error.contains("cannot send missing.ts: No such file"), "{error}");
     let list = folder.path().join("news.m3u");

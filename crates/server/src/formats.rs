@@ -38,14 +38,14 @@ impl Formats {
     pub(crate) fn difference(&self, other: &Formats) -> Option<String> {
         let (expected, found) = (self.names(), other.names());
         if expected != found {
-            return Some(format!("its tracks are {found}, and those of the stream {expected}"));
+            return Some(format!("tracks differ: expected {expected}, found {found}"));
         }
         let (expected, found) = self.0.iter().zip(&other.0).find(|(expected, found)| expected != found)?;
         Some(format!(
-            "its track {} has {}, and that of the stream {}, which cannot change within a stream: encode both alike",
+            "parameters of track {} differ: expected {}, found {}; they cannot change within a stream: encode both alike",
             found.map,
-            found.parameters_without(expected),
             expected.parameters_without(found),
+            found.parameters_without(expected),
         ))
     }
 
@@ -113,7 +113,7 @@ mod tests {
         let why = one.difference(&film("96 profile-level-id=42C01E", "1188")).unwrap();
         assert_eq!(
             why,
-            "its track 97 MPEG4-GENERIC/48000/2 has config=1188, and that of the stream config=1190, which cannot \
+            "parameters of track 97 MPEG4-GENERIC/48000/2 differ: expected config=1190, found config=1188; they cannot \
              change within a stream: encode both alike"
         );
     }
@@ -123,17 +123,14 @@ mod tests {
         let one =
             formats(&[(true, "96 H264/90000", None), (false, "97 opus/48000/2", Some("97 sprop-stereo=1"))]);
         let why = one.difference(&formats(&[(true, "96 H265/90000", None)])).unwrap();
-        assert_eq!(
-            why,
-            "its tracks are 96 H265/90000, and those of the stream 96 H264/90000, 97 opus/48000/2"
-        );
+        assert_eq!(why, "tracks differ: expected 96 H264/90000, 97 opus/48000/2, found 96 H265/90000");
         let mono = formats(&[(true, "96 H264/90000", None), (false, "97 opus/48000/2", None)]);
-        assert!(
-            one.difference(&mono)
-                .unwrap()
-                .contains("has no parameters, and that of the stream sprop-stereo=1")
-        );
+        assert!(one.difference(&mono).unwrap().contains("expected sprop-stereo=1, found no parameters"));
         let stream = Formats::of(&Description::default());
-        assert!(one.difference(&stream).unwrap().starts_with("its tracks are MP2T, and"));
+        assert!(
+            one.difference(&stream)
+                .unwrap()
+                .starts_with("tracks differ: expected 96 H264/90000, 97 opus/48000/2, found MP2T")
+        );
     }
 }

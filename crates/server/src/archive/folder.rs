@@ -133,12 +133,12 @@ impl ArchiveFolder {
 
     /// The same archive, whose transport streams play by their tracks. It has its own notes about recordings, since
     /// other ones can be played and follow each other.
-    pub(crate) fn by_tracks(self: &Arc<Self>) -> Arc<ArchiveFolder> {
+    pub(crate) fn by_tracks(&self) -> Option<Arc<ArchiveFolder>> {
         let by_tracks = self.by_tracks.get_or_init(|| {
             let options = ArchiveOptions { path: self.path.clone(), pattern: self.pattern.clone() };
             ArchiveFolder::played_as(options, &self.library, Arc::clone(&self.store), PlayedAs::Tracks)
         });
-        Arc::clone(by_tracks.as_ref().unwrap_or(self))
+        by_tracks.clone()
     }
 
     /// Form in which its transport streams are played.

@@ -49,7 +49,7 @@ impl CatalogPlayer {
         };
         let folder = match played_as {
             PlayedAs::Stored => Arc::clone(folder),
-            PlayedAs::Tracks => folder.by_tracks(),
+            PlayedAs::Tracks => folder.by_tracks().ok_or(OpenError::NotFound)?,
         };
         archive::open(self.assets.clone(), folder, archives.gaps(), client).await
     }

@@ -79,6 +79,12 @@ impl Channel {
         name_of: NameOf,
     ) -> Result<(Arc<Channel>, Arc<Image>), SendFailure> {
         let played_as = played_as(&options, &playlist);
+        if played_as == PlayedAs::Tracks && !playlist.is_demuxed {
+            tracing::info!(
+                channel = options.name,
+                "transport streams of the channel play by their tracks: its list also has movies"
+            );
+        }
         let (first, image) = first(&options.name, &playlist, &store, (limits, played_as), name_of)?;
         for error in playlist.missing_from(first.index).take(MOST_MISSING) {
             tracing::warn!(channel = options.name, %error, "an item of a channel is missing");
@@ -236,7 +242,10 @@ impl Channel {
         match Playlist::load(&assets, self.repeats) {
             Ok(playlist) => {
                 tracing::info!(channel = name, assets = playlist.entries.len(), "playlist read again");
-                *self.playlist.lock() = playlist;
+                let before = std::mem::replace(&mut *self.playlist.lock(), playlist);
+                if before.is_demuxed != self.playlist.lock().is_demuxed {
+                    tracing::warn!(channel = name, "demux of the playlist has changed: restart to apply it");
+                }
             }
             Err(error) => tracing::warn!(channel = name, %error, "the playlist is unchanged"),
         }
