@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wirepath_engine::{BlockingPool, DropOnPool};
 use wirepath_media::image::StreamPlan;
-use wirepath_playback::Segment;
+use wirepath_playback::{Segment, SegmentClock};
 
 use super::Gaps;
 use super::opener::Opened;
@@ -46,6 +46,18 @@ pub(super) struct Piece {
     /// Number of its first segment within the chain.
     pub(super) first_segment: u32,
     pub(super) joined: Joined,
+    /// Number of the recordings that follow each other without a gap, which have this one.
+    part: u32,
+}
+
+/// Join of a recording to the one after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Join {
+    /// It follows at once.
+    Continuous,
+    Gap,
+    /// There is none.
+    End,
 }
 
 impl Chain {
@@ -57,7 +69,7 @@ impl Chain {
         streams: &[StreamPlan],
         pool: &BlockingPool,
     ) -> Chain {
-        let piece = Piece::new(first, 0, Joined::first(streams, begin_us), pool);
+        let piece = Piece::new(first, 0, Joined::first(streams, begin_us), 0, pool);
         Chain { epoch, pieces: VecDeque::from([piece]), following: Following::Unknown }
     }
 
@@ -66,6 +78,19 @@ impl Chain {
         let index = self.pieces.iter().rposition(|piece| piece.first_segment <= segment)?;
         let is_last = index + 1 == self.pieces.len();
         self.pieces.get_mut(index).map(|piece| (piece, is_last))
+    }
+
+    /// Join of the recording that contains a segment to the one after it; none if that is not known yet.
+    pub(super) fn join_after(&self, segment: u32) -> Option<Join> {
+        let index = self.pieces.iter().rposition(|piece| piece.first_segment <= segment)?;
+        let next_us = match (self.pieces.get(index + 1), &self.following) {
+            (Some(next), _) => next.start_us,
+            (None, Following::Known(next)) => next.start_us,
+            (None, Following::End) => return Some(Join::End),
+            (None, Following::Unknown) => return None,
+        };
+        let is_gap = self.pieces.get(index)?.gap_us(next_us) > LEAST_GAP_US;
+        Some(if is_gap { Join::Gap } else { Join::Continuous })
     }
 
     /// The recording that is played at a time of the source.
@@ -78,13 +103,15 @@ impl Chain {
     pub(super) fn push(&mut self, next: Opened, segment: u32, gaps: Gaps, pool: &BlockingPool) {
         let Some(last) = self.pieces.back() else { return };
         let length_us = last.joined.length_us(&last.image);
-        let gap_us = next.start_us.saturating_sub(last.start_us.saturating_add_unsigned(length_us));
-        let held_us = if gaps == Gaps::Hold && gap_us > LEAST_GAP_US { gap_us.unsigned_abs() } else { 0 };
+        let gap_us = last.gap_us(next.start_us);
+        let is_gap = gap_us > LEAST_GAP_US;
+        let held_us = if gaps == Gaps::Hold && is_gap { gap_us.unsigned_abs() } else { 0 };
+        let part = last.part + u32::from(is_gap);
         let joined = last.joined.next(last.joined.begin_us + length_us + held_us);
         if last.joined.is_untouched() && self.pieces.len() > 1 {
             self.pieces.pop_back();
         }
-        self.pieces.push_back(Piece::new(next, segment, joined, pool));
+        self.pieces.push_back(Piece::new(next, segment, joined, part, pool));
         let first_segments = self.pieces.iter().map(|piece| piece.first_segment);
         let unread = unread(first_segments, segment).min(self.pieces.len().saturating_sub(KEPT));
         self.pieces.drain(..unread);
@@ -98,9 +125,9 @@ fn unread(first_segments: impl Iterator<Item = u32>, segment: u32) -> usize {
 }
 
 impl Piece {
-    fn new(opened: Opened, first_segment: u32, joined: Joined, pool: &BlockingPool) -> Piece {
+    fn new(opened: Opened, first_segment: u32, joined: Joined, part: u32, pool: &BlockingPool) -> Piece {
         let Opened { image, start_us } = opened;
-        Piece { image: DropOnPool::new(image, pool), start_us, first_segment, joined }
+        Piece { image: DropOnPool::new(image, pool), start_us, first_segment, joined, part }
     }
 
     /// A segment of the recording, at its position in the chain.
@@ -112,6 +139,35 @@ impl Piece {
     ) -> Arc<Segment> {
         self.joined.give(&self.image, segment, local, streams)
     }
+
+    /// A segment of the recording with its wall clock, and with the ends of its streams if a gap or the end
+    /// follows it.
+    pub(super) fn with_clock(&self, given: Segment, streams: usize, join: Join) -> Arc<Segment> {
+        let ends = match join {
+            Join::Continuous => Box::default(),
+            Join::Gap | Join::End => ends(&given, streams),
+        };
+        let zero_us = self.start_us.saturating_sub_unsigned(self.joined.begin_us);
+        let clock = SegmentClock { zero_us, part: self.part, ends, is_terminal: join == Join::End };
+        Arc::new(Segment { clock: Some(Box::new(clock)), ..given })
+    }
+
+    /// Time from the end of the recording to a time, in microseconds.
+    fn gap_us(&self, next_us: i64) -> i64 {
+        let length_us = self.joined.length_us(&self.image);
+        next_us.saturating_sub(self.start_us.saturating_add_unsigned(length_us))
+    }
+}
+
+/// Timestamps of the last access unit of each stream in a segment.
+fn ends(segment: &Segment, streams: usize) -> Box<[Option<u32>]> {
+    let mut ends = vec![None; streams];
+    for train in segment.departures.iter().map(|departure| &departure.train) {
+        if let Some(end) = ends.get_mut(usize::from(train.run.stream)) {
+            *end = Some(train.run.header(train.first + train.packets() - 1).timestamp);
+        }
+    }
+    ends.into()
 }
 
 #[cfg(test)]
