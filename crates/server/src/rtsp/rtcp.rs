@@ -100,8 +100,11 @@ impl SessionInfo {
             let mut has_clock = false;
             for track in tracks {
                 let progress = playback.track_progress(track.index);
-                if let Some(state) = sender_state(track, &progress, now, now_us) {
-                    let state = if self.is_unpaced() { without_times(state) } else { state };
+                let state = match self.is_unpaced() {
+                    true => Some(without_times(track.source, &progress)),
+                    false => sender_state(track, &progress, now, now_us),
+                };
+                if let Some(state) = state {
                     act(track, &state, &progress);
                     has_clock = true;
                 }
@@ -137,9 +140,15 @@ fn unprotect<'a>(tracks: &mut [Track], datagram: &'a [u8]) -> Result<Cow<'a, [u8
     result
 }
 
-/// A report without times (ONVIF Streaming Specification, section "Use of RTCP").
-fn without_times(state: SenderState) -> SenderState {
-    SenderState { now: NtpTime::from_bits(0), timestamp: 0, ..state }
+/// Report of a track without times (ONVIF Streaming Specification, section "Use of RTCP").
+fn without_times(source: TrackSource, progress: &StreamProgress) -> SenderState {
+    SenderState {
+        ssrc: source.ssrc,
+        now: NtpTime::from_bits(0),
+        timestamp: 0,
+        packets: progress.packets as u32,
+        octets: progress.payload_bytes as u32,
+    }
 }
 
 /// Report of a track for this time, which is `now_us` on CLOCK_MONOTONIC.
