@@ -422,7 +422,8 @@ fn what_an_archive_cannot_do_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Without `Require: onvif-replay`, `Rate-Control` is answered by what is done, and packets have no extension.
+/// Promise: Without `Require: onvif-replay`, `Rate-Control` is answered by what is done, and packets have no
+/// extension.
 fn a_session_without_replay_is_controlled() -> Result<()> {
     let bed = TestBed::new(&[])?;
     let mut playback = Playback::set_up(bed.server.rtsp, "cam")?;

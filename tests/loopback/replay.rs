@@ -64,7 +64,8 @@ fn extensions(received: &Received) -> Result<Vec<Extension>> {
     received.packets.iter().map(extension).collect()
 }
 
-/// Access units of H.264 by timestamp, in the order of arrival: whether each has a picture that can be decoded alone.
+/// Access units of H.264 by timestamp, in the order of arrival: whether each has a picture that can be
+/// decoded alone.
 fn pictures(received: &Received) -> Vec<(u32, bool)> {
     let mut pictures: Vec<(u32, bool)> = Vec::new();
     for packet in &received.packets {
@@ -120,8 +121,8 @@ fn streams() -> Result<(Server, TempDir, Vec<u8>)> {
     Ok((server, folder, bytes.repeat(3)))
 }
 
-/// Promise: With `Require: onvif-replay`, each packet of a movie has the replay header extension: the wall clock of its
-/// access unit, and the flags for random access points, gaps, ends and seeks.
+/// Promise: Each packet of a replayed movie has the wall clock of its access unit, and flags for gaps, ends
+/// and seeks.
 fn packets_of_movies_have_the_wall_clock_and_flags() -> Result<()> {
     let (server, _folder) = movies()?;
     let mut plain = Movie::set_up(server.rtsp, "cam")?;
@@ -191,7 +192,8 @@ fn packets_of_transport_streams_have_the_wall_clock() -> Result<()> {
     Ok(())
 }
 
-/// Promise: With `Rate-Control: no` over TCP, packets come as fast as the client reads them, and no report has times.
+/// Promise: With `Rate-Control: no` over TCP, packets come as fast as the client reads them, and no report
+/// has times.
 fn without_rate_control_packets_come_as_fast_as_they_are_read() -> Result<()> {
     let (server, _folder, bytes) = streams()?;
     let mut playback = Interleaved::set_up_with(server.rtsp, "cam", &[REPLAY])?;
@@ -250,8 +252,8 @@ fn intra_frames_alone_are_played() -> Result<()> {
     Ok(())
 }
 
-/// Promise: What replay cannot do is refused with its reason: other presentations, reverse play, no rate control over
-/// UDP, intra frames of transport streams.
+/// Promise: Replay refuses other presentations, reverse play, no rate control over UDP, and intra frames of
+/// MPEG-TS.
 fn what_replay_cannot_do_is_refused() -> Result<()> {
     let (server, _folder, _) = streams()?;
     let mut playback = Playback::set_up(server.rtsp, "cam")?;
@@ -297,8 +299,8 @@ fn gstreamer_replays(has_rate_control: bool) -> Result<()> {
         Ok::<_, anyhow::Error>(streams.swap_remove(0))
     };
     let (pictures, sound) = (decoded(&video)?, decoded(&audio)?);
-    // In this mode GStreamer 1.22 drops a first packet that has no time of arrival yet, and with it the pictures up to
-    // the next random access point.
+    // In this mode GStreamer 1.22 drops a first packet that has no time of arrival yet, and with it the
+    // pictures up to the next random access point.
     let second = stored[0].get(25..49).context("a clip of two seconds")?;
     let begin = pictures.iter().position(|picture| picture.hash == second[0].hash).context("no picture")?;
     let came = pictures.get(begin..begin + second.len()).context("few pictures")?;

@@ -135,9 +135,9 @@ pub fn gstreamer_chains_controlled(
     took.with_context(|| format!("GStreamer did not print how long it took, but:\n{log}"))
 }
 
-/// Plays an archive of a movie of H.264 and AAC over TCP to the end with GStreamer as a client of ONVIF replay, with
-/// or without rate control, and stores both tracks as elementary streams. Each request requires replay, which
-/// `rtspsrc` leaves to applications.
+/// Plays an archive of a movie of H.264 and AAC over TCP to the end with GStreamer as a client of ONVIF
+/// replay, with or without rate control, and stores both tracks as elementary streams. Each request requires
+/// replay, which `rtspsrc` leaves to applications.
 pub fn gstreamer_replay(
     url: &str,
     has_rate_control: bool,

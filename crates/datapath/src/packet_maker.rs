@@ -1,10 +1,11 @@
-//! Trains whose packets are made in memory: read into a buffer, written packet by packet into another, and sent
-//! from there. Packets are encrypted (SRTP, RFC 3711), have a header extension (ONVIF replay), or both.
+//! Trains whose packets are made in memory: read into a buffer, written packet by packet into another, and
+//! sent from there. Packets are encrypted (SRTP, RFC 3711), have a header extension (ONVIF replay), or both.
 //!
 //! To a UDP socket a train is one `sendto` with UDP_SEGMENT, or one `sendto` for each packet if the route
 //! does not support it. To an RTSP connection it is one `send` of frames. The bytes are processed three
-//! times: by a `pread`, the encryption or copy, and the copy into the socket. Encryption needs the bytes in user
-//! space, so no path by reference is possible; few sessions have extensions, so they have no path of their own.
+//! times: by a `pread`, the encryption or copy, and the copy into the socket. Encryption needs the bytes in
+//! user space, so no path by reference is possible; few sessions have extensions, so they have no path of
+//! their own.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
@@ -28,11 +29,12 @@ pub struct PacketMaker {
     extensions: Option<Extensions>,
 }
 
-/// Header extensions of the packets of a train. Each packet has one, so that all packets but the last have one size.
+/// Header extensions of the packets of a train. Each packet has one, so that all packets but the last have
+/// one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extensions {
-    /// Extension of the first packet. The others have the same CSeq, and the time that their timestamps follow
-    /// after. They are clean if they have the timestamp of the first one, or if all are.
+    /// Extension of the first packet. The others have the same CSeq, and the time that their timestamps
+    /// follow after. They are clean if they have the timestamp of the first one, or if all are.
     pub first: Extension,
     /// Ticks of the timestamps in a second, not 0.
     pub clock_hz: u32,
@@ -294,7 +296,8 @@ mod tests {
         packets.collect()
     }
 
-    /// Promise: A train of SRTP leaves by one call, or packet by packet, each packet encrypted by itself across a wrap.
+    /// Promise: A train of SRTP leaves by one call, or packet by packet, each packet encrypted by itself
+    /// across a wrap.
     #[test]
     fn trains_are_encrypted_packet_by_packet() {
         let (file, train) = stored(70, 28);
@@ -324,8 +327,8 @@ mod tests {
         }
     }
 
-    /// Promise: Each packet of a train of ONVIF replay has its own wall clock and flags, over UDP and TCP, encrypted or
-    /// not.
+    /// Promise: Each packet of a train of ONVIF replay has its own wall clock and flags, over UDP and TCP,
+    /// encrypted or not.
     #[test]
     fn packets_have_extensions_of_their_own() {
         let (file, mut train) = stored(70, 28);
@@ -407,7 +410,8 @@ mod tests {
         }
     }
 
-    /// Promise: SRTP over the RTSP connection is one frame for each packet, whole however little the connection takes.
+    /// Promise: SRTP over the RTSP connection is one frame for each packet, whole however little the
+    /// connection takes.
     #[test]
     fn frames_are_whole_however_little_is_taken() {
         let (file, train) = stored(40 * 1040 - 500, 1040);

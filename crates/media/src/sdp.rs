@@ -39,7 +39,8 @@ pub struct Description {
     pub clock: Option<ClockRange>,
     /// True if the presentation has no beginning and end, and therefore no range.
     pub is_live: bool,
-    /// True if tracks have references for ONVIF replay (ONVIF Streaming Specification, section "RTSP describe").
+    /// True if tracks have references for ONVIF replay (ONVIF Streaming Specification, section "RTSP
+    /// describe").
     pub has_replay: bool,
     /// Tracks. Track N, counted from 1, has the control URL [`track_name`].
     pub tracks: Vec<Track>,

@@ -120,8 +120,8 @@ impl FrameWriter {
         }
     }
 
-    /// Sends a train's first packets, at least one, as a maker makes them if there is one; returns how many. The
-    /// last of them may have been sent only in part.
+    /// Sends a train's first packets, at least one, as a maker makes them if there is one; returns how many.
+    /// The last of them may have been sent only in part.
     ///
     /// # Errors
     /// [`SendError::Full`]: the playback of this `key` is named by [`FrameWriter::take_waiting`] once there

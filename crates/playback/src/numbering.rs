@@ -166,7 +166,8 @@ impl Numbering {
         next.map(|(sequence, _)| sequence)
     }
 
-    /// Time of the source, in microseconds, of the packet that departs at `at_us` and has this stored timestamp.
+    /// Time of the source, in microseconds, of the packet that departs at `at_us` and has this stored
+    /// timestamp.
     pub(crate) fn recorded_us(&self, at_us: u64, timestamp: u32) -> i64 {
         let at_us = at_us as i64;
         match self.timestamps {

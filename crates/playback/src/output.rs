@@ -280,7 +280,8 @@ impl InterleavedOutput {
         sent
     }
 
-    /// Sends a train's first packets in a channel, as a maker makes them if there is one, or queues all of it.
+    /// Sends a train's first packets in a channel, as a maker makes them if there is one, or queues all of
+    /// it.
     #[inline]
     pub(crate) fn send_in(
         &mut self,

@@ -257,8 +257,8 @@ impl Playbacks {
         Ok((output, reason))
     }
 
-    /// The output that encrypts or adds header extensions. Packets are made in memory and leave as trains, unless the operator or the
-    /// host requires that they leave one by one.
+    /// The output that encrypts or adds header extensions. Packets are made in memory and leave as trains,
+    /// unless the operator or the host requires that they leave one by one.
     fn making_output(
         &self,
         socket: UdpSocket,

@@ -99,8 +99,8 @@ impl Playhead {
         self.intra = pictures.map(|pictures| Box::new(Intra::new(pictures)));
     }
 
-    /// Returns whether the next departure begins a picture that does not follow the one sent before, and was not
-    /// asked for yet.
+    /// Returns whether the next departure begins a picture that does not follow the one sent before, and was
+    /// not asked for yet.
     pub(crate) fn begins_intra(&mut self) -> bool {
         self.intra.as_mut().is_some_and(|intra| std::mem::take(&mut intra.is_new))
     }
@@ -304,8 +304,8 @@ impl Playhead {
         joined
     }
 
-    /// The departure at the cursor, of which [`Playhead::next`] returned `first`, up to `end_us`, without further
-    /// trains.
+    /// The departure at the cursor, of which [`Playhead::next`] returned `first`, up to `end_us`, without
+    /// further trains.
     pub(crate) fn departure_alone(&self, first: Departure, end_us: u64) -> Departure {
         before(first, end_us.min(self.until_us)).unwrap_or(first)
     }

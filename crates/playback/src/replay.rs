@@ -139,7 +139,8 @@ mod tests {
         assert_eq!((extensions.first.wall_us, extensions.clock_hz), (1_000_000_005, 90_000));
     }
 
-    /// Promise: D is set in the first packet after a seek, a gap or a skip; C in all packets of a random access point.
+    /// Promise: D is set in the first packet after a seek, a gap or a skip; C in all packets of a random
+    /// access point.
     #[test]
     fn flags_follow_access_units_and_parts() {
         let numbering = Numbering::new(MOVIE, 0);

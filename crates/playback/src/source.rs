@@ -35,8 +35,8 @@ pub struct SegmentClock {
     pub zero_us: i64,
     /// Number of the recordings that follow each other without a gap, which have this segment.
     pub part: u32,
-    /// Timestamps of the last access unit of each stream, if a gap or the end follows this segment; empty otherwise.
-    /// None for a stream of which the segment has nothing.
+    /// Timestamps of the last access unit of each stream, if a gap or the end follows this segment; empty
+    /// otherwise. None for a stream of which the segment has nothing.
     pub ends: Box<[Option<u32>]>,
     /// True if nothing follows these access units.
     pub is_terminal: bool,

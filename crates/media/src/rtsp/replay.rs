@@ -38,8 +38,8 @@ impl Request {
         self.headers.first(RATE_CONTROL).is_some()
     }
 
-    /// Requested rate control: true if packets are to be sent at their times, false if they are to be sent as fast
-    /// as the transport takes them. None if the request leaves it out, which means true.
+    /// Requested rate control: true if packets are to be sent at their times, false if they are to be sent as
+    /// fast as the transport takes them. None if the request leaves it out, which means true.
     pub fn rate_control(&self) -> Result<Option<bool>, Refusal> {
         self.yes_or_no(RATE_CONTROL)
     }

@@ -52,8 +52,8 @@ pub(crate) struct ReplayPlay {
     pub(crate) cseq: u8,
     /// True if packets leave as fast as the RTSP connection takes them.
     pub(crate) unpaced: bool,
-    /// Least interval between pictures, in microseconds as recorded, if only pictures that can be decoded alone are
-    /// played.
+    /// Least interval between pictures, in microseconds as recorded, if only pictures that can be decoded
+    /// alone are played.
     pub(crate) intra_us: Option<u64>,
 }
 
@@ -142,8 +142,8 @@ pub(crate) trait Presentation: Send + Sync {
         None
     }
 
-    /// The same presentation, whose packets have the header extensions of ONVIF replay; none if it is no recording
-    /// with a wall clock.
+    /// The same presentation, whose packets have the header extensions of ONVIF replay; none if it is no
+    /// recording with a wall clock.
     fn with_replay(&self) -> Option<Arc<dyn Presentation>> {
         None
     }

@@ -23,8 +23,8 @@ pub(super) struct AskedReplay {
 }
 
 impl AskedReplay {
-    /// Reads the request to play of a session, or refuses what cannot be done. Sessions that were set up without
-    /// replay get nothing of it.
+    /// Reads the request to play of a session, or refuses what cannot be done. Sessions that were set up
+    /// without replay get nothing of it.
     pub(super) fn of(request: &Request, session: &Session) -> Result<AskedReplay, Refusal> {
         if !session.is_replay {
             if request.requires_replay() {

@@ -53,8 +53,8 @@ impl SessionInfo {
 
     /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1) for each track with a known clock, all
     /// for the same time. A track without a sent packet has a report, too, so that the client can synchronise
-    /// it with the others. Returns whether any report was sent, or none is needed: packets of ONVIF replay that leave
-    /// as fast as the connection takes them have no relation to the wall clock.
+    /// it with the others. Returns whether any report was sent, or none is needed: packets of ONVIF replay
+    /// that leave as fast as the connection takes them have no relation to the wall clock.
     pub(super) fn send_reports(&self) -> bool {
         if self.is_unpaced() {
             self.bye_sent.store(false, Relaxed);
