@@ -114,7 +114,7 @@ mod tests {
         let mut reader = Reader::new();
         reader.feed(format!("PLAY rtsp://h/x RTSP/1.0\r\nCSeq: 1\r\n{fields}\r\n").as_bytes());
         match reader.next_item() {
-            Some(Item::Request(request)) => request,
+            Some(Item::Request(request)) => *request,
             other => panic!("{other:?}"),
         }
     }

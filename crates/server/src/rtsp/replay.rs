@@ -1,6 +1,5 @@
 //! ONVIF replay: what a PLAY requests beyond RFC 2326 (ONVIF Streaming Specification, section "Playback").
 
-use super::handler::refuse;
 use super::player::ReplayPlay;
 use super::session::Session;
 use wirepath_media::rtsp::{Frames, Refusal, Request, Response, StatusCode};
@@ -31,9 +30,9 @@ impl AskedReplay {
                 return Err(match session.playback.clock_origin_us() {
                     Some(_) => {
                         let why = "Require: onvif-replay: the session was set up without it; SETUP with it";
-                        refuse(StatusCode::MethodNotValidInThisState, why)
+                        Refusal::new(StatusCode::MethodNotValidInThisState, why)
                     }
-                    None => refuse(StatusCode::OptionNotSupported, ONLY_ARCHIVES),
+                    None => Refusal::new(StatusCode::OptionNotSupported, ONLY_ARCHIVES),
                 });
             }
             let rate_control = request.has_rate_control().then_some(true);
@@ -41,13 +40,13 @@ impl AskedReplay {
         }
         if request.scale()?.is_some_and(|scale| scale < 0.0) {
             let why = "Scale: reverse replay is not supported; play forward";
-            return Err(refuse(StatusCode::NotImplemented, why));
+            return Err(Refusal::new(StatusCode::NotImplemented, why));
         }
         let rate_control = request.rate_control()?;
         let unpaced = rate_control == Some(false);
         if unpaced && !session.info.is_interleaved() {
             let why = "Rate-Control: no: over UDP nothing limits the rate; SETUP with RTP/AVP/TCP";
-            return Err(refuse(StatusCode::UnsupportedTransport, why));
+            return Err(Refusal::new(StatusCode::UnsupportedTransport, why));
         }
         // Pictures to which no others refer are not known, so all are sent.
         let frames = request.frames()?.map(|frames| match frames {
@@ -59,7 +58,7 @@ impl AskedReplay {
             Some(Frames::Intra { .. }) => {
                 let why = "Frames: intra: a track of video with random access points is needed, \
                            which the session has not; packets of transport streams mix tracks";
-                return Err(refuse(StatusCode::NotImplemented, why));
+                return Err(Refusal::new(StatusCode::NotImplemented, why));
             }
             _ => None,
         };
