@@ -145,7 +145,7 @@ mod tests {
     fn flags_follow_access_units_and_parts() {
         let numbering = Numbering::new(MOVIE, 0);
         let mut stream = ReplayStream::new(AccessUnits::SomeAlone);
-        let mut flags = |stream: &mut ReplayStream, timestamp, start, part| {
+        let flags = |stream: &mut ReplayStream, timestamp, start, part| {
             let first =
                 stream.extensions(&numbering, &departure(0, timestamp, start), &clock(part, None), 7).first;
             (first.clean, first.discontinuity)
