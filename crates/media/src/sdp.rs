@@ -123,7 +123,7 @@ impl Description {
         session.add_attribute_with_value("tool", concat!("Wirepath ", env!("CARGO_PKG_VERSION")));
         session.add_attribute_with_value("control", "*");
         // Clients of ONVIF replay take the first range for the one in which they seek.
-        if !self.is_live && !(self.has_replay && self.clock.is_some()) {
+        if !(self.is_live || self.has_replay && self.clock.is_some()) {
             session.add_attribute_with_value("range", self.range());
         }
         if let Some(clock) = self.clock {
