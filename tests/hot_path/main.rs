@@ -279,7 +279,7 @@ impl OneSegment {
         let mapped_file = Arc::new(MappedFile::new(file, length as u64).unwrap());
         let departures = (0..TRAINS).map(departure).collect();
         OneSegment {
-            segment: Arc::new(Segment { mapped_file, departures, original: None }),
+            segment: Arc::new(Segment { mapped_file, departures, original: None, clock: None }),
             failures: Arc::default(),
         }
     }

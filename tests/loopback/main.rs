@@ -62,6 +62,7 @@ mod relay_proxy_leaving;
 mod relay_proxy_patience;
 mod reload;
 mod reload_catalog;
+mod replay;
 mod rtcp;
 mod rtsp;
 mod rtsp_multicast;
@@ -140,6 +141,7 @@ fn main() -> ExitCode {
         relay_cache_uploads::trials(),
         reload::trials(),
         reload_catalog::trials(),
+        replay::trials(),
         rtcp::trials(),
         rtsp::trials(),
         rtsp_multicast::trials(),

@@ -135,6 +135,41 @@ pub fn gstreamer_chains_controlled(
     took.with_context(|| format!("GStreamer did not print how long it took, but:\n{log}"))
 }
 
+/// Plays an archive of a movie of H.264 and AAC over TCP to the end with GStreamer as a client of ONVIF
+/// replay, with or without rate control, and stores both tracks as elementary streams. Each request requires
+/// replay, which `rtspsrc` leaves to applications.
+pub fn gstreamer_replay(
+    url: &str,
+    has_rate_control: bool,
+    (video, audio): (&Path, &Path),
+    seconds: f64,
+) -> Result<()> {
+    const MISSING: i32 = 77;
+    require!(find("python3").is_some(), "python3 is not installed");
+    let place =
+        |file: &Path| Ok::<_, anyhow::Error>(format!("location={}", file.to_str().context("a name")?));
+    let description = format!(
+        "rtspsrc name=source location={url} protocols=tcp onvif-mode=true onvif-rate-control={has_rate_control} {} \
+         source. ! application/x-rtp,media=video ! rtponvifparse ! rtph264depay ! h264parse ! \
+         video/x-h264,stream-format=byte-stream ! queue ! filesink sync=false {} \
+         source. ! application/x-rtp,media=audio ! rtponvifparse ! rtpmp4gdepay ! aacparse ! \
+         audio/mpeg,stream-format=adts ! queue ! filesink sync=false {}",
+        latency(),
+        place(video)?,
+        place(audio)?
+    );
+    let mut command = Command::new("python3");
+    command.args(["-c", include_str!("gstreamer_replay.py"), &description]);
+    let mut process = Process::start(&command, true)?;
+    let status = process.wait(Deadline::seconds(seconds))?;
+    require!(
+        status.code() != Some(MISSING),
+        "libgstreamer-1.0 or its element rtponvifparse is not installed"
+    );
+    ensure!(status.success(), "GStreamer ended with {status}; it printed:\n{}", process.log());
+    Ok(())
+}
+
 fn latency() -> String {
     format!("latency={}", (GSTREAMER_LATENCY_S * 1000.0) as u32)
 }

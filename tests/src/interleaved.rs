@@ -55,6 +55,11 @@ impl Interleaved {
         Self::over(stream, format!("rtsp://{server}/{path}"))
     }
 
+    /// Sets a session up with further headers in SETUP.
+    pub fn set_up_with(server: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Self> {
+        Self::open(http::connect(server)?, format!("rtsp://{server}/{path}"), CHANNELS, headers)
+    }
+
     /// Sets a session up in these channels.
     pub fn set_up_in(server: SocketAddr, path: &str, channels: [u8; 2]) -> Result<Self> {
         Self::over_in(http::connect(server)?, format!("rtsp://{server}/{path}"), channels)
@@ -67,10 +72,15 @@ impl Interleaved {
 
     /// Sets a session up in these channels over a connection made elsewhere.
     pub fn over_in(stream: TcpStream, url: String, channels: [u8; 2]) -> Result<Self> {
+        Self::open(stream, url, channels, &[])
+    }
+
+    fn open(stream: TcpStream, url: String, channels: [u8; 2], headers: &[(&str, &str)]) -> Result<Self> {
         let mut client = Client::over(stream.try_clone().context("dup")?);
         let (_, control) = describe(&mut client, &url)?;
         let asked = format!("RTP/AVP/TCP;unicast;interleaved={}-{}", channels[0], channels[1]);
-        let answer = client.succeed("SETUP", &control, &[("Transport", &asked)])?;
+        let headers = [&[("Transport", asked.as_str())], headers].concat();
+        let answer = client.succeed("SETUP", &control, &headers)?;
         let session = answer.header("session").context("SETUP was answered without a Session")?;
         let session = session.split(';').next().unwrap_or_default().to_owned();
         let transport = answer.header("transport").context("SETUP was answered without a Transport")?;

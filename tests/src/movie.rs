@@ -26,6 +26,11 @@ pub struct Movie {
 impl Movie {
     /// Sets up all tracks.
     pub fn set_up(server: SocketAddr, path: &str) -> Result<Movie> {
+        Self::set_up_with(server, path, &[])
+    }
+
+    /// The same with further headers in each SETUP.
+    pub fn set_up_with(server: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Result<Movie> {
         let mut client = Client::connect(server)?;
         let url = format!("rtsp://{server}/{path}");
         let answer = client.succeed("DESCRIBE", &url, &[("Accept", "application/sdp")])?;
@@ -37,16 +42,16 @@ impl Movie {
             let control = value("a=control:").context("a track without a URL")?;
             let clock = value("a=rtpmap:").and_then(|map| map.split('/').nth(1)).context("a clock rate")?;
             movie.clocks.push(clock.parse()?);
-            movie.set_up_track(&format!("{base}/{control}"))?;
+            movie.set_up_track(&format!("{base}/{control}"), headers)?;
         }
         Ok(movie)
     }
 
-    fn set_up_track(&mut self, control: &str) -> Result<()> {
+    fn set_up_track(&mut self, control: &str, further: &[(&str, &str)]) -> Result<()> {
         let receiver = Receiver::bind([127, 0, 0, 1].into())?;
         let port = receiver.port()?;
         let transport = format!("RTP/AVP;unicast;client_port={port}-{}", port + 1);
-        let mut headers = vec![("Transport", transport.as_str())];
+        let mut headers = [&[("Transport", transport.as_str())], further].concat();
         let session = self.session.clone();
         headers.extend((!session.is_empty()).then_some(("Session", session.as_str())));
         let answer = self.client.succeed("SETUP", control, &headers)?;

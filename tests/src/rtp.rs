@@ -27,6 +27,8 @@ pub struct Packet {
     pub payload_type: u8,
     /// Synchronisation source.
     pub ssrc: u32,
+    /// Identifier and contents of its header extension, if it has one.
+    pub extension: Option<(u16, Vec<u8>)>,
     /// Its payload's range in [`Received::payload`].
     pub payload: Range<usize>,
     /// When it was read.
@@ -287,6 +289,7 @@ pub(crate) fn enter_packet(received: &mut Received, datagram: &[u8], arrival: In
         marker: packet.marker_bit(),
         payload_type: packet.payload_type(),
         ssrc: packet.ssrc(),
+        extension: packet.extension().map(|(identifier, contents)| (identifier, contents.to_vec())),
         payload: start..received.payload.len(),
         arrival,
     });

@@ -19,11 +19,11 @@ impl Default for Buffer {
     }
 }
 
-/// Memory for encrypted packets, as long as the longest train; none before the first.
+/// Memory for packets that are made, as long as the longest train; none before the first.
 #[derive(Default)]
-pub(crate) struct ProtectedBuffer(Vec<u8>);
+pub(crate) struct PacketBuffer(Vec<u8>);
 
-impl ProtectedBuffer {
+impl PacketBuffer {
     /// The whole buffer, allocated at the first use.
     pub(crate) fn all(&mut self) -> &mut [u8] {
         self.0.resize(MAX_TRAIN_BYTES as usize, 0);

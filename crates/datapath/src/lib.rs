@@ -51,10 +51,10 @@ mod loans;
 mod mapped_file;
 pub mod measure;
 mod names;
+mod packet_maker;
 mod path;
 mod pipe;
 mod probe;
-mod protected;
 mod read_once;
 mod request;
 mod send;
@@ -74,10 +74,10 @@ pub use framed_copy::FramedCopy;
 pub use loans::{LOANS_FOR_A_READING, LoanCounts};
 pub use mapped_file::{CopyLayout, Extent, MappedFile, PageCache, advise, read_only_as_told};
 pub use names::UnknownPath;
+pub use packet_maker::{Extensions, PacketMaker};
 pub use path::DataPath;
 pub use pipe::Pipe;
 pub use probe::{Trial, release, try_on_loopback};
-pub use protected::TrainProtector;
 pub use read_once::uncached_reads;
 pub use send::ResolvedPath;
 pub use send_context::{SendContext, SendOutcome};
@@ -85,6 +85,8 @@ pub use serving::{interleaved, sendfile};
 pub use sink::{UdpSink, path_mtu};
 pub use train::{Headers, JoinedTrains, Train};
 pub use uring::{RegisterError, RegistrationProgress};
+/// Header extensions of ONVIF replay.
+pub use wirepath_media::replay;
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;
 /// Keys of SRTP, and the length of its tag.

@@ -10,7 +10,7 @@ use wirepath_sys::gather::Gather;
 use wirepath_sys::module::{Module, OpenError};
 use wirepath_sys::region::Region;
 
-use crate::buffer::{Buffer, ProtectedBuffer};
+use crate::buffer::{Buffer, PacketBuffer};
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
 use crate::{CopyLayout, Extent, MappedFile, SendError};
 
@@ -20,7 +20,7 @@ pub struct SendContext {
     pub(crate) gather: Gather,
     pub(crate) frames: FrameGather,
     pub(crate) buffer: Buffer,
-    pub(crate) protected: ProtectedBuffer,
+    pub(crate) made: PacketBuffer,
     module: Option<Module>,
     ring: Option<Uring>,
 }

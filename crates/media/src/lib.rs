@@ -14,6 +14,7 @@ pub mod pack;
 pub mod payload;
 mod queue;
 pub mod random;
+pub mod replay;
 pub mod rtcp;
 pub mod rtp;
 pub mod rtsp;

@@ -130,13 +130,15 @@ pub struct Run {
     pub padding: u16,
     /// True if all packets depart with the first: their timestamps are not departure times.
     pub together: bool,
+    /// True if the first packet begins a random access point. It is not sent.
+    pub start: bool,
 }
 
 impl Run {
     /// Run of stream 0. Only its first packet can have the marker, if `first` has it.
     pub const fn new(first: Header, step: u32) -> Self {
         let marker = if first.marker { Marker::First } else { Marker::None };
-        Self { first, step, marker, last: 0, stream: 0, padding: 0, together: false }
+        Self { first, step, marker, last: 0, stream: 0, padding: 0, together: false, start: false }
     }
 
     /// Header of packet `index`, counted from 0.

@@ -18,6 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 ///     duration_us: Some(10_000_000),
 ///     clock: None,
 ///     is_live: false,
+///     has_replay: false,
 ///     tracks: vec![Track::transport_stream(None)],
 /// };
 /// let text = String::from_utf8(description.to_bytes([192, 0, 2, 1].into())).unwrap();
@@ -38,6 +39,9 @@ pub struct Description {
     pub clock: Option<ClockRange>,
     /// True if the presentation has no beginning and end, and therefore no range.
     pub is_live: bool,
+    /// True if tracks have references for ONVIF replay (ONVIF Streaming Specification, section "RTSP
+    /// describe").
+    pub has_replay: bool,
     /// Tracks. Track N, counted from 1, has the control URL [`track_name`].
     pub tracks: Vec<Track>,
 }
@@ -118,7 +122,8 @@ impl Description {
         session.add_time(Time::new(0, 0));
         session.add_attribute_with_value("tool", concat!("Wirepath ", env!("CARGO_PKG_VERSION")));
         session.add_attribute_with_value("control", "*");
-        if !self.is_live {
+        // Clients of ONVIF replay take the first range for the one in which they seek.
+        if !(self.is_live || self.has_replay && self.clock.is_some()) {
             session.add_attribute_with_value("range", self.range());
         }
         if let Some(clock) = self.clock {
@@ -130,6 +135,9 @@ impl Description {
                 media.proto = sdp_types::TransportProto::RtpSavp.to_string();
                 keys.iter()
                     .for_each(|(name, value)| media.add_attribute(Attribute::with_value(*name, value)));
+            }
+            if self.has_replay {
+                media.add_attribute(Attribute::with_value("x-onvif-track", track_name(number)));
             }
             session.add_media(media);
         }
@@ -177,6 +185,7 @@ fn one_line(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rtsp::ClockTime;
     use proptest::prelude::*;
 
     const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -189,12 +198,22 @@ mod tests {
             duration_us: Some(60_040_000),
             clock: None,
             is_live: false,
+            has_replay: false,
             tracks: vec![Track::transport_stream(Some(4_000_001))],
         }
     }
 
     fn text(description: &Description, server: IpAddr) -> String {
         String::from_utf8(description.to_bytes(server)).expect("text")
+    }
+
+    /// Promise: The description for ONVIF replay has absolute times alone, and a reference of each track.
+    #[test]
+    fn a_description_for_replay_has_references_of_tracks() {
+        let clock = Some(ClockRange { start: ClockTime(0), end: None });
+        let text = text(&Description { clock, has_replay: true, ..description() }, SERVER);
+        assert!(text.contains("a=range:clock=19700101T000000Z-\r\n") && !text.contains("npt"), "{text}");
+        assert!(text.ends_with("a=control:track1\r\na=x-onvif-track:track1\r\n"), "{text}");
     }
 
     #[test]

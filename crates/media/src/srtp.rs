@@ -10,7 +10,7 @@
 //! let header = Header { padding: false, marker: false, payload_type: 33, sequence: 1, timestamp: 90, ssrc: 42 }.to_bytes();
 //! let mut packet = vec![0; header.len() + 7 + TAG_LENGTH];
 //! let index = protector.index(1)?;
-//! protector.protect(index, &header, b"payload", &mut packet);
+//! protector.protect(index, &header, &[], b"payload", &mut packet);
 //! assert_ne!(packet[12..19], *b"payload");
 //! # Ok::<(), wirepath_media::srtp::KeyUsedUp>(())
 //! ```

@@ -39,7 +39,7 @@ fn libsrtp_decrypts_packets_across_a_wrap() -> Result<()> {
                 .to_bytes();
         let mut packet = vec![0; header.len() + payload.len() + TAG_LENGTH];
         let index = protector.index(sequence)?;
-        protector.protect(index, &header, &payload, &mut packet);
+        protector.protect(index, &header, &[], &payload, &mut packet);
         protector.note_sent(index);
         add(&mut encrypted, &packet);
         let sent = u16::from_be_bytes([packet[2], packet[3]]);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::net::{Shutdown, shutdown};
 use wirepath_datapath::interleaved::{FrameTrain, TakenFrames, send_bytes};
-use wirepath_datapath::{SendContext, SendError, TrainProtector};
+use wirepath_datapath::{PacketMaker, SendContext, SendError};
 
 /// Called when bytes were passed to the kernel; must not block. Dropped without a call if they never are.
 pub(crate) type OnSent = Box<dyn FnOnce() + Send>;
@@ -120,8 +120,8 @@ impl FrameWriter {
         }
     }
 
-    /// Sends a train's first packets, at least one, encrypted if there is a protector; returns how many. The
-    /// last of them may have been sent only in part.
+    /// Sends a train's first packets, at least one, as a maker makes them if there is one; returns how many.
+    /// The last of them may have been sent only in part.
     ///
     /// # Errors
     /// [`SendError::Full`]: the playback of this `key` is named by [`FrameWriter::take_waiting`] once there
@@ -130,17 +130,17 @@ impl FrameWriter {
     pub(crate) fn send(
         &mut self,
         frames: &FrameTrain<'_>,
-        protector: Option<&mut TrainProtector>,
+        maker: Option<&mut PacketMaker>,
         context: &mut SendContext,
         key: usize,
     ) -> Result<u32, SendError> {
         const CALL: &str = "sendmsg";
         let taken = match self.state {
-            State::Open => match protector {
+            State::Open => match maker {
                 None => frames.send(self.socket.as_fd(), context),
-                Some(protector) => {
+                Some(maker) => {
                     let (socket, rest) = (self.socket.as_fd(), &mut self.pending);
-                    let sent = protector.send_frames(socket, frames, context, rest);
+                    let sent = maker.send_frames(socket, frames, context, rest);
                     sent.map(|packets| TakenFrames { packets, bytes: 0 })
                 }
             },

@@ -51,7 +51,7 @@
 //! let segment = Segment {
 //!     mapped_file: Arc::new(MappedFile::new(file, packet.len() as u64)?),
 //!     departures: [Departure { at_us: 0, train }].into(),
-//!     original: None,
+//!     original: None, clock: None,
 //! };
 //!
 //! let engine = Arc::new(Engine::start(EngineOptions::default())?);
@@ -94,6 +94,7 @@ mod playback;
 mod playbacks;
 mod playhead;
 mod progress;
+mod replay;
 mod ring_use;
 mod scale;
 mod scan;
@@ -115,7 +116,8 @@ pub use playback::{
 };
 pub use playbacks::{PlaybackSettings, Playbacks};
 pub use progress::{Progress, RtpClock, StreamProgress};
+pub use replay::{AccessUnits, IntraPictures, ReplayRequest};
 pub use ring_use::RingUse;
 pub use scale::Scale;
-pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
+pub use source::{At, Cursor, Departure, Load, Segment, SegmentClock, TrainSource};
 pub use speed::Speed;

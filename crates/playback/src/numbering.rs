@@ -2,6 +2,7 @@
 //! appendix B), so stored headers are sent unchanged only until the first seek.
 
 use wirepath_datapath::Headers;
+use wirepath_datapath::rtp::CLOCK_HZ;
 
 /// A packet's sequence number and timestamp.
 pub(crate) type Numbers = (u16, u32);
@@ -174,6 +175,28 @@ impl Numbering {
     /// Returns whether packets were sent since the last seek or skip, so that the next one may follow them.
     pub(crate) fn may_follow(&self) -> bool {
         !self.rebase && !self.is_after_skip && self.next.is_some()
+    }
+
+    /// Time of the source, in microseconds, of the packet that departs at `at_us` and has this stored
+    /// timestamp.
+    pub(crate) fn recorded_us(&self, at_us: u64, timestamp: u32) -> i64 {
+        let at_us = at_us as i64;
+        match self.timestamps {
+            Timestamps::Departure => at_us,
+            Timestamps::Presentation { first, clock_hz } => {
+                let expected = first.wrapping_add(self.timestamps.ticks(at_us));
+                let later = i64::from(timestamp.wrapping_sub(expected) as i32);
+                at_us.saturating_add(later * 1_000_000 / i64::from(clock_hz.max(1)))
+            }
+        }
+    }
+
+    /// Ticks of the timestamps in a second.
+    pub(crate) fn clock_hz(&self) -> u32 {
+        match self.timestamps {
+            Timestamps::Departure => CLOCK_HZ,
+            Timestamps::Presentation { clock_hz, .. } => clock_hz,
+        }
     }
 
     /// Timestamp for the time `at_us` of the source, at which the packet with these stored numbers departs.

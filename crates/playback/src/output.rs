@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wirepath_datapath::interleaved::FrameTrain;
 use wirepath_datapath::{
-    DataPath, Headers, MappedFile, SendError, SendOutcome, Support, Train, TrainProtector, UdpSink, errno_of,
+    DataPath, Headers, MappedFile, PacketMaker, SendError, SendOutcome, Support, Train, UdpSink, errno_of,
 };
 
 use crate::counters::ThreadCounters;
@@ -64,8 +64,8 @@ pub(crate) struct UdpOutput {
     /// True if the receiver did not request the packets.
     is_push: bool,
     progress: Arc<SharedProgress>,
-    /// Encryption, which has its own paths. Boxed, since few outputs use it.
-    protector: Option<Box<TrainProtector>>,
+    /// Maker of the packets, which has its own paths. Boxed, since few outputs use it.
+    maker: Option<Box<PacketMaker>>,
 }
 
 impl UdpOutput {
@@ -75,13 +75,13 @@ impl UdpOutput {
         let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
         progress.set_path(Some(used));
         let (makes_headers, is_push) = (false, false);
-        let (lending, protector) = (Lending::OFF, None);
-        UdpOutput { sink, paths, makes_headers, used, lending, is_push, progress, protector }
+        let (lending, maker) = (Lending::OFF, None);
+        UdpOutput { sink, paths, makes_headers, used, lending, is_push, progress, maker }
     }
 
-    /// The output that encrypts all packets.
-    pub(crate) fn protected(self, protector: TrainProtector) -> UdpOutput {
-        UdpOutput { protector: Some(Box::new(protector)), lending: Lending::OFF, ..self }
+    /// The output whose packets are made in memory.
+    pub(crate) fn making(self, maker: PacketMaker) -> UdpOutput {
+        UdpOutput { maker: Some(Box::new(maker)), lending: Lending::OFF, ..self }
     }
 
     /// The output to a receiver that did not request the packets.
@@ -99,6 +99,11 @@ impl UdpOutput {
     pub(crate) fn lending(self) -> UdpOutput {
         let lending = if self.paths.stored.segments() { Lending::UNLESS_COPIED } else { Lending::OFF };
         UdpOutput { lending, ..self }
+    }
+
+    /// Maker of its packets, if there is one.
+    pub(crate) fn maker(&mut self) -> Option<&mut PacketMaker> {
+        self.maker.as_deref_mut()
     }
 
     /// Prefetches the data needed for sending, except the output itself.
@@ -130,9 +135,9 @@ impl UdpOutput {
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
         let makes_headers = headers != Headers::Stored;
-        if let Some(protector) = &mut self.protector {
+        if let Some(maker) = &mut self.maker {
             let path = self.paths.stored;
-            let sent = protector.send(&self.sink, file, train, headers, &mut thread.context, path);
+            let sent = maker.send(&self.sink, file, train, headers, &mut thread.context, path);
             self.note_path(path);
             return sent.map(SendOutcome::Sent);
         }
@@ -205,8 +210,8 @@ pub(crate) struct InterleavedOutput {
     /// Key of the connection's writer on this thread.
     writer: usize,
     channel: u8,
-    /// Encryption of the first stream.
-    protector: Option<Box<TrainProtector>>,
+    /// Maker of the packets of the first stream.
+    maker: Option<Box<PacketMaker>>,
     /// State of lending to the client.
     lending: Lending,
     /// True if the last train was lent.
@@ -226,14 +231,14 @@ impl InterleavedOutput {
     pub(crate) fn new(
         channel: u8,
         max_lag_us: u64,
-        protector: Option<TrainProtector>,
+        maker: Option<PacketMaker>,
         lending: Lending,
         progress: Arc<SharedProgress>,
     ) -> InterleavedOutput {
         InterleavedOutput {
             writer: usize::MAX,
             channel,
-            protector: protector.map(Box::new),
+            maker: maker.map(Box::new),
             lending,
             has_lent: false,
             progress,
@@ -268,18 +273,19 @@ impl InterleavedOutput {
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
-        let mut protector = self.protector.take();
-        let channel = (self.channel, protector.as_deref_mut());
+        let mut maker = self.maker.take();
+        let channel = (self.channel, maker.as_deref_mut());
         let sent = self.send_in(channel, file, train, headers, thread, token);
-        self.protector = protector;
+        self.maker = maker;
         sent
     }
 
-    /// Sends a train's first packets in a channel, encrypted if there is a protector, or queues all of it.
+    /// Sends a train's first packets in a channel, as a maker makes them if there is one, or queues all of
+    /// it.
     #[inline]
     pub(crate) fn send_in(
         &mut self,
-        (channel, protector): (u8, Option<&mut TrainProtector>),
+        (channel, maker): (u8, Option<&mut PacketMaker>),
         file: &MappedFile,
         train: &Train,
         headers: Headers,
@@ -289,13 +295,18 @@ impl InterleavedOutput {
         self.waits_for_room = false;
         let frames = FrameTrain { channel, file, train: *train, headers };
         let (writer, context) = (&mut thread.writers[self.writer], &mut thread.context);
-        if self.lending.is_on() && protector.is_none() && writer.enqueue(&frames, context, token) {
+        if self.lending.is_on() && maker.is_none() && writer.enqueue(&frames, context, token) {
             return Ok(SendOutcome::Queued);
         }
         self.note_way(false);
-        let sent = writer.send(&frames, protector, context, token as usize);
+        let sent = writer.send(&frames, maker, context, token as usize);
         self.note_full(&sent);
         sent.map(SendOutcome::Sent)
+    }
+
+    /// Maker of the packets of the first stream, if there is one.
+    pub(crate) fn maker(&mut self) -> Option<&mut PacketMaker> {
+        self.maker.as_deref_mut()
     }
 
     /// Channel of the first stream.

@@ -9,6 +9,7 @@ use crate::output::InterleavedOutput;
 use crate::playback::{PlayError, PlayRequest, PlaybackEvent, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
+use crate::replay::ReplayRequest;
 use crate::scale::Scale;
 use crate::scan::{NextPicture, Scan};
 use crate::source::{Departure, TrainSource};
@@ -55,6 +56,8 @@ pub(crate) struct PacedPlayback {
     speed: Speed,
     /// Fast forward or rewind, if the last request to play was for it. Boxed, since few playbacks use it.
     scan: Option<Box<Scan>>,
+    /// What ONVIF replay adds to the last request to play.
+    replay: Replay,
     /// Known while it plays.
     playing: Option<Playing>,
     /// True from a request to play from another position until that playing begins.
@@ -73,6 +76,15 @@ pub(crate) struct PacedPlayback {
     membership: ThreadMembership,
     /// True after it was moved to another thread.
     is_moved: bool,
+}
+
+/// What ONVIF replay adds to a request to play.
+#[derive(Clone, Copy, Debug, Default)]
+struct Replay {
+    /// Low byte of the request's CSeq.
+    cseq: u8,
+    /// True if packets leave as fast as the connection takes them.
+    unpaced: bool,
 }
 
 /// Lateness from which the timetable is shifted, instead of catching up with a burst.
@@ -110,6 +122,7 @@ impl PacedPlayback {
             most_burst_us: options.most_burst_us.max(1),
             speed: Speed::NORMAL,
             scan: None,
+            replay: Replay::default(),
             playing: None,
             is_sought: false,
             left_at_us: 0,
@@ -210,6 +223,9 @@ impl PacedPlayback {
         self.playhead.set_end(end_us.unwrap_or(u64::MAX));
         self.speed = if is_scan { Speed::NORMAL } else { request.speed };
         self.playhead.set_speed(self.speed);
+        let ReplayRequest { cseq, unpaced, intra } = request.replay;
+        self.replay = Replay { cseq, unpaced: unpaced && self.streams.connection().is_some() };
+        self.playhead.set_intra(intra);
         self.playhead.set_pictures(request.pictures.map(|pictures| pictures.stream));
         let place = self.playhead.cursor();
         let scan = request.pictures.map(|pictures| Scan::new(pictures, place, request.until_us));
@@ -267,14 +283,15 @@ impl PacedPlayback {
             if is_back {
                 self.note_clock(&departure);
             }
-            if due_us > now_us {
+            let is_paced = !self.replay.unpaced;
+            if due_us > now_us && is_paced {
                 self.note_on_time();
                 return Step::At(due_us);
             }
             self.progress.set_burst(length_us);
-            let mut late_us = now_us - due_us;
-            if self.scan.is_some() {
-                // Late pictures are left out.
+            let mut late_us = now_us.saturating_sub(due_us);
+            if self.scan.is_some() || !is_paced {
+                // Late pictures are left out; unpaced packets are never late.
             } else if has_waited {
                 late_us = 0;
                 self.delay(&departure, now_us);
@@ -292,14 +309,21 @@ impl PacedPlayback {
                 continue;
             }
             let index = self.streams.index(departure.train.run.stream);
+            if self.playhead.begins_intra() {
+                self.streams.numbering(index).seek(self.shift_us);
+            }
             self.streams.numbering(index).begin(numbers(&departure));
             let headers = self.streams.headers(index, self.playhead.mapped_file());
-            let departure = match self.ending.is_some() {
-                true => departure, // trains behind it may begin another access unit
-                false => self.playhead.departure(departure, end_us, headers),
+            let end_us = if is_paced { end_us } else { u64::MAX };
+            let departure = if self.ending.is_some() {
+                departure // trains behind it may begin another access unit
+            } else if self.streams.is_extended(index) {
+                self.playhead.departure_alone(departure, end_us)
+            } else {
+                self.playhead.departure(departure, end_us, headers)
             };
             match self.send(index, &departure, thread, token) {
-                Ok(SendOutcome::Sent(())) if self.is_behind() => {} // its client's lateness
+                Ok(SendOutcome::Sent(())) if self.is_behind() || !is_paced => {} // its client's lateness
                 Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
                 Ok(SendOutcome::Queued) => {
                     self.queued = Some((departure, due_us));
@@ -394,6 +418,7 @@ impl PacedPlayback {
             let left_at_us = self.left_at_us.max(self.progress.position_us());
             self.shift_us = self.shift_us.wrapping_add(left_at_us.wrapping_sub(departure.at_us) as i64);
             self.streams.seek(self.shift_us);
+            self.streams.leave();
             self.progress.set_position(departure.at_us);
         }
         self.left_at_us = 0;
@@ -453,8 +478,14 @@ impl PacedPlayback {
         token: u64,
     ) -> Result<SendOutcome<()>, SendError> {
         let mut rest = Some(departure.train);
+        let is_extended = self.streams.is_extended(index);
         while let Some(train) = rest {
             let Some(file) = self.playhead.mapped_file() else { break };
+            if is_extended {
+                let at_us = departure.at_us + departure.train.delay_us(train.first - departure.train.first);
+                let departure = Departure { at_us, train };
+                self.streams.extend(index, &departure, self.playhead.clock(), self.replay.cseq);
+            }
             let headers = self.streams.headers(index, Some(file));
             let result = self.streams.send(index, file, &train, headers, thread, token);
             let result = match result {
@@ -462,7 +493,11 @@ impl PacedPlayback {
                 Ok(SendOutcome::Sent(packets)) => Ok(packets),
                 Err(error) => Err(error),
             };
-            rest = train.after(self.settle(index, &train, result, thread)?);
+            let passed = self.settle(index, &train, result, thread)?;
+            if is_extended && passed > 0 {
+                self.streams.note_extended(index);
+            }
+            rest = train.after(passed);
         }
         self.note_departure(departure, thread);
         Ok(SendOutcome::Sent(()))

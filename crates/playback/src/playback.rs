@@ -11,6 +11,7 @@ use crate::connection_writer::ConnectionWriter;
 use crate::numbering::Timestamps;
 use crate::pacer::Pacer;
 use crate::progress::{Progress, SharedProgress, StreamProgress};
+use crate::replay::{AccessUnits, ReplayRequest};
 use crate::scale::Scale;
 use crate::source::{Cursor, TrainSource};
 use crate::speed::Speed;
@@ -45,12 +46,14 @@ pub struct StreamSink {
     /// Key with which the packets are encrypted as SRTP; without one they are not encrypted. Only this stream
     /// may use the key.
     pub key: Option<MasterKey>,
+    /// Kind of its access units, if packets have header extensions of ONVIF replay, 16 bytes each.
+    pub replay: Option<AccessUnits>,
 }
 
 impl From<PlaybackSink> for StreamSink {
     /// The first stream of a source whose timestamps are departures, such as a transport stream.
     fn from(sink: PlaybackSink) -> StreamSink {
-        StreamSink { stream: 0, timestamps: Timestamps::Departure, sink, key: None }
+        StreamSink { stream: 0, timestamps: Timestamps::Departure, sink, key: None, replay: None }
     }
 }
 
@@ -143,6 +146,8 @@ pub struct PlayRequest {
     /// Fast forward or rewind by pictures that can be decoded alone, at the normal speed; none to play all
     /// packets. For backward play, `until_us` is the earliest time that is played.
     pub pictures: Option<Pictures>,
+    /// What ONVIF replay adds.
+    pub replay: ReplayRequest,
 }
 
 /// Fast forward or rewind: sends only pictures of one stream that can be decoded alone, at the

@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::srtp::{MasterKey, TAG_LENGTH};
-use wirepath_datapath::{
-    Choice, DataPath, Region, RegisterError, Support, TrainProtector, UdpSink, path_mtu,
-};
+use wirepath_datapath::srtp::MasterKey;
+use wirepath_datapath::{Choice, DataPath, PacketMaker, Region, RegisterError, Support, UdpSink, path_mtu};
 use wirepath_engine::{Engine, Handle, Placement, now_us};
 
 use crate::balance::{ThreadLoad, least_loaded, next_move};
@@ -26,6 +24,7 @@ use crate::paced_playback::{PacedOptions, PacedPlayback};
 use crate::pacer::Pacer;
 use crate::playback::{MOST_STREAMS, Playback, PlaybackOptions, PlaybackSink, StreamSink};
 use crate::progress::SharedProgress;
+use crate::replay::ReplayStream;
 use crate::ring_use::RingUse;
 use crate::streams::{OtherOutput, OtherStream, Stream, Streams};
 use crate::thread_state::ThreadMembership;
@@ -78,6 +77,10 @@ const LENT_OVER_TCP: &str =
 const PROTECTED_OVER_TCP: &str = "SRTP over TCP: a train is read, encrypted and sent, by two calls";
 const PROTECTED: &str = "SRTP: a train is read, encrypted and sent with UDP_SEGMENT, by two calls";
 const PROTECTED_EACH: &str = "SRTP: a train is read and encrypted, and its packets are sent one by one";
+const EXTENDED_OVER_TCP: &str = "header extensions over TCP: a train is read, copied and sent, by two calls";
+const EXTENDED: &str = "header extensions: a train is read, copied and sent with UDP_SEGMENT, by two calls";
+const EXTENDED_EACH: &str =
+    "header extensions: a train is read and copied, and its packets are sent one by one";
 
 /// Playbacks that share a thread before another thread gets one: on one thread, a few playbacks share its
 /// wake-ups.
@@ -128,15 +131,16 @@ impl Playbacks {
     /// Failure to set up the socket.
     pub fn open(&self, options: PlaybackOptions) -> io::Result<Playback> {
         let PlaybackOptions { source, streams, sink, most_burst_us, on_event } = options;
-        let StreamSink { stream, timestamps, sink, key } = sink;
+        let StreamSink { stream, timestamps, sink, key, replay } = sink;
         check(stream, streams)?;
-        check_key(&sink, key.as_ref())?;
+        check_maker(&sink, key.is_some() || replay.is_some())?;
         let progress = Arc::new(SharedProgress::new(streams));
         let numbering = numbering(timestamps, &sink, key.is_some());
         let id = self.next_id.fetch_add(1, Relaxed);
         let (output, reason, writer) = match sink {
             PlaybackSink::Udp { socket, packet_size } => {
-                let (output, reason) = self.udp_output(socket, packet_size, key.as_ref(), &progress)?;
+                let packets = (key.as_ref(), replay.is_some());
+                let (output, reason) = self.udp_output(socket, packet_size, packets, &progress)?;
                 (Output::Udp(output), reason, None)
             }
             PlaybackSink::Push { socket, packet_size, has_headers } => {
@@ -144,19 +148,21 @@ impl Playbacks {
                 (Output::Udp(output), reason, None)
             }
             PlaybackSink::Interleaved { writer, channel, max_lag_us } => {
-                let reason = match key.is_some() {
-                    true => PROTECTED_OVER_TCP,
-                    false if writer.lends => LENT_OVER_TCP,
-                    false => OVER_TCP,
+                let maker = maker(key.as_ref(), replay.is_some());
+                let reason = match &maker {
+                    Some(maker) if maker.encrypts() => PROTECTED_OVER_TCP,
+                    Some(_) => EXTENDED_OVER_TCP,
+                    None if writer.lends => LENT_OVER_TCP,
+                    None => OVER_TCP,
                 };
-                let protector = key.as_ref().map(TrainProtector::new);
                 let lending = if writer.lends { self.lending_over_tcp() } else { Lending::OFF };
                 let progress = Arc::clone(&progress);
-                let output = InterleavedOutput::new(channel, max_lag_us, protector, lending, progress);
+                let output = InterleavedOutput::new(channel, max_lag_us, maker, lending, progress);
                 (Output::Interleaved(output), reason.to_owned(), Some(writer))
             }
         };
-        let first = Stream { number: stream, numbering };
+        let replay = replay.map(|units| Box::new(ReplayStream::new(units)));
+        let first = Stream { number: stream, numbering, replay };
         let sent = Streams::new(first, output);
         let number = writer.as_ref().map_or_else(|| self.choose_thread(), |writer| writer.thread);
         let PacerThread { pacer, counters } = &self.threads[number];
@@ -190,9 +196,9 @@ impl Playbacks {
     /// `InvalidInput` for a stream that the source does not have, or for another lower transport. Failure to
     /// set up the socket.
     pub fn add(&self, playback: &Playback, sink: StreamSink) -> io::Result<()> {
-        let StreamSink { stream, timestamps, sink, key } = sink;
+        let StreamSink { stream, timestamps, sink, key, replay } = sink;
         check(stream, playback.streams)?;
-        check_key(&sink, key.as_ref())?;
+        check_maker(&sink, key.is_some() || replay.is_some())?;
         let numbering = numbering(timestamps, &sink, key.is_some());
         let output = match (sink, &playback.writer) {
             (PlaybackSink::Push { socket, packet_size, has_headers }, None) => {
@@ -200,18 +206,19 @@ impl Playbacks {
                 OtherOutput::Udp(output.0)
             }
             (PlaybackSink::Udp { socket, packet_size }, None) => {
-                OtherOutput::Udp(self.udp_output(socket, packet_size, key.as_ref(), &playback.progress)?.0)
+                let packets = (key.as_ref(), replay.is_some());
+                OtherOutput::Udp(self.udp_output(socket, packet_size, packets, &playback.progress)?.0)
             }
             (PlaybackSink::Interleaved { writer, channel, .. }, Some(first)) if writer.id == first.id => {
-                let protector = key.as_ref().map(|key| Box::new(TrainProtector::new(key)));
-                OtherOutput::Channel(channel, protector)
+                OtherOutput::Channel(channel, maker(key.as_ref(), replay.is_some()).map(Box::new))
             }
             _ => {
                 let why = "streams of a playback have one lower transport";
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
         };
-        let stream = Stream { number: stream, numbering };
+        let replay = replay.map(|units| Box::new(ReplayStream::new(units)));
+        let stream = Stream { number: stream, numbering, replay };
         let (id, other) = (playback.id, Box::new(OtherStream { stream, output }));
         playback.pacer.with(move |pacer, _| pacer.add_stream(id, other));
         Ok(())
@@ -229,13 +236,14 @@ impl Playbacks {
         &self,
         socket: UdpSocket,
         packet_size: u16,
-        key: Option<&MasterKey>,
+        (key, is_extended): (Option<&MasterKey>, bool),
         progress: &Arc<SharedProgress>,
     ) -> io::Result<(UdpOutput, String)> {
         let local = socket.local_addr()?.ip();
         let mtu = path_mtu(&socket)?;
-        if let Some(key) = key {
-            return self.protected_output(socket, packet_size, key, progress);
+        if let Some(maker) = maker(key, is_extended) {
+            let packet_size = packet_size.saturating_add(PacketMaker::added_length(key, is_extended));
+            return self.making_output(socket, packet_size, maker, progress);
         }
         let Choice { path, reason } = self.support.choose(local, mtu);
         let own = self.support.choose_for_own_headers(local, mtu).path;
@@ -249,24 +257,26 @@ impl Playbacks {
         Ok((output, reason))
     }
 
-    /// The output that encrypts. Packets are made in memory and leave as trains, unless the operator or the
-    /// host requires that they leave one by one.
-    fn protected_output(
+    /// The output that encrypts or adds header extensions. Packets are made in memory and leave as trains,
+    /// unless the operator or the host requires that they leave one by one.
+    fn making_output(
         &self,
         socket: UdpSocket,
         packet_size: u16,
-        key: &MasterKey,
+        maker: PacketMaker,
         progress: &Arc<SharedProgress>,
     ) -> io::Result<(UdpOutput, String)> {
         let Choice { path, .. } =
             self.support.choose_for_own_headers(socket.local_addr()?.ip(), path_mtu(&socket)?);
-        let (path, reason) = match path.sends_trains() {
-            true => (DataPath::GsoWritev, PROTECTED),
-            false => (DataPath::Sendmmsg, PROTECTED_EACH),
+        let (path, reason) = match (path.sends_trains(), maker.encrypts()) {
+            (true, true) => (DataPath::GsoWritev, PROTECTED),
+            (true, false) => (DataPath::GsoWritev, EXTENDED),
+            (false, true) => (DataPath::Sendmmsg, PROTECTED_EACH),
+            (false, false) => (DataPath::Sendmmsg, EXTENDED_EACH),
         };
-        let sink = UdpSink::new(socket, packet_size.saturating_add(TAG_LENGTH as u16), path)?;
+        let sink = UdpSink::new(socket, packet_size, path)?;
         let output = UdpOutput::new(sink, DataPaths { stored: path, own: path }, Arc::clone(progress));
-        Ok((output.protected(TrainProtector::new(key)), reason.to_owned()))
+        Ok((output.making(maker), reason.to_owned()))
     }
 
     /// The output to a receiver that did not request the packets; it never uses stored headers.
@@ -424,11 +434,16 @@ fn numbering(timestamps: Timestamps, sink: &PlaybackSink, is_protected: bool) ->
     }
 }
 
-/// Checks that a sink supports encryption, if its packets are to be encrypted.
-fn check_key(sink: &PlaybackSink, key: Option<&MasterKey>) -> io::Result<()> {
+/// Maker of packets that are encrypted or have header extensions; none for others.
+fn maker(key: Option<&MasterKey>, is_extended: bool) -> Option<PacketMaker> {
+    (key.is_some() || is_extended).then(|| PacketMaker::new(key))
+}
+
+/// Checks that a sink supports packets made in memory, if its packets are.
+fn check_maker(sink: &PlaybackSink, is_made: bool) -> io::Result<()> {
     match sink {
-        PlaybackSink::Push { .. } if key.is_some() => {
-            let why = "packets that nobody asked for are not encrypted";
+        PlaybackSink::Push { .. } if is_made => {
+            let why = "packets that nobody asked for are not encrypted, and have no header extensions";
             Err(io::Error::new(io::ErrorKind::InvalidInput, why))
         }
         _ => Ok(()),

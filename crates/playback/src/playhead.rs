@@ -7,14 +7,17 @@ use wirepath_datapath::{Headers, JoinedTrains, MappedFile, prefetch};
 use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 
 use crate::numbering::Numbers;
-use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
+use crate::replay::IntraPictures;
+use crate::source::{At, Cursor, Departure, Load, Segment, SegmentClock, TrainSource};
 use crate::speed::Speed;
 use crate::streams::numbers;
 
+mod intra;
 mod parts;
 mod picture;
 mod unit;
 
+use intra::Intra;
 use parts::{after, at_packet, at_time, before};
 use picture::{Picture, is_last};
 
@@ -57,6 +60,8 @@ pub(crate) struct Playhead {
     streams: u64,
     /// The picture at the cursor, if single pictures are sent.
     picture: Option<Picture>,
+    /// The pictures that are sent, if those that can be decoded alone are. Boxed, since few playbacks use it.
+    intra: Option<Box<Intra>>,
 }
 
 impl Playhead {
@@ -81,12 +86,24 @@ impl Playhead {
             speed: Speed::NORMAL,
             streams: bit(stream),
             picture: None,
+            intra: None,
         }
     }
 
     /// From now on, sends single pictures of a stream, or all added streams.
     pub(crate) fn set_pictures(&mut self, stream: Option<u8>) {
         self.picture = stream.map(Picture::of);
+    }
+
+    /// From now on, sends only pictures that can be decoded alone, or all added streams.
+    pub(crate) fn set_intra(&mut self, pictures: Option<IntraPictures>) {
+        self.intra = pictures.map(|pictures| Box::new(Intra::new(pictures)));
+    }
+
+    /// Returns whether the next departure begins a picture that does not follow the one sent before, and was
+    /// not asked for yet.
+    pub(crate) fn begins_intra(&mut self) -> bool {
+        self.intra.as_mut().is_some_and(|intra| std::mem::take(&mut intra.is_new))
     }
 
     /// The cursor.
@@ -108,6 +125,9 @@ impl Playhead {
         self.leave();
         self.cursor = cursor;
         self.picture = self.picture.map(|picture| Picture::of(picture.stream));
+        if let Some(intra) = &mut self.intra {
+            intra.leave();
+        }
     }
 
     /// Directs the source's wake-ups to another task; called while none is awaited.
@@ -175,6 +195,9 @@ impl Playhead {
                     self.request_ahead();
                 }
                 if self.is_sent(&left) {
+                    if let Some(intra) = &mut self.intra {
+                        intra.enter(&left);
+                    }
                     if self.picture.as_mut().is_none_or(|picture| picture.enter(&left)) {
                         return Next::Due(due);
                     }
@@ -207,7 +230,8 @@ impl Playhead {
     }
 
     fn is_sent(&self, departure: &Departure) -> bool {
-        self.sends(departure.train.run.stream)
+        let is_left_out = self.intra.as_ref().is_some_and(|intra| !intra.holds(departure));
+        !is_left_out && self.sends(departure.train.run.stream)
     }
 
     /// Returns whether trains of a stream are sent.
@@ -282,6 +306,17 @@ impl Playhead {
         }
         joined.train = trains.train();
         joined
+    }
+
+    /// The departure at the cursor, of which [`Playhead::next`] returned `first`, up to `end_us`, without
+    /// further trains.
+    pub(crate) fn departure_alone(&self, first: Departure, end_us: u64) -> Departure {
+        before(first, end_us.min(self.until_us)).unwrap_or(first)
+    }
+
+    /// Wall clock of the segment at the cursor, if it has one.
+    pub(crate) fn clock(&self) -> Option<&SegmentClock> {
+        self.segment.as_ref()?.clock.as_deref()
     }
 
     /// Returns whether this departure sends the rest of the train at the cursor.

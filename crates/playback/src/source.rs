@@ -24,6 +24,22 @@ pub struct Segment {
     /// The segment that has these departures with other numbers. It is kept, so that other playbacks find it while
     /// this one is used.
     pub original: Option<Arc<Segment>>,
+    /// Wall clock of recordings, if packets may have header extensions of ONVIF replay.
+    pub clock: Option<Box<SegmentClock>>,
+}
+
+/// Wall clock of a segment, and the end of its recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentClock {
+    /// Time 0 of the source, in microseconds since 1970, in this segment's recording.
+    pub zero_us: i64,
+    /// Number of the recordings that follow each other without a gap, which have this segment.
+    pub part: u32,
+    /// Timestamps of the last access unit of each stream, if a gap or the end follows this segment; empty
+    /// otherwise. None for a stream of which the segment has nothing.
+    pub ends: Box<[Option<u32>]>,
+    /// True if nothing follows these access units.
+    pub is_terminal: bool,
 }
 
 /// Answer to a request for a segment.

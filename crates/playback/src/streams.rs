@@ -1,12 +1,13 @@
 //! The sent streams of a playback: the output and the numbers of each.
 
 use wirepath_datapath::interleaved::FrameTrain;
-use wirepath_datapath::{Headers, MappedFile, SendError, SendOutcome, Support, Train, TrainProtector};
+use wirepath_datapath::{Headers, MappedFile, PacketMaker, SendError, SendOutcome, Support, Train};
 
 use crate::numbering::{Numbering, Numbers};
 use crate::output::{InterleavedOutput, Output, UdpOutput};
 use crate::playback::{Position, StreamPosition};
-use crate::source::Departure;
+use crate::replay::ReplayStream;
+use crate::source::{Departure, SegmentClock};
 use crate::thread_state::ThreadState;
 
 /// Sent streams. The first is stored in place, so that a playback of one stream allocates nothing for others.
@@ -22,6 +23,8 @@ pub(crate) struct Stream {
     /// Its number in the source.
     pub(crate) number: u8,
     pub(crate) numbering: Numbering,
+    /// State of header extensions of ONVIF replay, if packets have them.
+    pub(crate) replay: Option<Box<ReplayStream>>,
 }
 
 /// A stream that was set up after the first, over the same lower transport.
@@ -34,7 +37,7 @@ pub(crate) enum OtherOutput {
     /// A socket of its own.
     Udp(UdpOutput),
     /// A channel of the connection to which the first stream is sent.
-    Channel(u8, Option<Box<TrainProtector>>),
+    Channel(u8, Option<Box<PacketMaker>>),
 }
 
 impl Streams {
@@ -87,6 +90,55 @@ impl Streams {
         self.others.iter_mut().for_each(|other| other.stream.numbering.seek(shift_us));
     }
 
+    /// Notes for all streams that the next packet does not follow the last one in the recording.
+    pub(crate) fn leave(&mut self) {
+        let others = self.others.iter_mut().map(|other| &mut other.stream);
+        let replays = others.chain([&mut self.first]).filter_map(|stream| stream.replay.as_mut());
+        replays.for_each(|replay| replay.leave());
+    }
+
+    /// Returns whether packets of the stream at an index have header extensions.
+    #[inline]
+    pub(crate) fn is_extended(&self, index: usize) -> bool {
+        match index.checked_sub(1) {
+            None => self.first.replay.is_some(),
+            Some(other) => self.others[other].stream.replay.is_some(),
+        }
+    }
+
+    /// Sets the header extensions of a departure of the stream at an index.
+    pub(crate) fn extend(
+        &mut self,
+        index: usize,
+        departure: &Departure,
+        clock: Option<&SegmentClock>,
+        cseq: u8,
+    ) {
+        let other = index.checked_sub(1).and_then(|other| self.others.get_mut(other));
+        let (stream, maker) = match (other, &mut self.output) {
+            (None, Output::Udp(output)) => (&mut self.first, output.maker()),
+            (None, Output::Interleaved(output)) => (&mut self.first, output.maker()),
+            (Some(OtherStream { stream, output: OtherOutput::Udp(output) }), _) => (stream, output.maker()),
+            (Some(OtherStream { stream, output: OtherOutput::Channel(_, maker) }), _) => {
+                (stream, maker.as_deref_mut())
+            }
+        };
+        let (Some(maker), Some(replay)) = (maker, &mut stream.replay) else { return };
+        let extensions = clock.map(|clock| replay.extensions(&stream.numbering, departure, clock, cseq));
+        maker.set_extensions(extensions);
+    }
+
+    /// Notes that a packet of the stream at an index was sent.
+    pub(crate) fn note_extended(&mut self, index: usize) {
+        let stream = match index.checked_sub(1) {
+            None => &mut self.first,
+            Some(other) => &mut self.others[other].stream,
+        };
+        if let Some(replay) = &mut stream.replay {
+            replay.note_sent();
+        }
+    }
+
     /// Notes for all streams that packets are skipped: see [`Numbering::skip`].
     pub(crate) fn skip(&mut self) {
         self.first.numbering.skip();
@@ -97,7 +149,7 @@ impl Streams {
     /// numbers of a stream's next packet, if known.
     pub(crate) fn position(&self, departure: &Departure, stored: impl Fn(u8) -> Option<Numbers>) -> Position {
         let numbers = numbers(departure);
-        let streams = self.iter().map(|Stream { number, numbering }| {
+        let streams = self.iter().map(|Stream { number, numbering, .. }| {
             let sequence = numbering.next_sequence(stored(*number));
             let timestamp = numbering.timestamp_at(departure.at_us, numbers);
             StreamPosition { stream: *number, sequence, timestamp }
@@ -121,8 +173,8 @@ impl Streams {
         };
         match (&mut self.others[other].output, &mut self.output) {
             (OtherOutput::Udp(output), _) => output.send(file, train, headers, thread, token),
-            (OtherOutput::Channel(channel, protector), Output::Interleaved(output)) => {
-                let channel = (*channel, protector.as_deref_mut());
+            (OtherOutput::Channel(channel, maker), Output::Interleaved(output)) => {
+                let channel = (*channel, maker.as_deref_mut());
                 output.send_in(channel, file, train, headers, thread, token)
             }
             (OtherOutput::Channel(..), Output::Udp(_)) => {

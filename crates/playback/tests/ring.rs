@@ -357,7 +357,12 @@ struct Large(Arc<Segment>);
 
 impl Large {
     fn new(numbered: &Numbered, departures: Box<[Departure]>) -> Large {
-        Large(Arc::new(Segment { mapped_file: Arc::clone(&numbered.file), departures, original: None }))
+        Large(Arc::new(Segment {
+            mapped_file: Arc::clone(&numbered.file),
+            departures,
+            original: None,
+            clock: None,
+        }))
     }
 }
 

@@ -247,13 +247,13 @@ impl SessionPlayback for ImagePlayback {
 
     fn play(&self, range: PlayRange, reply: Reply<Position>) {
         self.waiting.cancel();
-        let PlayRange { from_us, until_us, speed, scale } = range;
+        let PlayRange { from_us, until_us, speed, scale, .. } = range;
         let pictures = self.scanned_track().filter(|_| !scale.is_normal()).map(|stream| Pictures {
             scale,
             stream,
             bits_per_second: self.image.summary().bits_per_second().unwrap_or(USUAL_BITS_PER_SECOND),
         });
-        let request = PlayRequest { from: None, until_us, speed, pictures };
+        let request = PlayRequest { until_us, speed, pictures, ..PlayRequest::default() };
         let Some(from_us) = from_us else {
             return self.playback.play_as(request, reply);
         };
@@ -369,7 +369,7 @@ pub(crate) fn stream_sink(image: &Image, track: u8, sink: MediaSink, max_lag_us:
             Timestamps::Presentation { first: timestamp, clock_hz }
         }
     };
-    StreamSink { stream: track, timestamps, sink, key }
+    StreamSink { stream: track, timestamps, sink, key, replay: None }
 }
 
 pub(crate) fn socket_error(error: io::Error) -> OpenError {

@@ -34,6 +34,7 @@ pub(crate) fn describe(image: &Image, name: &str) -> Description {
         duration_us: summary.duration_us,
         clock: None,
         is_live: false,
+        has_replay: false,
         tracks,
     }
 }

@@ -69,6 +69,17 @@ impl Joined {
         number: u32,
         streams: &[StreamPlan],
     ) -> Arc<Segment> {
+        Arc::new(self.give_own(image, segment, number, streams))
+    }
+
+    /// The same, of which nobody else has a reference.
+    pub(crate) fn give_own(
+        &mut self,
+        image: &Image,
+        segment: &Arc<Segment>,
+        number: u32,
+        streams: &[StreamPlan],
+    ) -> Segment {
         let departures = segment.departures.iter().map(|departure| self.place(image, departure, streams));
         let departures: Box<[Departure]> = departures.collect();
         // A playback requests the same segment again after a pause.
@@ -82,7 +93,7 @@ impl Joined {
             }
         }
         let mapped_file = Arc::clone(&segment.mapped_file);
-        Arc::new(Segment { mapped_file, departures, original: Some(Arc::clone(segment)) })
+        Segment { mapped_file, departures, original: Some(Arc::clone(segment)), clock: None }
     }
 
     fn place(&self, image: &Image, departure: &Departure, streams: &[StreamPlan]) -> Departure {

@@ -18,6 +18,7 @@ mod port_socket;
 mod ports;
 mod receive;
 mod registry;
+mod replay;
 mod reports;
 mod rtcp;
 mod rtcp_path;

@@ -199,9 +199,9 @@ impl TrainRecord {
             ssrc: stream.ssrc,
         };
         let last = (self.packets() - 1) as u8; // at most 47
-        let Self { marker, stream, padding, .. } = *self;
+        let Self { marker, stream, padding, start, .. } = *self;
         let together = !plan.recipe.is_transport_stream();
-        Run { marker, last, stream, padding, together, ..Run::new(first, self.timestamp_step) }
+        Run { marker, last, stream, padding, together, start, ..Run::new(first, self.timestamp_step) }
     }
 
     /// Encodes the record.

@@ -17,6 +17,11 @@ impl NtpTime {
         Self(seconds << 32 | fraction)
     }
 
+    /// Time of these 64 bits of a sender report.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// Returns the 64 bits of a sender report.
     pub fn to_bits(self) -> u64 {
         self.0

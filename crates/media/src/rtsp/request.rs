@@ -8,9 +8,6 @@ use rtsp_types::{Method, StatusCode};
 /// Header field of SETUP and its response: the longest burst that a client accepts, such as `20ms`.
 pub const BURST_MAX: &str = "X-Burst-Max";
 
-/// ONVIF header field that requests packets at their times, or as fast as possible.
-pub(super) const RATE_CONTROL: &str = "Rate-Control";
-
 /// Longest request body, in bytes.
 pub const BODY_LIMIT: usize = 64 * 1024;
 
@@ -79,12 +76,6 @@ impl Request {
     /// Requested speed (RFC 2326 section 12.35).
     pub fn speed(&self) -> Result<Option<f64>, Refusal> {
         self.number("Speed")
-    }
-
-    /// Returns whether the request has `Rate-Control`, which determines the pacing of packets (ONVIF
-    /// Streaming Specification, section 6.4).
-    pub fn has_rate_control(&self) -> bool {
-        self.headers.first(RATE_CONTROL).is_some()
     }
 
     /// Longest burst that the client accepts, in microseconds: `X-Burst-Max: 20ms`, a header field of

@@ -1,7 +1,7 @@
 //! Responses (RFC 2326 section 7).
 
 use super::npt::NptRange;
-use super::request::{BURST_MAX, RATE_CONTROL, Refusal};
+use super::request::{BURST_MAX, Refusal};
 use super::transport::TransportReply;
 use rtsp_types::{HeaderName, StatusCode, Version, headers};
 use std::fmt;
@@ -92,12 +92,6 @@ impl Response {
     pub fn burst_max(self, burst_us: u64) -> Self {
         let name = HeaderName::from_static_str(BURST_MAX).expect("the name is ASCII");
         self.header(name, &format!("{}ms", burst_us / 1000))
-    }
-
-    /// Adds `Rate-Control: yes`: packets are sent at their times.
-    pub fn rate_control(self) -> Self {
-        let name = HeaderName::from_static_str(RATE_CONTROL).expect("the name is ASCII");
-        self.header(name, "yes")
     }
 
     /// Adds `RTP-Info` of the tracks, unless there are none.

@@ -53,12 +53,21 @@ impl RtpProtector {
     }
 
     /// Writes the encrypted packet, with the sequence number of its index and its tag, to `packet`, which it
-    /// fills. A packet that was not sent may be written again with the same index, but no other packet.
+    /// fills. The extension, which belongs to the header, is not encrypted. A packet that was not sent may be
+    /// written again with the same index, but no other packet.
     #[inline]
-    pub fn protect(&self, index: u64, header: &[u8; HEADER_LENGTH], payload: &[u8], packet: &mut [u8]) {
-        let (body, tag) = packet.split_at_mut(HEADER_LENGTH + payload.len());
-        let (clear, secret) = body.split_at_mut(HEADER_LENGTH);
-        clear.copy_from_slice(header);
+    pub fn protect(
+        &self,
+        index: u64,
+        header: &[u8; HEADER_LENGTH],
+        extension: &[u8],
+        payload: &[u8],
+        packet: &mut [u8],
+    ) {
+        let (body, tag) = packet.split_at_mut(HEADER_LENGTH + extension.len() + payload.len());
+        let (clear, secret) = body.split_at_mut(HEADER_LENGTH + extension.len());
+        clear[..HEADER_LENGTH].copy_from_slice(header);
+        clear[HEADER_LENGTH..].copy_from_slice(extension);
         clear[SEQUENCE].copy_from_slice(&(index as u16).to_be_bytes());
         let ssrc = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
         let stream = &mut self.keys.key_stream(ssrc, index);
@@ -90,7 +99,7 @@ mod tests {
         let protector = RtpProtector::new(&key);
         let mut packet = vec![0; clear.len() + TAG_LENGTH];
         let index = protector.index(0x1234).unwrap();
-        protector.protect(index, header.try_into().unwrap(), payload, &mut packet);
+        protector.protect(index, header.try_into().unwrap(), &[], payload, &mut packet);
         assert_eq!(packet, expected);
     }
 

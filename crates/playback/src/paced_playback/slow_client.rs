@@ -29,6 +29,7 @@ impl PacedPlayback {
             thread.counters.forward_skips.increment();
             self.progress.forward_skips.add(1);
             self.streams.skip();
+            self.streams.leave();
             self.note_on_time();
         }
         is_found

@@ -44,7 +44,7 @@ fn segment_of(file: File, number: u32) -> Arc<Segment> {
         Departure { at_us: u64::from(place) * PACKET_US, train }
     };
     let mapped_file = Arc::new(MappedFile::new(file, 4096).unwrap());
-    Arc::new(Segment { mapped_file, departures: [train(0), train(1)].into(), original: None })
+    Arc::new(Segment { mapped_file, departures: [train(0), train(1)].into(), original: None, clock: None })
 }
 
 fn pool() -> BlockingPool {
@@ -206,7 +206,8 @@ fn a_time_within_a_picture_is_found_at_its_first_packet() {
     let Load::Ready(ready) = Ready.segment(0, None) else { panic!("it is ready") };
     let mut departures = ready.departures.clone();
     departures.iter_mut().for_each(|departure| departure.train.run.step = 0);
-    let segment = Segment { mapped_file: Arc::clone(&ready.mapped_file), departures, original: None };
+    let segment =
+        Segment { mapped_file: Arc::clone(&ready.mapped_file), departures, original: None, clock: None };
     for (at_us, index) in [(0, 0), (29_999, 0), (30_000, 1), (45_000, 1)] {
         assert_eq!(at_time(&segment, at_us), (index, None), "at {at_us}");
     }
@@ -224,7 +225,8 @@ fn a_time_within_a_group_is_found_at_its_first_train() {
     let departures =
         [together(0, first), together(200_000, first), together(200_000, second), together(400_000, first)]
             .into();
-    let segment = Segment { mapped_file: Arc::clone(&ready.mapped_file), departures, original: None };
+    let segment =
+        Segment { mapped_file: Arc::clone(&ready.mapped_file), departures, original: None, clock: None };
     for (at_us, index) in [(0, 0), (199_999, 0), (200_000, 1), (390_000, 1), (400_000, 3)] {
         assert_eq!(at_time(&segment, at_us), (index, None), "at {at_us}");
     }

@@ -11,7 +11,7 @@ impl Playhead {
     /// A datagram of a transport stream is whole, and so are packets of sound in a run with different
     /// timestamps.
     pub(crate) fn is_within_unit(&self, stream: &Stream) -> bool {
-        let Stream { number, numbering } = stream;
+        let Stream { number, numbering, .. } = stream;
         if !self.sends(*number) || !numbering.may_follow() {
             return false;
         }

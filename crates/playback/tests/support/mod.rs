@@ -95,7 +95,12 @@ impl TrainSource for Numbered {
                 Departure { at_us: u64::from(first) * PACKET_US, train }
             })
             .collect();
-        Load::Ready(Arc::new(Segment { mapped_file: Arc::clone(&self.file), departures, original: None }))
+        Load::Ready(Arc::new(Segment {
+            mapped_file: Arc::clone(&self.file),
+            departures,
+            original: None,
+            clock: None,
+        }))
     }
 }
 
@@ -230,6 +235,7 @@ impl Flood {
             mapped_file: Arc::clone(&segment.mapped_file),
             departures,
             original: None,
+            clock: None,
         })))
     }
 }

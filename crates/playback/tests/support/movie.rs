@@ -143,7 +143,7 @@ pub(crate) struct Session {
 pub(crate) fn stream(stream: u8, sink: PlaybackSink) -> StreamSink {
     let index = usize::from(stream);
     let timestamps = Timestamps::Presentation { first: FIRST_TIMESTAMPS[index], clock_hz: CLOCKS_HZ[index] };
-    StreamSink { stream, timestamps, sink, key: None }
+    StreamSink { stream, timestamps, sink, key: None, replay: None }
 }
 
 impl Session {

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use wirepath_engine::{BlockingPool, DropOnPool};
+use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 use wirepath_media::image::StreamPlan;
-use wirepath_playback::Segment;
+use wirepath_playback::{Departure, Load, Segment, SegmentClock, TrainSource};
 
 use super::Gaps;
 use super::opener::Opened;
@@ -46,6 +46,27 @@ pub(super) struct Piece {
     /// Number of its first segment within the chain.
     pub(super) first_segment: u32,
     pub(super) joined: Joined,
+    /// Number of the recordings that follow each other without a gap, which have this one.
+    part: u32,
+}
+
+/// Join of a recording to the one after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Join {
+    /// It follows at once.
+    Continuous,
+    Gap,
+    /// There is none.
+    End,
+}
+
+/// Segments of a recording behind one of them.
+pub(super) enum Rest {
+    None,
+    /// The last one.
+    Segment(Arc<Segment>),
+    /// More than one.
+    Long,
 }
 
 impl Chain {
@@ -57,7 +78,7 @@ impl Chain {
         streams: &[StreamPlan],
         pool: &BlockingPool,
     ) -> Chain {
-        let piece = Piece::new(first, 0, Joined::first(streams, begin_us), pool);
+        let piece = Piece::new(first, 0, Joined::first(streams, begin_us), 0, pool);
         Chain { epoch, pieces: VecDeque::from([piece]), following: Following::Unknown }
     }
 
@@ -66,6 +87,19 @@ impl Chain {
         let index = self.pieces.iter().rposition(|piece| piece.first_segment <= segment)?;
         let is_last = index + 1 == self.pieces.len();
         self.pieces.get_mut(index).map(|piece| (piece, is_last))
+    }
+
+    /// Join of the recording that contains a segment to the one after it; none if that is not known yet.
+    pub(super) fn join_after(&self, segment: u32) -> Option<Join> {
+        let index = self.pieces.iter().rposition(|piece| piece.first_segment <= segment)?;
+        let next_us = match (self.pieces.get(index + 1), &self.following) {
+            (Some(next), _) => next.start_us,
+            (None, Following::Known(next)) => next.start_us,
+            (None, Following::End) => return Some(Join::End),
+            (None, Following::Unknown) => return None,
+        };
+        let is_gap = self.pieces.get(index)?.gap_us(next_us) > LEAST_GAP_US;
+        Some(if is_gap { Join::Gap } else { Join::Continuous })
     }
 
     /// The recording that is played at a time of the source.
@@ -78,13 +112,15 @@ impl Chain {
     pub(super) fn push(&mut self, next: Opened, segment: u32, gaps: Gaps, pool: &BlockingPool) {
         let Some(last) = self.pieces.back() else { return };
         let length_us = last.joined.length_us(&last.image);
-        let gap_us = next.start_us.saturating_sub(last.start_us.saturating_add_unsigned(length_us));
-        let held_us = if gaps == Gaps::Hold && gap_us > LEAST_GAP_US { gap_us.unsigned_abs() } else { 0 };
+        let gap_us = last.gap_us(next.start_us);
+        let is_gap = gap_us > LEAST_GAP_US;
+        let held_us = if gaps == Gaps::Hold && is_gap { gap_us.unsigned_abs() } else { 0 };
+        let part = last.part + u32::from(is_gap);
         let joined = last.joined.next(last.joined.begin_us + length_us + held_us);
         if last.joined.is_untouched() && self.pieces.len() > 1 {
             self.pieces.pop_back();
         }
-        self.pieces.push_back(Piece::new(next, segment, joined, pool));
+        self.pieces.push_back(Piece::new(next, segment, joined, part, pool));
         let first_segments = self.pieces.iter().map(|piece| piece.first_segment);
         let unread = unread(first_segments, segment).min(self.pieces.len().saturating_sub(KEPT));
         self.pieces.drain(..unread);
@@ -98,9 +134,9 @@ fn unread(first_segments: impl Iterator<Item = u32>, segment: u32) -> usize {
 }
 
 impl Piece {
-    fn new(opened: Opened, first_segment: u32, joined: Joined, pool: &BlockingPool) -> Piece {
+    fn new(opened: Opened, first_segment: u32, joined: Joined, part: u32, pool: &BlockingPool) -> Piece {
         let Opened { image, start_us } = opened;
-        Piece { image: DropOnPool::new(image, pool), start_us, first_segment, joined }
+        Piece { image: DropOnPool::new(image, pool), start_us, first_segment, joined, part }
     }
 
     /// A segment of the recording, at its position in the chain.
@@ -112,11 +148,122 @@ impl Piece {
     ) -> Arc<Segment> {
         self.joined.give(&self.image, segment, local, streams)
     }
+
+    /// Segments behind one of the recording; if that is not known yet the answer to the request for them, or
+    /// none if they must be looked up again.
+    pub(super) fn rest(&self, local: u32, waker: Option<&Waker>) -> Result<Rest, Option<Load>> {
+        let has = |segment| match self.image.has_segment(segment) {
+            Some(has) => Ok(has),
+            None => {
+                let load = self.image.segment(segment, waker);
+                Err(matches!(load, Load::Pending | Load::Busy).then_some(load))
+            }
+        };
+        if !has(local + 1)? {
+            return Ok(Rest::None);
+        }
+        if has(local + 2)? {
+            return Ok(Rest::Long);
+        }
+        match self.image.segment(local + 1, waker) {
+            Load::Ready(last) => Ok(Rest::Segment(last)),
+            load @ (Load::Pending | Load::Busy) => Err(Some(load)),
+            // The recording ends early.
+            Load::End | Load::Failed(_) => Ok(Rest::None),
+        }
+    }
+
+    /// A segment of the recording with its wall clock, and with the ends of its streams if a gap or the end
+    /// follows them.
+    pub(super) fn with_clock(
+        &self,
+        mut given: Segment,
+        streams: usize,
+        join: Join,
+        rest: &Rest,
+    ) -> Arc<Segment> {
+        if let Some(video) = self.image.scanned_track() {
+            mark_pictures(&mut given.departures, video);
+        }
+        let mut ends = match join {
+            Join::Continuous => Box::default(),
+            Join::Gap | Join::End => ends(&given, streams),
+        };
+        if let Rest::Segment(last) = rest {
+            for train in last.departures.iter().map(|departure| &departure.train) {
+                if let Some(end) = ends.get_mut(usize::from(train.run.stream)) {
+                    *end = None;
+                }
+            }
+        }
+        let zero_us = self.start_us.saturating_sub_unsigned(self.joined.begin_us);
+        let clock = SegmentClock { zero_us, part: self.part, ends, is_terminal: join == Join::End };
+        Arc::new(Segment { clock: Some(Box::new(clock)), ..given })
+    }
+
+    /// Time from the end of the recording to a time, in microseconds.
+    fn gap_us(&self, next_us: i64) -> i64 {
+        let length_us = self.joined.length_us(&self.image);
+        next_us.saturating_sub(self.start_us.saturating_add_unsigned(length_us))
+    }
+}
+
+/// Moves the mark of a start from sound to the picture that departs with it.
+fn mark_pictures(departures: &mut [Departure], video: u8) {
+    let mut is_due = false;
+    for run in departures.iter_mut().map(|departure| &mut departure.train.run) {
+        is_due |= run.start;
+        run.start = is_due && run.stream == video;
+        is_due &= !run.start;
+    }
+}
+
+/// Timestamps of the last access unit of each stream in a segment.
+fn ends(segment: &Segment, streams: usize) -> Box<[Option<u32>]> {
+    let mut ends = vec![None; streams];
+    for train in segment.departures.iter().map(|departure| &departure.train) {
+        if let Some(end) = ends.get_mut(usize::from(train.run.stream)) {
+            *end = Some(train.run.header(train.first + train.packets() - 1).timestamp);
+        }
+    }
+    ends.into()
 }
 
 #[cfg(test)]
 mod tests {
+    use wirepath_datapath::Train;
+    use wirepath_datapath::rtp::{Header, Run};
+
     use super::*;
+
+    #[test]
+    fn starts_are_marked_at_pictures() {
+        let train = |stream, start| {
+            let first = Header {
+                padding: false,
+                marker: false,
+                payload_type: 96,
+                sequence: 1,
+                timestamp: 0,
+                ssrc: 2,
+            };
+            let run = Run { stream, start, ..Run::new(first, 0) };
+            let train =
+                Train { offset: 0, length: 20, packet_size: 20, skip: 0, first: 0, packets_before: 0, run };
+            Departure { at_us: 0, train }
+        };
+        let mut departures = [
+            train(1, true),
+            train(1, false),
+            train(0, false),
+            train(0, false),
+            train(0, true),
+            train(0, false),
+        ];
+        mark_pictures(&mut departures, 0);
+        let marks = departures.map(|departure| departure.train.run.start);
+        assert_eq!(marks, [false, false, true, false, true, false]);
+    }
 
     #[test]
     fn recordings_stay_while_a_playback_may_be_in_them() {

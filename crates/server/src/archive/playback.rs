@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use wirepath_media::image::StreamPlan;
 use wirepath_playback::{
-    self as playback, PlayError, PlayRequest, Playbacks, Position, Progress, StreamProgress,
+    self as playback, AccessUnits, IntraPictures, PlayError, PlayRequest, Playbacks, Position, Progress,
+    ReplayRequest, StreamProgress, StreamSink,
 };
 
 use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
@@ -14,7 +15,7 @@ use crate::formats::Formats;
 use crate::images::Image;
 use crate::plays::Plays;
 use crate::rtsp::player::{
-    MediaSink, OpenError, PlayRange, PlaybackFailure, Reply, SessionPlayback, TrackSource,
+    MediaSink, OpenError, PlayRange, PlaybackFailure, ReplayPlay, Reply, SessionPlayback, TrackSource,
 };
 use crate::waiting_play::WaitingPlay;
 
@@ -30,6 +31,8 @@ pub(super) struct ArchivePlayback {
     pub(super) playback: Arc<playback::Playback>,
     pub(super) playbacks: Arc<Playbacks>,
     pub(super) max_lag_us: u64,
+    /// True if packets have the header extensions of ONVIF replay.
+    pub(super) is_replay: bool,
     pub(super) plays: Arc<Plays>,
     /// Request to play that waits for a recording.
     pub(super) waiting: WaitingPlay,
@@ -49,6 +52,25 @@ impl ArchivePlayback {
             reply(result.map(|at| Position { at_us: source.archive_us(at.at_us), ..at }));
         })
     }
+
+    /// What ONVIF replay adds to a range.
+    fn replay_request(&self, range: PlayRange) -> ReplayRequest {
+        let ReplayPlay { cseq, unpaced, intra_us } = range.replay;
+        let intra = intra_us.zip(self.intra_track());
+        let intra = intra.map(|(interval_us, stream)| IntraPictures { stream, interval_us });
+        ReplayRequest { cseq, unpaced, intra }
+    }
+}
+
+/// The sink for packets with the header extensions of ONVIF replay.
+pub(super) fn with_replay(sink: StreamSink, image: &Image) -> StreamSink {
+    let description = image.summary().description;
+    let track = description.movie().and_then(|movie| movie.tracks.get(usize::from(sink.stream)));
+    let units = match track {
+        Some(track) if !track.video => AccessUnits::AllAlone,
+        _ => AccessUnits::SomeAlone,
+    };
+    StreamSink { replay: Some(units), ..sink }
 }
 
 /// Locates a time in microseconds since 1970: finds its recording, and the position in it.
@@ -118,12 +140,17 @@ impl SessionPlayback for ArchivePlayback {
 
     fn add(&self, track: u8, sink: MediaSink) -> Result<(), OpenError> {
         let sink = stream_sink(&self.first, track, sink, self.max_lag_us);
+        let sink = if self.is_replay { with_replay(sink, &self.first) } else { sink };
         self.playbacks.add(&self.playback, sink).map_err(socket_error)
     }
 
     /// Pictures alone can be played within one recording only.
     fn scanned_track(&self) -> Option<u8> {
         None
+    }
+
+    fn intra_track(&self) -> Option<u8> {
+        self.first.scanned_track()
     }
 
     fn clock_origin_us(&self) -> Option<i64> {
@@ -142,7 +169,8 @@ impl SessionPlayback for ArchivePlayback {
         let reply = self.translated(reply);
         let absolute = |us: u64| self.origin_us.saturating_add_unsigned(us);
         let until_us = range.until_us.map(absolute);
-        let request = PlayRequest { speed: range.speed, ..PlayRequest::default() };
+        let request =
+            PlayRequest { speed: range.speed, replay: self.replay_request(range), ..PlayRequest::default() };
         let Some(from_us) = range.from_us.map(absolute) else {
             self.source.go_on(until_us);
             return self.playback.play_as(request, reply);

@@ -4,6 +4,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 
 use wirepath_media::image::StreamPlan;
+use wirepath_media::replay::EXTENSION_LENGTH;
 use wirepath_media::rtsp::{ClockRange, ClockTime};
 use wirepath_media::sdp::Description;
 use wirepath_playback::{PlaybackOptions, TrainSource};
@@ -11,7 +12,7 @@ use wirepath_playback::{PlaybackOptions, TrainSource};
 use super::Gaps;
 use super::folder::{ArchiveFolder, Length};
 use super::opener::{EXAMINED, First, OpenFailure, Opened, Opener};
-use super::playback::ArchivePlayback;
+use super::playback::{ArchivePlayback, with_replay};
 use super::source::{ArchiveSource, feed};
 use crate::asset_player::{
     AssetPlayer, blocking, find_error, limits_error, open_error, socket_error, stream_sink,
@@ -25,6 +26,7 @@ use crate::rtsp::player::{
 use crate::waiting_play::WaitingPlay;
 
 /// An archive that a client opened.
+#[derive(Clone)]
 pub(crate) struct ArchivePresentation {
     player: AssetPlayer,
     opener: Opener,
@@ -32,6 +34,8 @@ pub(crate) struct ArchivePresentation {
     first: Opened,
     /// End of the last recording in microseconds since 1970, if known.
     end_us: Option<i64>,
+    /// True if packets have the header extensions of ONVIF replay.
+    is_replay: bool,
 }
 
 impl ArchivePresentation {
@@ -46,7 +50,7 @@ impl ArchivePresentation {
         let opener = Opener { folder, client, limits };
         let first = first(&opener)?;
         let end_us = end_us(&opener.folder).map_err(find_error)?.filter(|end_us| *end_us > first.start_us);
-        Ok(ArchivePresentation { player, opener, gaps, first, end_us })
+        Ok(ArchivePresentation { player, opener, gaps, first, end_us, is_replay: false })
     }
 
     /// An opener for recordings whose packets fit the path of a socket, and the first recording.
@@ -105,8 +109,13 @@ impl Presentation for ArchivePresentation {
             version: end_us.unwrap_or(start_us).unsigned_abs(),
             duration_us: end_us.map(|end_us| end_us.saturating_sub(start_us).unsigned_abs()),
             clock: Some(ClockRange { start: ClockTime(start_us), end: end_us.map(ClockTime) }),
+            has_replay: self.is_replay,
             ..describe(&self.first.image, self.opener.folder.path())
         }
+    }
+
+    fn with_replay(&self) -> Option<Arc<dyn Presentation>> {
+        Some(Arc::new(ArchivePresentation { is_replay: true, ..self.clone() }))
     }
 
     fn bits_per_second(&self) -> Option<u64> {
@@ -126,18 +135,23 @@ impl Presentation for ArchivePresentation {
     ) -> BoxFuture<'_, Result<Box<dyn SessionPlayback>, OpenError>> {
         Box::pin(async move {
             let (opener, first) = match &sink {
-                MediaSink::Udp(socket, key) => self.fitting(socket, trailer(key.as_ref())).await?,
+                MediaSink::Udp(socket, key) => {
+                    let extension = if self.is_replay { EXTENSION_LENGTH as u32 } else { 0 };
+                    self.fitting(socket, trailer(key.as_ref()) + extension).await?
+                }
                 MediaSink::Interleaved(..) => (self.opener.clone(), self.first.clone()),
             };
             let AssetPlayer { playbacks, max_lag_us, bursts, plays, .. } = &self.player;
             let (image, origin_us, like) =
                 (Arc::clone(&first.image), first.start_us, Formats::of(&first.image.summary().description));
             let streams: Vec<StreamPlan> = image.plan().streams.to_vec();
-            let source = ArchiveSource::new(first, streams, self.gaps, playbacks.engine().pool());
+            let source =
+                ArchiveSource::new(first, streams, self.gaps, self.is_replay, playbacks.engine().pool());
+            let sink = stream_sink(&image, track, sink, *max_lag_us);
             let options = PlaybackOptions {
                 source: Arc::clone(&source) as Arc<dyn TrainSource>,
                 streams: self.tracks(),
-                sink: stream_sink(&image, track, sink, *max_lag_us),
+                sink: if self.is_replay { with_replay(sink, &image) } else { sink },
                 most_burst_us: most_burst_us.unwrap_or(u64::MAX).min(bursts.most_us(opener.folder.path())),
                 on_event,
             };
@@ -153,6 +167,7 @@ impl Presentation for ArchivePresentation {
                 playback,
                 playbacks,
                 max_lag_us: *max_lag_us,
+                is_replay: self.is_replay,
                 plays,
                 waiting: WaitingPlay::default(),
             }) as Box<dyn SessionPlayback>)

@@ -12,7 +12,7 @@ use wirepath_media::image::StreamPlan;
 use wirepath_playback::{At, Cursor, Load, TrainSource};
 
 use super::Gaps;
-use super::chain::{Chain, Following};
+use super::chain::{Chain, Following, Join, Rest};
 use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
 use crate::formats::Formats;
 
@@ -33,6 +33,8 @@ pub(super) struct ArchiveSource {
     /// Notified when the recording after the last one should be opened.
     wanted: Arc<Notify>,
     pool: BlockingPool,
+    /// True if segments have the wall clock of their recordings.
+    has_clock: bool,
 }
 
 struct State {
@@ -47,13 +49,19 @@ struct State {
 
 impl ArchiveSource {
     /// A source that begins with the first recording, at time 0 of the archive.
-    pub(super) fn new(first: Opened, streams: Vec<StreamPlan>, gaps: Gaps, pool: &BlockingPool) -> Arc<Self> {
+    pub(super) fn new(
+        first: Opened,
+        streams: Vec<StreamPlan>,
+        gaps: Gaps,
+        has_clock: bool,
+        pool: &BlockingPool,
+    ) -> Arc<Self> {
         let origin_us = first.start_us;
         let chain = Chain::new(0, first, 0, &streams, pool);
         let state = Mutex::new(State { chain, left: None, waiters: Vec::new(), until_us: None });
         let wanted = Arc::new(Notify::new());
         wanted.notify_one();
-        Arc::new(ArchiveSource { streams, gaps, origin_us, state, wanted, pool: pool.clone() })
+        Arc::new(ArchiveSource { streams, gaps, origin_us, state, wanted, pool: pool.clone(), has_clock })
     }
 
     /// Continues at a position in a recording, up to the end of a range. Returns the position in this source.
@@ -196,6 +204,26 @@ impl TrainSource for ArchiveSource {
             };
             let local = number - piece.first_segment;
             match piece.image.segment(local, waker) {
+                Load::Ready(segment) if self.has_clock => {
+                    // The last access units before a gap are marked, so what follows must be known.
+                    let rest = match piece.rest(local, waker) {
+                        Ok(rest) => rest,
+                        Err(Some(load)) => return load,
+                        Err(None) => continue, // it has changed meanwhile
+                    };
+                    let given = piece.joined.give_own(&piece.image, &segment, local, &self.streams);
+                    let join = match &rest {
+                        Rest::Long => Some(Join::Continuous),
+                        Rest::None | Rest::Segment(_) => chain.join_after(number),
+                    };
+                    let piece = chain.piece(number).map(|(piece, _)| piece);
+                    let Some((piece, join)) = piece.zip(join) else {
+                        let new = waker.filter(|waker| !waiters.contains(waker));
+                        waiters.extend(new.cloned());
+                        return Load::Pending;
+                    };
+                    return Load::Ready(piece.with_clock(given, self.streams.len(), join, &rest));
+                }
                 Load::Ready(segment) => return Load::Ready(piece.give(&segment, local, &self.streams)),
                 load @ (Load::Pending | Load::Busy) => return load,
                 Load::End => {}
@@ -286,7 +314,7 @@ mod tests {
         let image = store.image(asset, "clip.ts", store.usual_limits()).unwrap();
         let opened = || Opened { image: Arc::clone(&image), start_us: 0 };
         let streams = image.plan().streams.to_vec();
-        let source = ArchiveSource::new(opened(), streams, Gaps::Skip, &pool);
+        let source = ArchiveSource::new(opened(), streams, Gaps::Skip, false, &pool);
         for round in 1..=20_u32 {
             let place = source.begin(opened(), Cursor::START, None);
             let epoch = place.segment & !SEGMENTS;

@@ -173,6 +173,16 @@ impl Image {
         })
     }
 
+    /// Returns whether there is a segment of this number; none if that is not known yet.
+    pub fn has_segment(&self, number: u32) -> Option<bool> {
+        let state = self.state.lock();
+        let is_growing = matches!(*self.progress.borrow(), Progress::Growing { .. });
+        match (number as usize) < state.slots.len() {
+            true => Some(true),
+            false => (!is_growing).then_some(false),
+        }
+    }
+
     /// Returns whether payload is sent from the asset, not from an image.
     pub fn is_sent_from_asset(&self) -> bool {
         self.state.lock().files.as_ref().is_some_and(|files| files.asset.is_some())

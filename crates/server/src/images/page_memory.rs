@@ -247,6 +247,7 @@ mod tests {
                 mapped_file: Arc::clone(&mapped_file),
                 departures: Box::default(),
                 original: None,
+                clock: None,
             })
         };
         let (played, other) = (segment(), segment());

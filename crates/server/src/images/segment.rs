@@ -60,7 +60,7 @@ fn read_trains(
             (&files.stored, from_image(plan, entry, &trains).collect())
         }
     };
-    Ok(Segment { mapped_file: Arc::clone(mapped_file), departures, original: None })
+    Ok(Segment { mapped_file: Arc::clone(mapped_file), departures, original: None, clock: None })
 }
 
 fn trains(

@@ -4,6 +4,7 @@ use super::counters::EndReason;
 use super::output::Output;
 use super::player::{OpenError, PlayRange, Player, Presentation};
 use super::ports::canonical;
+use super::replay::ONLY_ARCHIVES;
 use super::session::Session;
 use super::session_events::{EventKind, SessionEvent, SessionEvents};
 use super::shared::Shared;
@@ -13,7 +14,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, timeout, timeout_at};
-use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target, header_names};
+use wirepath_media::rtsp::{
+    Method, REPLAY_OPTION, Refusal, Request, Resource, Response, StatusCode, Target, header_names,
+};
 use wirepath_net::{Addresses, Exceeded};
 use wirepath_playback::{PlayError, Position};
 
@@ -133,8 +136,8 @@ impl RequestHandler {
             }
             _ => {}
         }
-        if !request.required_options().is_empty() {
-            return Err(refuse(StatusCode::OptionNotSupported, "no option is supported"));
+        if !unsupported_options(request).is_empty() {
+            return Err(refuse(StatusCode::OptionNotSupported, "the option is not supported"));
         }
         if let Some(id) = request.session() {
             self.session(id)?;
@@ -148,6 +151,19 @@ impl RequestHandler {
             Method::GetParameter | Method::SetParameter => self.parameters(request),
             _ => Ok(self.ok(request).header(header_names::PUBLIC, METHODS)),
         }
+    }
+
+    /// The presentation with ONVIF replay, if the request requires that: 551 if it has none.
+    pub(super) fn check_replay(
+        &self,
+        request: &Request,
+        presentation: &dyn Presentation,
+    ) -> Result<Option<Arc<dyn Presentation>>, Refusal> {
+        if !request.requires_replay() {
+            return Ok(None);
+        }
+        let refusal = || refuse(StatusCode::OptionNotSupported, ONLY_ARCHIVES);
+        presentation.with_replay().map(Some).ok_or_else(refusal)
     }
 
     /// Next event of this connection's playbacks, in order.
@@ -365,7 +381,11 @@ impl RequestHandler {
         self.log_refusal(request, &refusal);
         let response = Response::refusal(&Refusal { cseq: Some(request.cseq), ..refusal.clone() });
         match (refusal.status, &request.target) {
-            (StatusCode::OptionNotSupported, _) => response.unsupported(&request.required_options()),
+            (StatusCode::OptionNotSupported, _) => {
+                let options = unsupported_options(request);
+                // A presentation does not support an option that the server supports for others.
+                response.unsupported(&if options.is_empty() { request.required_options() } else { options })
+            }
             (StatusCode::MethodNotAllowed, Target::Server) => {
                 response.header(header_names::ALLOW, SERVER_METHODS)
             }
@@ -423,6 +443,11 @@ fn is_about(resource: &Resource, presentation: &[u8]) -> bool {
     path == presentation
         || is_satip && (parent.is_empty() || parent == presentation)
         || resource.split_track().is_some_and(|(parent, _)| parent.path() == presentation)
+}
+
+/// Required options that no presentation supports.
+fn unsupported_options(request: &Request) -> Vec<&str> {
+    request.required_options().into_iter().filter(|option| *option != REPLAY_OPTION).collect()
 }
 
 pub(super) fn refuse(status: StatusCode, why: impl Into<String>) -> Refusal {

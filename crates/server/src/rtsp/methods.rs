@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::counters::EndReason;
 use super::handler::{Answer, Described, RequestHandler, refuse, resource};
 use super::player::{OpenError, PlayRange};
+use super::replay::AskedReplay;
 use super::session_events::EventKind;
 use super::session_state::{Pace, Phase, PlayStep};
 use super::track;
@@ -30,7 +31,10 @@ impl RequestHandler {
         let (path, query) = (resource.path().to_vec(), resource.query().to_owned());
         self.described = (!query.is_empty()).then(|| Box::new(Described { path, query }));
         let description = match self.open(resource).await {
-            Ok(presentation) => self.described_for_client(resource.path(), &presentation.describe())?,
+            Ok(presentation) => {
+                let presentation = self.check_replay(request, &*presentation)?.unwrap_or(presentation);
+                self.described_for_client(resource.path(), &presentation.describe())?
+            }
             Err(error) => return Err(self.explain_missing(resource, error).await),
         };
         let base = format!("{}/", resource.url(&self.origin()));
@@ -59,7 +63,9 @@ impl RequestHandler {
         // A session cannot change a sender that others watch: the response has its position and speed.
         let is_shared = session.playback.is_shared();
         let is_live = session.playback.is_live();
-        let speed = speed(request)?.map(|speed| if is_shared { Speed::NORMAL } else { speed });
+        let replay = AskedReplay::of(request, session)?;
+        let asked_speed = speed(request)?.map(|speed| if is_shared { Speed::NORMAL } else { speed });
+        let speed = replay.speed(asked_speed);
         let scale = request.scale()?.map(|scale| session.nearest_scale(scale));
         let origin_us = session.playback.clock_origin_us();
         let range = TimeRange::of(request)?;
@@ -81,7 +87,7 @@ impl RequestHandler {
         if scale.unwrap_or_default().is_normal() {
             self.admit_speed(active.0, speed.unwrap_or_default())?;
         }
-        let pace = Pace { speed, scale };
+        let pace = Pace { speed, scale, replay: replay.play, is_immediate: replay.is_immediate };
         let step = self.session(&id)?.state.play(range, pace, duration_us, position_us)?;
         let until = |until_us: Option<u64>, scale: Scale| match scale.is_backward() {
             true => Some(Npt::At(until_us.unwrap_or(0))),
@@ -100,7 +106,7 @@ impl RequestHandler {
                 (stretch.speed, stretch.scale)
             }
             // The first packet is not known yet, so there is no RTP-Info.
-            PlayStep::Queued(PlayRange { from_us, until_us, speed, scale }) => {
+            PlayStep::Queued(PlayRange { from_us, until_us, speed, scale, .. }) => {
                 let start = from_us.map_or(Npt::Now, Npt::At);
                 let range = NptRange { start: Some(start), end: until(until_us, scale) };
                 response = with_range(response, range, shown_from_us);
@@ -117,13 +123,10 @@ impl RequestHandler {
         if scale.is_some() {
             response = response.header(header_names::SCALE, &chosen.1.to_string());
         }
-        if speed.is_some() {
+        if asked_speed.is_some() {
             response = response.header(header_names::SPEED, &chosen.0.to_string());
         }
-        if request.has_rate_control() {
-            response = response.rate_control();
-        }
-        Ok(response)
+        Ok(replay.answer(response))
     }
 
     /// Admits a change of speed of a session that plays or rests: 453 if the load does not allow the

@@ -41,6 +41,20 @@ pub(crate) struct PlayRange {
     /// Scale (RFC 2326 section 12.34). For backward play, the end is before the start, and the end of the
     /// presentation is its beginning.
     pub(crate) scale: Scale,
+    /// What ONVIF replay adds.
+    pub(crate) replay: ReplayPlay,
+}
+
+/// What ONVIF replay adds to a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReplayPlay {
+    /// Low byte of the CSeq of the PLAY.
+    pub(crate) cseq: u8,
+    /// True if packets leave as fast as the RTSP connection takes them.
+    pub(crate) unpaced: bool,
+    /// Least interval between pictures, in microseconds as recorded, if only pictures that can be decoded
+    /// alone are played.
+    pub(crate) intra_us: Option<u64>,
 }
 
 /// Finds presentations.
@@ -128,6 +142,12 @@ pub(crate) trait Presentation: Send + Sync {
         None
     }
 
+    /// The same presentation, whose packets have the header extensions of ONVIF replay; none if it is no
+    /// recording with a wall clock.
+    fn with_replay(&self) -> Option<Arc<dyn Presentation>> {
+        None
+    }
+
     /// Number of its tracks, at least one. They are counted from 0 here and from 1 in URLs.
     fn tracks(&self) -> u8;
 
@@ -167,6 +187,11 @@ pub(crate) trait SessionPlayback: Send + Sync {
 
     /// Track whose random access points can be played alone, for scales other than 1, if any.
     fn scanned_track(&self) -> Option<u8>;
+
+    /// Track of which pictures that can be decoded alone are played for ONVIF replay, if any.
+    fn intra_track(&self) -> Option<u8> {
+        None
+    }
 
     /// Time 0 of the presentation on the wall clock, in microseconds since 1970, if it has one.
     fn clock_origin_us(&self) -> Option<i64> {

@@ -53,8 +53,13 @@ impl SessionInfo {
 
     /// Sends a sender report with its CNAME (RFC 3550 section 6.4.1) for each track with a known clock, all
     /// for the same time. A track without a sent packet has a report, too, so that the client can synchronise
-    /// it with the others. Returns whether any report was sent.
+    /// it with the others. Returns whether any report was sent, or none is needed: packets of ONVIF replay
+    /// that leave as fast as the connection takes them have no relation to the wall clock.
     pub(super) fn send_reports(&self) -> bool {
+        if self.is_unpaced() {
+            self.bye_sent.store(false, Relaxed);
+            return true;
+        }
         self.for_each_clock(|track, state, _| {
             self.bye_sent.store(false, Relaxed);
             self.counters.sender_reports.increment();
@@ -95,7 +100,11 @@ impl SessionInfo {
             let mut has_clock = false;
             for track in tracks {
                 let progress = playback.track_progress(track.index);
-                if let Some(state) = sender_state(track, &progress, now, now_us) {
+                let state = match self.is_unpaced() {
+                    true => Some(without_times(track.source, &progress)),
+                    false => sender_state(track, &progress, now, now_us),
+                };
+                if let Some(state) = state {
                     act(track, &state, &progress);
                     has_clock = true;
                 }
@@ -129,6 +138,17 @@ fn unprotect<'a>(tracks: &mut [Track], datagram: &'a [u8]) -> Result<Cow<'a, [u8
         }
     }
     result
+}
+
+/// Report of a track without times (ONVIF Streaming Specification, section "Use of RTCP").
+fn without_times(source: TrackSource, progress: &StreamProgress) -> SenderState {
+    SenderState {
+        ssrc: source.ssrc,
+        now: NtpTime::from_bits(0),
+        timestamp: 0,
+        packets: progress.packets as u32,
+        octets: progress.payload_bytes as u32,
+    }
 }
 
 /// Report of a track for this time, which is `now_us` on CLOCK_MONOTONIC.

@@ -20,6 +20,8 @@ pub(super) struct Session {
     pub(super) id: String,
     /// Path of the presentation.
     pub(super) path: Vec<u8>,
+    /// True if packets have header extensions of ONVIF replay.
+    pub(super) is_replay: bool,
     /// Keys of the tracks, if media are encrypted.
     pub(super) keys: Option<TrackKeys>,
     /// True if it was set up without a user: by a rule, its URL or the callback. Then it continues after the
@@ -75,6 +77,12 @@ impl Session {
         if is_set_up { Scale::nearest(asked) } else { Scale::NORMAL }
     }
 
+    /// Returns whether a track of the session has pictures that can be decoded alone, for ONVIF replay.
+    pub(super) fn has_intra(&self) -> bool {
+        let track = self.playback.intra_track();
+        self.tracks.iter().any(|set_up| Some(set_up.index) == track)
+    }
+
     /// Requests a pause; returns the number of the request.
     pub(super) fn pause(&mut self) -> Result<u64, Refusal> {
         self.state.pause()?;
@@ -98,6 +106,7 @@ impl Session {
             EventKind::Started(_, range, Ok(_)) => {
                 self.info.count_play(&*self.playback);
                 self.state.started(*range);
+                self.info.note_unpaced(range.replay.unpaced);
                 self.is_held = self.info.is_interleaved();
                 self.publish_phase();
             }

@@ -65,6 +65,8 @@ pub(super) struct SessionInfo {
     /// Time of the client's last request or report.
     heard: Mutex<Instant>,
     pub(super) counters: Arc<Counters>,
+    /// Packets leave as fast as the connection takes them, so that reports have no times.
+    is_unpaced: AtomicBool,
     /// BYE was the last packet sent.
     pub(super) bye_sent: AtomicBool,
 }
@@ -94,6 +96,7 @@ impl SessionInfo {
             local,
             heard: Mutex::new(Instant::now()),
             counters,
+            is_unpaced: AtomicBool::new(false),
             bye_sent: AtomicBool::new(false),
         }
     }
@@ -141,6 +144,16 @@ impl SessionInfo {
     /// The lower transport of all tracks.
     pub(super) fn transport(&self) -> LowerTransport {
         self.transport
+    }
+
+    /// Notes whether packets leave as fast as the connection takes them.
+    pub(super) fn note_unpaced(&self, is_unpaced: bool) {
+        self.is_unpaced.store(is_unpaced, Relaxed);
+    }
+
+    /// Returns whether packets leave as fast as the connection takes them.
+    pub(super) fn is_unpaced(&self) -> bool {
+        self.is_unpaced.load(Relaxed)
     }
 
     /// Notes a sign of life of the client.

@@ -9,13 +9,14 @@
 //! - PLAY without a range while an open-ended one is active changes nothing: some clients keep alive with it.
 //! - PLAY without a range but with another speed or scale changes that of the active one at once. A PLAY without
 //!   them is for the normal ones (sections 12.34 and 12.35), but for one that changes nothing.
+//! - PLAY with `Immediate: yes` of ONVIF replay starts at once, and drops the queue.
 //! - At the end of the requested range the session rests (RFC 2326 section 10.5, "automatically paused"). A
 //!   PAUSE that comes then crossed the end and is answered with 200.
 //! - PLAY without a range at the end of the presentation begins at the beginning: it was not paused.
 
 use std::collections::VecDeque;
 
-use super::player::PlayRange;
+use super::player::{PlayRange, ReplayPlay};
 use wirepath_media::rtsp::{Npt, NptRange, Refusal, StatusCode};
 use wirepath_playback::{Scale, Speed};
 
@@ -53,6 +54,8 @@ pub(super) struct SessionState {
     /// Speed and scale of the last started range.
     speed: Speed,
     scale: Scale,
+    /// What ONVIF replay added to it.
+    replay: ReplayPlay,
 }
 
 impl SessionState {
@@ -81,12 +84,19 @@ impl SessionState {
     ) -> Result<PlayStep, Refusal> {
         let scale = pace.scale.unwrap_or_default();
         let speed = pace.speed.filter(|_| scale.is_normal()).unwrap_or_default();
-        let asked = PlayRange { speed, scale, ..play_range(range, scale, duration_us)? };
+        let replay = pace.replay;
+        let asked = PlayRange { speed, scale, replay, ..play_range(range, scale, duration_us)? };
         let is_changed = pace.speed.is_some_and(|_| speed != self.speed)
-            || pace.scale.is_some_and(|scale| scale != self.scale);
+            || pace.scale.is_some_and(|scale| scale != self.scale)
+            || (replay.unpaced, replay.intra_us) != (self.replay.unpaced, self.replay.intra_us);
         let is_to_end = (asked.from_us, asked.until_us) == (None, None);
         let has_range = range.is_some();
         match self.phase {
+            Phase::Playing { .. } if pace.is_immediate => {
+                let step = start(asked, position_us)?;
+                self.queue.clear();
+                Ok(step)
+            }
             Phase::Playing { until_us } if is_to_end && is_changed => {
                 // An end is one of its direction.
                 let until_us = until_us.filter(|_| scale.is_backward() == self.scale.is_backward());
@@ -108,7 +118,7 @@ impl SessionState {
     /// Playing has begun.
     pub(super) fn started(&mut self, play: PlayRange) {
         self.phase = Phase::Playing { until_us: play.until_us };
-        (self.speed, self.scale) = (play.speed, play.scale);
+        (self.speed, self.scale, self.replay) = (play.speed, play.scale, play.replay);
     }
 
     /// Handles a PAUSE, which drops the queue (RFC 2326 section 10.6).
@@ -152,11 +162,14 @@ impl SessionState {
     }
 }
 
-/// Requested speed and scale of a PLAY.
+/// Requested speed and scale of a PLAY, and what ONVIF replay adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     pub(super) speed: Option<Speed>,
     pub(super) scale: Option<Scale>,
+    pub(super) replay: ReplayPlay,
+    /// True if the PLAY replaces the active one and those that wait.
+    pub(super) is_immediate: bool,
 }
 
 /// Clients request the end that they were told, rounded. So an end close to the presentation's end means that
@@ -235,9 +248,15 @@ fn is_whole(until_us: Option<u64>, duration_us: Option<u64>) -> bool {
 mod tests {
     use super::*;
 
-    const TO_END: PlayRange =
-        PlayRange { from_us: None, until_us: None, speed: Speed::NORMAL, scale: Scale::NORMAL };
-    const AS_RECORDED: Pace = Pace { speed: None, scale: None };
+    const TO_END: PlayRange = PlayRange {
+        from_us: None,
+        until_us: None,
+        speed: Speed::NORMAL,
+        scale: Scale::NORMAL,
+        replay: NO_REPLAY,
+    };
+    const NO_REPLAY: ReplayPlay = ReplayPlay { cseq: 0, unpaced: false, intra_us: None };
+    const AS_RECORDED: Pace = Pace { speed: None, scale: None, replay: NO_REPLAY, is_immediate: false };
     const MINUTE: Option<u64> = Some(60_000_000);
 
     fn range(text: &str) -> Option<NptRange> {
@@ -250,11 +269,11 @@ mod tests {
     }
 
     fn at(speed: Speed) -> Pace {
-        Pace { speed: Some(speed), scale: None }
+        Pace { speed: Some(speed), ..AS_RECORDED }
     }
 
     fn scaled(factor: f64) -> Pace {
-        Pace { speed: None, scale: Some(Scale::nearest(factor)) }
+        Pace { scale: Some(Scale::nearest(factor)), ..AS_RECORDED }
     }
 
     fn playing(range_text: &str) -> SessionState {
@@ -412,6 +431,19 @@ mod tests {
         state.started(third);
         assert_eq!(state.finished(), None);
         assert_eq!(state.phase(), Phase::Ended { until_us: None });
+    }
+
+    /// Promise: A PLAY with `Immediate: yes` starts at once, and drops those that wait.
+    #[test]
+    fn an_immediate_play_drops_the_queue() {
+        let mut state = playing("npt=0-10");
+        let waiting = state.play(range("npt=20-30"), AS_RECORDED, MINUTE, 0);
+        assert!(matches!(waiting, Ok(PlayStep::Queued(_))));
+        let immediate = Pace { is_immediate: true, ..AS_RECORDED };
+        let second = seconds(Some(40), None);
+        assert_eq!(state.play(range("npt=40-"), immediate, MINUTE, 0), Ok(PlayStep::Start(second)));
+        state.started(second);
+        assert_eq!(state.finished(), None);
     }
 
     #[test]

@@ -36,6 +36,9 @@ impl RequestHandler {
         let most_burst_us = request.burst_max_us()?;
         let slot = self.reserve()?;
         let presentation = self.open(&presentation_url).await.map_err(|error| self.open_refusal(error))?;
+        let replay = self.check_replay(request, &*presentation)?;
+        let is_replay = replay.is_some();
+        let presentation = replay.unwrap_or(presentation);
         let index = self.track_index(&presentation_url, number, presentation.tracks())?;
         if let bits_per_second @ Some(_) = presentation.bits_per_second() {
             self.admit_rate(bits_per_second)?;
@@ -71,6 +74,7 @@ impl RequestHandler {
         let session = Session {
             id: new_id()?,
             path: path.to_vec(),
+            is_replay,
             keys: if is_protected { self.take_keys(path) } else { None },
             is_without_user: self.is_without_user,
             tracks: vec![SetUpTrack { index, url, _descriptor: None }],

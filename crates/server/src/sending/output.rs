@@ -309,7 +309,7 @@ fn sink(
         packet_size: plan.recipe.packet_size(),
         has_headers: destination.form == Form::Rtp,
     };
-    StreamSink { stream: number, timestamps, sink, key: None }
+    StreamSink { stream: number, timestamps, sink, key: None, replay: None }
 }
 
 fn local_address(sink: &StreamSink) -> io::Result<std::net::IpAddr> {

@@ -217,6 +217,7 @@ impl Presentation for FakePresentation {
             duration_us,
             clock: None,
             is_live: false,
+            has_replay: false,
             tracks: vec![Track::transport_stream(Some(4_000_000)); self.tracks.into()],
         }
     }
@@ -281,7 +282,7 @@ impl SessionPlayback for FakePlayback {
     }
 
     fn play(&self, range: PlayRange, reply: Reply<Position>) {
-        let PlayRange { from_us, until_us, speed, scale } = range;
+        let PlayRange { from_us, until_us, speed, scale, .. } = range;
         self.shared.note(match (speed, scale) {
             (Speed::NORMAL, Scale::NORMAL) => Asked::Play { from_us, until_us },
             _ => Asked::PlayAt(range),

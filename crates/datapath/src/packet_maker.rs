@@ -1,16 +1,18 @@
-//! Trains as SRTP (RFC 3711): read into a buffer, encrypted packet by packet into another, and sent from
-//! there.
+//! Trains whose packets are made in memory: read into a buffer, written packet by packet into another, and
+//! sent from there. Packets are encrypted (SRTP, RFC 3711), have a header extension (ONVIF replay), or both.
 //!
 //! To a UDP socket a train is one `sendto` with UDP_SEGMENT, or one `sendto` for each packet if the route
 //! does not support it. To an RTSP connection it is one `send` of frames. The bytes are processed three
-//! times: by a `pread`, the encryption, and the copy into the socket. Encryption needs the bytes in user
-//! space, so no path by reference is possible.
+//! times: by a `pread`, the encryption or copy, and the copy into the socket. Encryption needs the bytes in
+//! user space, so no path by reference is possible; few sessions have extensions, so they have no path of
+//! their own.
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 use wirepath_media::image::MAX_TRAIN_BYTES;
+use wirepath_media::replay::{EXTENSION_BIT, EXTENSION_LENGTH, Extension};
 use wirepath_media::rtp::HEADER_LENGTH;
 use wirepath_media::srtp::{MasterKey, RtpProtector, TAG_LENGTH};
 use wirepath_sys::datagrams;
@@ -19,11 +21,31 @@ use crate::buffer::Buffer;
 use crate::interleaved::{FRAMING_LENGTH, FrameTrain, framing, send_bytes};
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
-/// Encryption of a stream's trains.
-pub struct TrainProtector(RtpProtector);
+/// Maker of the packets of a stream's trains.
+pub struct PacketMaker {
+    /// Encryption.
+    protector: Option<RtpProtector>,
+    /// Extensions of the packets of the next train.
+    extensions: Option<Extensions>,
+}
 
-/// Encrypted packets in a buffer.
-struct Protected {
+/// Header extensions of the packets of a train. Each packet has one, so that all packets but the last have
+/// one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extensions {
+    /// Extension of the first packet. The others have the same CSeq, and the time that their timestamps
+    /// follow after. They are clean if they have the timestamp of the first one, or if all are.
+    pub first: Extension,
+    /// Ticks of the timestamps in a second, not 0.
+    pub clock_hz: u32,
+    /// True if all access units are random access points, as those of sound are.
+    pub all_clean: bool,
+    /// Stored timestamp of the last access unit before a gap or the end, if it may be in the train.
+    pub end: Option<u32>,
+}
+
+/// Packets in a buffer.
+struct MadePackets {
     /// Index of the first packet, as counted by SRTP.
     first: u64,
     packets: u32,
@@ -33,10 +55,45 @@ struct Protected {
     packet_size: usize,
 }
 
-impl TrainProtector {
-    /// Encryption of a stream before its first packet.
-    pub fn new(key: &MasterKey) -> TrainProtector {
-        TrainProtector(RtpProtector::new(key))
+impl Extensions {
+    /// Extension of packet `index` of a train.
+    fn of(&self, train: &Train, index: u32) -> Extension {
+        let timestamp = |index| train.run.header(train.first + index).timestamp;
+        let ticks = timestamp(index).wrapping_sub(timestamp(0));
+        let later_us = i64::from(ticks as i32) * 1_000_000 / i64::from(self.clock_hz.max(1));
+        let end = self.end == Some(timestamp(index));
+        Extension {
+            wall_us: self.first.wall_us.saturating_add(later_us),
+            clean: self.all_clean || self.first.clean && ticks == 0,
+            end,
+            discontinuity: self.first.discontinuity && index == 0,
+            terminal: self.first.terminal && end,
+            cseq: self.first.cseq,
+        }
+    }
+}
+
+impl PacketMaker {
+    /// Maker for a stream before its first packet. Packets are encrypted if there is a key.
+    pub fn new(key: Option<&MasterKey>) -> PacketMaker {
+        PacketMaker { protector: key.map(RtpProtector::new), extensions: None }
+    }
+
+    /// Bytes that are added to each packet by encryption, and by extensions if packets have some.
+    pub fn added_length(key: Option<&MasterKey>, has_extensions: bool) -> u16 {
+        let tag = if key.is_some() { TAG_LENGTH } else { 0 };
+        let extension = if has_extensions { EXTENSION_LENGTH } else { 0 };
+        (tag + extension) as u16
+    }
+
+    /// Sets the extensions of the next train, or of the rest of it.
+    pub fn set_extensions(&mut self, extensions: Option<Extensions>) {
+        self.extensions = extensions;
+    }
+
+    /// Returns whether packets are encrypted.
+    pub fn encrypts(&self) -> bool {
+        self.protector.is_some()
     }
 
     /// Sends the train's first packets, at least one, to a sink that was set up for `path`; returns how many.
@@ -54,8 +111,8 @@ impl TrainProtector {
         path: DataPath,
     ) -> Result<u32, SendError> {
         const CALL: &str = "sendto";
-        let (buffer, output) = (&mut context.buffer, &mut context.protected);
-        let packets = self.protect(file, train, headers, buffer, output.all(), &[])?;
+        let (buffer, output) = (&mut context.buffer, &mut context.made);
+        let packets = self.make(file, train, headers, buffer, output.all(), &[])?;
         let bytes = &output.all()[..packets.length];
         let sent = match path.segments() {
             true => {
@@ -92,9 +149,9 @@ impl TrainProtector {
         context: &mut SendContext,
         rest: &mut Vec<u8>,
     ) -> Result<u32, SendError> {
-        let (buffer, output) = (&mut context.buffer, &mut context.protected);
+        let (buffer, output) = (&mut context.buffer, &mut context.made);
         let FrameTrain { channel, file, train, headers } = frames;
-        let packets = self.protect(file, train, *headers, buffer, output.all(), &[*channel])?;
+        let packets = self.make(file, train, *headers, buffer, output.all(), &[*channel])?;
         let bytes = &output.all()[..packets.length];
         let taken = send_bytes(socket, bytes)?;
         let sent = taken.div_ceil(packets.packet_size);
@@ -104,8 +161,8 @@ impl TrainProtector {
         Ok(sent as u32)
     }
 
-    /// Encrypts as many packets as fit `output`, each after its framing if there is a channel.
-    fn protect(
+    /// Makes as many packets as fit `output`, each after its framing if there is a channel.
+    fn make(
         &self,
         file: &MappedFile,
         train: &Train,
@@ -113,14 +170,20 @@ impl TrainProtector {
         buffer: &mut Buffer,
         output: &mut [u8],
         channel: &[u8],
-    ) -> Result<Protected, SendError> {
+    ) -> Result<MadePackets, SendError> {
         let framed = if channel.is_empty() { 0 } else { FRAMING_LENGTH };
         let stored = usize::from(train.packet_size).saturating_sub(headers.stored_length());
-        let around = framed + HEADER_LENGTH + TAG_LENGTH;
+        let extension_length = if self.extensions.is_some() { EXTENSION_LENGTH } else { 0 };
+        let tag_length = if self.protector.is_some() { TAG_LENGTH } else { 0 };
+        let header_length = HEADER_LENGTH + extension_length;
+        let around = framed + header_length + tag_length;
         let most = (MAX_TRAIN_BYTES as usize).min(output.len()) / (stored + around);
         let train = &train.up_to(most.max(1) as u32);
         let first_sequence = train.header_fields(0, headers).sequence;
-        let first = self.0.index(first_sequence).map_err(|_| used_up())?;
+        let first = match &self.protector {
+            Some(protector) => protector.index(first_sequence).map_err(|_| used_up())?,
+            None => first_sequence.into(),
+        };
         let extent = train.extent();
         let read = buffer.first(extent.length);
         file.read(extent.offset, read)?;
@@ -129,27 +192,45 @@ impl TrainProtector {
             let payload = train.payload(index, headers);
             let start = (payload.offset - extent.offset) as usize;
             let payload = read.get(start..start + payload.length).ok_or_else(too_long)?;
-            let size = HEADER_LENGTH + payload.len() + TAG_LENGTH;
+            let size = header_length + payload.len() + tag_length;
             let place = output.get_mut(length..length + framed + size).ok_or_else(too_long)?;
             let (frame, packet) = place.split_at_mut(framed);
             if let [channel] = channel {
                 frame.copy_from_slice(&framing(*channel, size as u16));
             }
-            let header = match train.is_as_stored(index, headers) {
+            let mut header = match train.is_as_stored(index, headers) {
                 true => {
                     *read.get(start - HEADER_LENGTH..).and_then(<[u8]>::first_chunk).ok_or_else(too_long)?
                 }
                 false => train.header(index, headers),
             };
-            self.0.protect(first + u64::from(index), &header, payload, packet);
+            let extension = match &self.extensions {
+                Some(extensions) => &extensions.of(train, index).to_bytes()[..],
+                None => &[],
+            };
+            if !extension.is_empty() {
+                header[0] |= EXTENSION_BIT;
+            }
+            match &self.protector {
+                Some(protector) => {
+                    protector.protect(first + u64::from(index), &header, extension, payload, packet);
+                }
+                None => {
+                    packet[..HEADER_LENGTH].copy_from_slice(&header);
+                    packet[HEADER_LENGTH..header_length].copy_from_slice(extension);
+                    packet[header_length..].copy_from_slice(payload);
+                }
+            }
             length += framed + size;
         }
         let packet_size = if train.packets() > 1 { stored + around } else { length };
-        Ok(Protected { first, packets: train.packets(), length, packet_size })
+        Ok(MadePackets { first, packets: train.packets(), length, packet_size })
     }
 
-    fn note_sent(&mut self, packets: &Protected, sent: u32) {
-        self.0.note_sent(packets.first + u64::from(sent.max(1)) - 1);
+    fn note_sent(&mut self, packets: &MadePackets, sent: u32) {
+        if let Some(protector) = &mut self.protector {
+            protector.note_sent(packets.first + u64::from(sent.max(1)) - 1);
+        }
     }
 }
 
@@ -160,7 +241,7 @@ fn used_up() -> SendError {
 
 #[cold]
 fn too_long() -> SendError {
-    SendError::Other { call: "SRTP: a packet has no room for its tag", errno: Errno::MSGSIZE }
+    SendError::Other { call: "a made packet has no room for its tag or extension", errno: Errno::MSGSIZE }
 }
 
 #[cfg(test)]
@@ -171,7 +252,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use rustix::net::sockopt::set_socket_send_buffer_size;
-    use wirepath_media::rtp::Header;
+    use wirepath_media::rtp::{Header, Run};
 
     use super::*;
     use crate::train::tests::{HEADERS, example};
@@ -208,14 +289,15 @@ mod tests {
             if headers == Headers::Stored {
                 file.read(train.stored_packet(index).offset, &mut header).unwrap();
             }
-            protector.protect(count, &header, &clear, &mut packet);
+            protector.protect(count, &header, &[], &clear, &mut packet);
             protector.note_sent(count);
             packet
         });
         packets.collect()
     }
 
-    /// Promise: A train of SRTP leaves by one call, or packet by packet, each packet encrypted by itself across a wrap.
+    /// Promise: A train of SRTP leaves by one call, or packet by packet, each packet encrypted by itself
+    /// across a wrap.
     #[test]
     fn trains_are_encrypted_packet_by_packet() {
         let (file, train) = stored(70, 28);
@@ -225,8 +307,8 @@ mod tests {
                     (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
                 socket.connect(receiver.local_addr().unwrap()).unwrap();
                 let sink = UdpSink::new(socket, 60, path).unwrap();
-                let (mut protector, mut context) = (TrainProtector::new(&key()), SendContext::default());
-                let sent = protector.send(&sink, &file, &train, headers, &mut context, path).unwrap();
+                let (mut maker, mut context) = (PacketMaker::new(Some(&key())), SendContext::default());
+                let sent = maker.send(&sink, &file, &train, headers, &mut context, path).unwrap();
                 assert_eq!(sent, 3);
                 for packet in expected(&file, &train, headers) {
                     let mut received = [0; 100];
@@ -234,8 +316,8 @@ mod tests {
                     assert_eq!(received[..length], packet, "{headers:?} {path}");
                 }
                 // The same train again, with an unused key stream.
-                let last = protector.0.index(0).unwrap() - 1;
-                assert_eq!(protector.send(&sink, &file, &train, headers, &mut context, path), Ok(3));
+                let last = maker.protector.as_ref().unwrap().index(0).unwrap() - 1;
+                assert_eq!(maker.send(&sink, &file, &train, headers, &mut context, path), Ok(3));
                 for index in last + 1..=last + 3 {
                     let mut received = [0; 100];
                     receiver.recv(&mut received).unwrap();
@@ -245,7 +327,91 @@ mod tests {
         }
     }
 
-    /// Promise: SRTP over the RTSP connection is one frame for each packet, whole however little the connection takes.
+    /// Promise: Each packet of a train of ONVIF replay has its own wall clock and flags, over UDP and TCP,
+    /// encrypted or not.
+    #[test]
+    fn packets_have_extensions_of_their_own() {
+        let (file, mut train) = stored(70, 28);
+        train.run = Run { step: 48 << 16, ..train.run };
+        let timestamp = |index| train.run.header(train.first + index).timestamp;
+        let first = Extension {
+            wall_us: 5_000_000,
+            clean: true,
+            discontinuity: true,
+            cseq: 9,
+            ..Extension::default()
+        };
+        let terminal = Extension { terminal: true, ..first };
+        let extensions =
+            Extensions { first: terminal, clock_hz: 48_000, all_clean: false, end: Some(timestamp(2)) };
+        let expected = [
+            first,
+            Extension { wall_us: 5_001_000, clean: false, discontinuity: false, ..first },
+            Extension {
+                wall_us: 5_002_000,
+                end: true,
+                terminal: true,
+                clean: false,
+                discontinuity: false,
+                ..first
+            },
+        ];
+        let packets = |key: Option<&MasterKey>| -> Vec<Vec<u8>> {
+            let mut protector = key.map(RtpProtector::new);
+            let packets = (0..3).zip(&expected).map(|(index, extension)| {
+                let mut header = train.header(index, Headers::Generated);
+                header[0] |= 0x10;
+                let payload = train.payload(
+                    index,
+                    Headers::Own { sequence_offset: 0, timestamp_offset: 0, marker: false, stored: true },
+                );
+                let mut clear = vec![0; payload.length];
+                file.read(payload.offset, &mut clear).unwrap();
+                let extension = extension.to_bytes();
+                let Some(protector) = &mut protector else {
+                    return [&header[..], &extension, &clear].concat();
+                };
+                let count = protector.index(train.header_fields(index, Headers::Generated).sequence).unwrap();
+                let mut packet = vec![0; HEADER_LENGTH + EXTENSION_LENGTH + clear.len() + TAG_LENGTH];
+                protector.protect(count, &header, &extension, &clear, &mut packet);
+                protector.note_sent(count);
+                packet
+            });
+            packets.collect()
+        };
+        let own = Headers::Own { sequence_offset: 0, timestamp_offset: 0, marker: false, stored: true };
+        for key in [None, Some(key())] {
+            let expected = packets(key.as_ref());
+            for path in [DataPath::GsoWritev, DataPath::Sendmmsg] {
+                let (receiver, socket) =
+                    (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+                socket.connect(receiver.local_addr().unwrap()).unwrap();
+                let sink = UdpSink::new(socket, 60, path).unwrap();
+                let (mut maker, mut context) = (PacketMaker::new(key.as_ref()), SendContext::default());
+                maker.set_extensions(Some(extensions));
+                assert_eq!(maker.send(&sink, &file, &train, own, &mut context, path), Ok(3));
+                for packet in &expected {
+                    let mut received = [0; 100];
+                    let length = receiver.recv(&mut received).unwrap();
+                    assert_eq!(&received[..length], packet, "{path}");
+                }
+            }
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let (mut maker, mut context) = (PacketMaker::new(key.as_ref()), SendContext::default());
+            maker.set_extensions(Some(extensions));
+            let frames = FrameTrain { channel: 4, file: &file, train, headers: own };
+            let sent = maker.send_frames(near.as_fd(), &frames, &mut context, &mut Vec::new());
+            assert_eq!(sent, Ok(3));
+            drop(near);
+            let mut came = Vec::new();
+            far.read_to_end(&mut came).unwrap();
+            let framed = |packet: &Vec<u8>| [&framing(4, packet.len() as u16)[..], packet].concat();
+            assert_eq!(came, expected.iter().flat_map(framed).collect::<Vec<u8>>());
+        }
+    }
+
+    /// Promise: SRTP over the RTSP connection is one frame for each packet, whole however little the
+    /// connection takes.
     #[test]
     fn frames_are_whole_however_little_is_taken() {
         let (file, train) = stored(40 * 1040 - 500, 1040);
@@ -255,13 +421,13 @@ mod tests {
             near.set_nonblocking(true).unwrap();
             far.set_nonblocking(true).unwrap();
             set_socket_send_buffer_size(&near, 1).unwrap(); // the least that the kernel has
-            let (mut protector, mut context) = (TrainProtector::new(&key()), SendContext::default());
+            let (mut maker, mut context) = (PacketMaker::new(Some(&key())), SendContext::default());
             let (mut left, mut rest, mut cut_frames, mut came) = (Some(train), Vec::new(), 0, Vec::new());
             while left.is_some() || !rest.is_empty() {
                 let sent = match left {
                     Some(train) if rest.is_empty() => {
                         let frames = FrameTrain { channel: 4, file: &file, train, headers: headers_left };
-                        let sent = protector.send_frames(near.as_fd(), &frames, &mut context, &mut rest);
+                        let sent = maker.send_frames(near.as_fd(), &frames, &mut context, &mut rest);
                         if let (Ok(_), Headers::Own { marker, .. }) = (&sent, &mut headers_left) {
                             *marker = false; // only the first packet has one
                         }
