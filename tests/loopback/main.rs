@@ -39,6 +39,7 @@ mod packing;
 mod page;
 mod playing;
 mod popularity;
+mod recordings;
 mod reference;
 mod relay;
 mod relay_cache;
@@ -116,6 +117,7 @@ fn main() -> ExitCode {
         page::trials(),
         playing::trials(),
         popularity::trials(),
+        recordings::trials(),
         reference::trials(),
         relay::trials(),
         relay_config::trials(),

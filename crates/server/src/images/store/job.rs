@@ -9,7 +9,7 @@ use wirepath_media::image::{self, Layout};
 use wirepath_net::Permit;
 
 use super::Store;
-use super::recordings::Place;
+use super::places::Place;
 use crate::images::error::{StoreError, identity};
 use crate::images::image::Image;
 use crate::images::image_folder::Draft;
