@@ -150,7 +150,8 @@ impl Store {
 
     /// Queues the next generation of an image.
     pub(super) fn submit_again(&self, next: Option<Job>) {
-        if let Some(Err(job)) = next.map(|job| self.packers.submit(job)) {
+        let Some(job) = next else { return };
+        if let Err(job) = self.packers.submit(job) {
             job.goal.fail(&StoreError::Busy);
         }
     }
