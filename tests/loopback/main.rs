@@ -40,6 +40,7 @@ mod packing;
 mod page;
 mod playing;
 mod popularity;
+mod recordings;
 mod reference;
 mod relay;
 mod relay_cache;
@@ -119,6 +120,7 @@ fn main() -> ExitCode {
         page::trials(),
         playing::trials(),
         popularity::trials(),
+        recordings::trials(),
         reference::trials(),
         relay::trials(),
         relay_config::trials(),

@@ -25,6 +25,7 @@ pub fn fuzz(data: &[u8]) {
         duration_us: (bits & 1 == 0).then_some(u64::MAX),
         clock: None,
         is_live: bits & 2 == 0,
+        has_replay: bits & 8 == 0,
         tracks: tracks.clone(),
     };
     let bytes = description.to_bytes(Ipv4Addr::LOCALHOST.into());

@@ -36,6 +36,7 @@ use crate::played_as::PlayedAs;
 mod job;
 mod making;
 mod options;
+mod places;
 mod recordings;
 
 use job::Job;

@@ -9,7 +9,7 @@ use wirepath_media::image::{self, Layout};
 use wirepath_net::Permit;
 
 use super::Store;
-use super::recordings::Place;
+use super::places::Place;
 use crate::images::error::{StoreError, identity};
 use crate::images::image::Image;
 use crate::images::image_folder::Draft;
@@ -150,7 +150,8 @@ impl Store {
 
     /// Queues the next generation of an image.
     pub(super) fn submit_again(&self, next: Option<Job>) {
-        if let Some(Err(job)) = next.map(|job| self.packers.submit(job)) {
+        let Some(job) = next else { return };
+        if let Err(job) = self.packers.submit(job) {
             job.goal.fail(&StoreError::Busy);
         }
     }

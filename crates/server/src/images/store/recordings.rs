@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -19,6 +19,7 @@ use wirepath_media::pack::Packed;
 
 use super::Store;
 use super::job::Job;
+use super::places::{Place, Places};
 use crate::images::error::{StoreError, io_error};
 use crate::images::packing::quiet;
 use crate::images::work_queue::Work;
@@ -28,20 +29,14 @@ use crate::library;
 /// not notify of growth.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Most recordings that are followed. Each holds some memory and a file.
-const MOST_RECORDINGS: usize = 32;
-
 /// Recordings that are packed as far as they are written.
 pub(super) struct Recordings {
     waiting: Mutex<VecDeque<Recording>>,
-    /// Number of recordings that are followed, waiting or being packed.
-    followed: Arc<AtomicUsize>,
+    /// Places of recordings that are followed, waiting or being packed.
+    places: Places,
     /// Wakes the polling thread, which ends when this is dropped.
     signal: Sender<()>,
 }
-
-/// Place among the recordings that are followed.
-pub(super) struct Place(Arc<AtomicUsize>);
 
 /// Recording whose packing waits for growth.
 struct Recording {
@@ -60,20 +55,7 @@ impl Recordings {
     /// No recordings, and the signals for [`start`].
     pub(super) fn new() -> (Recordings, Receiver<()>) {
         let (signal, signals) = channel();
-        (Recordings { waiting: Mutex::default(), followed: Arc::default(), signal }, signals)
-    }
-
-    /// Takes a place, if one is free.
-    fn take_place(&self) -> Option<Place> {
-        let next = |count| (count < MOST_RECORDINGS).then_some(count + 1);
-        self.followed.fetch_update(Relaxed, Relaxed, next).ok()?;
-        Some(Place(Arc::clone(&self.followed)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        (Recordings { waiting: Mutex::default(), places: Places::default(), signal }, signals)
     }
 }
 
@@ -134,7 +116,7 @@ impl Store {
         loop {
             let held_bytes = held_bytes(&self.recordings.waiting.lock()) + job.held_bytes();
             if held_bytes <= self.options.packing_memory_bytes
-                && let Some(place) = self.recordings.take_place()
+                && let Some(place) = self.recordings.places.take()
             {
                 return Some(place);
             }
@@ -249,19 +231,4 @@ impl Store {
 fn version(asset: &File) -> Result<(Identity, bool), StoreError> {
     let stat = rustix::fs::fstat(asset).map_err(|errno| io_error("fstat of the asset", errno.into()))?;
     Ok((library::identity(&stat), stat.st_nlink > 0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Promise: At most 32 recordings are followed at a time.
-    #[test]
-    fn places_are_limited() {
-        let (recordings, _signals) = Recordings::new();
-        let mut places: Vec<Place> = std::iter::from_fn(|| recordings.take_place()).collect();
-        assert_eq!(places.len(), MOST_RECORDINGS);
-        places.pop();
-        assert!(recordings.take_place().is_some(), "a place is free");
-    }
 }
