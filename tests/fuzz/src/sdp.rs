@@ -42,6 +42,7 @@ pub fn fuzz(data: &[u8]) {
             ("framerate", frame_rate.as_ref()),
             ("lang", language.as_ref()),
             ("control", Some(&control)),
+            ("x-onvif-track", description.has_replay.then_some(&control)),
         ];
         let expected = expected.into_iter().filter_map(|(name, value)| Some((name, line(value?))));
         let found = media.attributes.iter().map(|one| {

@@ -84,7 +84,8 @@ impl Movie {
             }
         }
         let mapped_file = Arc::new(MappedFile::new(file, offset).unwrap());
-        let segment = Arc::new(Segment { mapped_file, departures: departures.into(), original: None });
+        let segment =
+            Arc::new(Segment { mapped_file, departures: departures.into(), original: None, clock: None });
         Arc::new(Movie { segment, end_us, packets })
     }
 
