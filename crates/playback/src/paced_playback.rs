@@ -225,6 +225,11 @@ impl PacedPlayback {
         self.playhead.set_speed(self.speed);
         let ReplayRequest { cseq, unpaced, intra } = request.replay;
         self.replay = Replay { cseq, unpaced: unpaced && self.streams.connection().is_some() };
+        if intra.is_none() && self.playhead.has_intra() {
+            // Packets were left out before the next one: its numbers and flags are those after a seek.
+            self.streams.seek(self.shift_us);
+            self.streams.leave();
+        }
         self.playhead.set_intra(intra);
         self.playhead.set_pictures(request.pictures.map(|pictures| pictures.stream));
         let place = self.playhead.cursor();
@@ -236,6 +241,8 @@ impl PacedPlayback {
     pub(crate) fn step(&mut self, thread: &mut ThreadState, now_us: u64, token: u64) -> Step {
         match self.ending.is_some() {
             true => self.step_to_end(thread, now_us, token),
+            // Unpaced packets are always due: other sessions of the thread send between two trains.
+            false if self.replay.unpaced => self.send_trains(1, thread, now_us, token),
             false => self.send_trains(TRAINS_PER_STEP, thread, now_us, token),
         }
     }

@@ -97,7 +97,15 @@ impl Playhead {
 
     /// From now on, sends only pictures that can be decoded alone, or all added streams.
     pub(crate) fn set_intra(&mut self, pictures: Option<IntraPictures>) {
-        self.intra = pictures.map(|pictures| Box::new(Intra::new(pictures)));
+        match (&mut self.intra, pictures) {
+            (Some(intra), Some(pictures)) => intra.change(pictures),
+            (intra, pictures) => *intra = pictures.map(|pictures| Box::new(Intra::new(pictures))),
+        }
+    }
+
+    /// Returns whether only pictures that can be decoded alone are sent.
+    pub(crate) fn has_intra(&self) -> bool {
+        self.intra.is_some()
     }
 
     /// Returns whether the next departure begins a picture that does not follow the one sent before, and was

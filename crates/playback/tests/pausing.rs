@@ -101,7 +101,7 @@ impl Spread {
         let mapped_file = Arc::new(MappedFile::new(file, (departures.len() * SIZE) as u64).unwrap());
         let segment = |departures: &[Departure]| {
             let (mapped_file, departures) = (Arc::clone(&mapped_file), departures.into());
-            Arc::new(Segment { mapped_file, departures, original: None })
+            Arc::new(Segment { mapped_file, departures, original: None, clock: None })
         };
         let segments = departures.chunks(TRAINS).map(segment).collect();
         Arc::new(Spread { segments, departures, packets, is_endless })

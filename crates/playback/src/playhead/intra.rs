@@ -20,6 +20,14 @@ impl Intra {
         Intra { pictures, unit: None, next_us: 0, is_new: false }
     }
 
+    /// Sends other pictures from the next one on: the current one is sent to its end if it is of the same stream.
+    pub(super) fn change(&mut self, pictures: IntraPictures) {
+        if pictures.stream != self.pictures.stream {
+            self.leave();
+        }
+        self.pictures = pictures;
+    }
+
     /// Notes that play continues elsewhere.
     pub(super) fn leave(&mut self) {
         *self = Intra::new(self.pictures);

@@ -403,7 +403,12 @@ impl TrainSource for Units {
             departures.push(Departure { at_us, train });
         }
         let mapped_file = Arc::new(MappedFile::new(File::open("/proc/self/exe").unwrap(), 4096).unwrap());
-        Load::Ready(Arc::new(Segment { mapped_file, departures: departures.into(), original: None }))
+        Load::Ready(Arc::new(Segment {
+            mapped_file,
+            departures: departures.into(),
+            original: None,
+            clock: None,
+        }))
     }
 }
 
@@ -424,7 +429,8 @@ fn access_units_are_seen_across_segments() {
         let mut playhead = Playhead::new(Arc::new(source), 0, waker(), &pool());
         playhead.add_stream(1);
         let timestamps = Timestamps::Presentation { first: 0, clock_hz: 90_000 };
-        let mut streams = [0, 1].map(|number| Stream { number, numbering: Numbering::new(timestamps, 0) });
+        let mut streams =
+            [0, 1].map(|number| Stream { number, numbering: Numbering::new(timestamps, 0), replay: None });
         assert!(!streams.iter().any(|stream| playhead.is_within_unit(stream)), "nothing was sent");
         for sent in 1..=all.len() {
             let Next::Due(departure) = playhead.next() else { panic!("there is packet {sent}") };
@@ -454,7 +460,7 @@ fn access_units_are_seen_across_segments() {
 #[test]
 fn packets_with_times_of_their_own_are_whole() {
     let mut playhead = playhead(Ready);
-    let mut stream = Stream { number: 0, numbering: Numbering::new(Timestamps::Departure, 0) };
+    let mut stream = Stream { number: 0, numbering: Numbering::new(Timestamps::Departure, 0), replay: None };
     for _ in 0..6 {
         let Next::Due(departure) = playhead.next() else { panic!("there is a packet") };
         stream.numbering.begin(numbers(&departure));

@@ -87,7 +87,13 @@ impl RequestHandler {
         if scale.unwrap_or_default().is_normal() {
             self.admit_speed(active.0, speed.unwrap_or_default())?;
         }
-        let pace = Pace { speed, scale, replay: replay.play, is_immediate: replay.is_immediate };
+        let pace = Pace {
+            speed,
+            scale,
+            replay: replay.play,
+            asks_replay: replay.has_fields(),
+            is_immediate: replay.is_immediate,
+        };
         let step = self.session(&id)?.state.play(range, pace, duration_us, position_us)?;
         let until = |until_us: Option<u64>, scale: Scale| match scale.is_backward() {
             true => Some(Npt::At(until_us.unwrap_or(0))),

@@ -21,20 +21,26 @@ pub(super) struct AskedReplay {
     frames: Option<Frames>,
 }
 
+/// Refuses a request that requires replay of a session that was set up without it.
+pub(super) fn ensure_replay_is_possible(request: &Request, session: &Session) -> Result<(), Refusal> {
+    if session.is_replay || !request.requires_replay() {
+        return Ok(());
+    }
+    Err(match session.playback.clock_origin_us() {
+        Some(_) => {
+            let why = "Require: onvif-replay: the session was set up without it; SETUP with it";
+            Refusal::new(StatusCode::MethodNotValidInThisState, why)
+        }
+        None => Refusal::new(StatusCode::OptionNotSupported, ONLY_ARCHIVES),
+    })
+}
+
 impl AskedReplay {
     /// Reads the request to play of a session, or refuses what cannot be done. Sessions that were set up
     /// without replay get nothing of it.
     pub(super) fn of(request: &Request, session: &Session) -> Result<AskedReplay, Refusal> {
         if !session.is_replay {
-            if request.requires_replay() {
-                return Err(match session.playback.clock_origin_us() {
-                    Some(_) => {
-                        let why = "Require: onvif-replay: the session was set up without it; SETUP with it";
-                        Refusal::new(StatusCode::MethodNotValidInThisState, why)
-                    }
-                    None => Refusal::new(StatusCode::OptionNotSupported, ONLY_ARCHIVES),
-                });
-            }
+            ensure_replay_is_possible(request, session)?;
             let rate_control = request.has_rate_control().then_some(true);
             return Ok(AskedReplay { rate_control, ..AskedReplay::default() });
         }
@@ -64,6 +70,11 @@ impl AskedReplay {
         };
         let play = ReplayPlay { cseq: request.cseq as u8, unpaced, intra_us };
         Ok(AskedReplay { play, is_immediate: request.is_immediate()?, rate_control, frames })
+    }
+
+    /// Returns whether the request says how replay is to be played.
+    pub(super) fn has_fields(&self) -> bool {
+        self.rate_control.is_some() || self.frames.is_some()
     }
 
     /// Speed of the range: packets without pace count as the fastest.

@@ -88,7 +88,8 @@ impl SessionState {
         let asked = PlayRange { speed, scale, replay, ..play_range(range, scale, duration_us)? };
         let is_changed = pace.speed.is_some_and(|_| speed != self.speed)
             || pace.scale.is_some_and(|scale| scale != self.scale)
-            || (replay.unpaced, replay.intra_us) != (self.replay.unpaced, self.replay.intra_us);
+            || pace.asks_replay
+                && (replay.unpaced, replay.intra_us) != (self.replay.unpaced, self.replay.intra_us);
         let is_to_end = (asked.from_us, asked.until_us) == (None, None);
         let has_range = range.is_some();
         match self.phase {
@@ -168,6 +169,8 @@ pub(super) struct Pace {
     pub(super) speed: Option<Speed>,
     pub(super) scale: Option<Scale>,
     pub(super) replay: ReplayPlay,
+    /// True if the PLAY has fields of ONVIF replay: without them it is one to keep alive.
+    pub(super) asks_replay: bool,
     /// True if the PLAY replaces the active one and those that wait.
     pub(super) is_immediate: bool,
 }
@@ -256,7 +259,8 @@ mod tests {
         replay: NO_REPLAY,
     };
     const NO_REPLAY: ReplayPlay = ReplayPlay { cseq: 0, unpaced: false, intra_us: None };
-    const AS_RECORDED: Pace = Pace { speed: None, scale: None, replay: NO_REPLAY, is_immediate: false };
+    const AS_RECORDED: Pace =
+        Pace { speed: None, scale: None, replay: NO_REPLAY, asks_replay: false, is_immediate: false };
     const MINUTE: Option<u64> = Some(60_000_000);
 
     fn range(text: &str) -> Option<NptRange> {
@@ -444,6 +448,19 @@ mod tests {
         assert_eq!(state.play(range("npt=40-"), immediate, MINUTE, 0), Ok(PlayStep::Start(second)));
         state.started(second);
         assert_eq!(state.finished(), None);
+    }
+
+    /// Promise: A PLAY to keep alive leaves ONVIF replay as it is.
+    #[test]
+    fn replay_is_changed_by_its_own_fields_only() {
+        let mut state = SessionState::default();
+        let replay = ReplayPlay { unpaced: true, intra_us: Some(0), ..NO_REPLAY };
+        state.started(PlayRange { replay, ..seconds(Some(0), None) });
+        assert_eq!(state.play(None, AS_RECORDED, MINUTE, 0), Ok(PlayStep::Unchanged));
+        let asks = Pace { asks_replay: true, ..AS_RECORDED };
+        assert!(matches!(state.play(None, asks, MINUTE, 0), Ok(PlayStep::Start(_))));
+        let same = Pace { replay, ..asks };
+        assert_eq!(state.play(None, same, MINUTE, 0), Ok(PlayStep::Unchanged));
     }
 
     #[test]

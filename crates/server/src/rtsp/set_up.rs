@@ -5,6 +5,7 @@ use super::handler::{Answer, RequestHandler, refuse, resource};
 use super::key_offers::client_key;
 use super::player::{Joined, SessionPlayback};
 use super::registry::SessionSlot;
+use super::replay::ensure_replay_is_possible;
 use super::rtcp_path::RtcpPath;
 use super::session::{Session, SetUpTrack};
 use super::session_events::{EventKind, SessionEvent};
@@ -109,6 +110,7 @@ impl RequestHandler {
             let why = "SETUP: presentations cannot share a session; leave Session out";
             return Err(refuse(StatusCode::AggregateOperationNotAllowed, why));
         }
+        ensure_replay_is_possible(request, session)?;
         let (tracks, transport) = (session.playback.tracks(), session.info.transport());
         // A further track has the same protection as the first one, with any profile.
         let is_protected = session.keys.is_some();
