@@ -66,8 +66,8 @@ fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
     fs::write(folder.join(page.get_filename()), text_of(command, &page)?)
 }
 
-/// Text of a page. The sections are those of [`Man::render`], which would show the help text behind the options as
-/// one section `EXTRA` with all of its lines joined.
+/// Text of a page. The sections are those of [`Man::render`], which would show the help text behind the
+/// options as one section `EXTRA` with all of its lines joined.
 fn text_of(command: &Command, page: &Man) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     page.render_title(&mut text)?;
@@ -87,8 +87,8 @@ fn text_of(command: &Command, page: &Man) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Sections of the help text behind the options. A paragraph about exit codes or an example gets a section of its
-/// own; indented lines stay lines.
+/// Sections of the help text behind the options. A paragraph about exit codes or an example gets a section
+/// of its own; indented lines stay lines.
 fn further_sections(help: &str) -> String {
     let (mut text, mut section) = (String::new(), "");
     for paragraph in help.split("\n\n") {

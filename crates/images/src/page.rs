@@ -39,7 +39,8 @@ pub(crate) fn listing(path: &AssetPath, entries: &[Entry]) -> Response {
     answer(&LISTING.replace("{{title}}", &title).replace("{{rows}}", &rows))
 }
 
-/// Returns whether a file is listed as a picture. Requests decide by the content, which a listing does not read.
+/// Returns whether a file is listed as a picture. Requests decide by the content, which a listing does not
+/// read.
 fn has_picture_name(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     PICTURES.iter().any(|ending| name.ends_with(ending))

@@ -123,7 +123,7 @@ fn no_segmentation(facts: &Facts<'_>) -> Vec<Advice> {
             finding: format!("{} does not cut trains into packets (UDP segmentation)", device.name),
             consequence:
                 "the kernel cuts them in software, just before the device; `wirepath assess stream --sink \
-                          drop-nooffload` measures what that costs here"
+                 drop-nooffload` measures what that costs here"
                     .to_owned(),
             remedy: switch(device, &["tx-udp-segmentation"], "tx-udp-segmentation on", otherwise),
         }
