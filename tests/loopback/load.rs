@@ -185,7 +185,7 @@ fn silence_is_an_underrun_and_fails_the_criterion() -> Result<()> {
     ensure!((300.0..1_700.0).contains(&gap) && (300.0..1_700.0).contains(&late), "{media}");
     ensure!(
         run.text.contains(
-            "0 of 1 sessions that were judged or failed were timely: --require timely:100% is not met"
+            "0 of 1 sessions that were judged or failed were timely: --require timely:100%, the default, is not met"
         ),
         "{}",
         run.text

@@ -184,7 +184,7 @@ fn a_slow_server_is_not_timely() -> Result<()> {
         let http = &run.json["http"];
         ensure!(http["underruns"].as_u64() >= Some(1) && number(http, "stalled_ms")? > 500.0, "{http}");
         ensure!(run.json["sessions"]["timely"] == 0 && run.json["sessions"]["failed"] == 0, "{}", run.json);
-        ensure!(run.text.contains("--require timely:100% is not met"), "{}", run.text);
+        ensure!(run.text.contains("--require timely:100%, the default, is not met"), "{}", run.text);
     }
     Ok(())
 }

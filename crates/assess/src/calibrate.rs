@@ -70,6 +70,6 @@ fn on(test_bed: &TestBed, paths: &[DataPath], own: &[DataPath]) -> Result<Measur
 }
 
 fn calibration(options: &Options, device: DeviceKind, mtu: u32, measured: Measured) -> Calibration {
-    let origin = format!("measured by `wirepath assess` on the sink {}", options.sink);
+    let origin = format!("measured by `wirepath assess --sink {}`", options.sink);
     Calibration { host: Host::this(), device, mtu, origin, unix_s: now_unix_s(), costs: measured.costs }
 }

@@ -87,7 +87,7 @@ impl Clients {
 /// Errors that end the experiment; [`Error::Stopped`] on a request to stop.
 pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Progress) -> Result<(), Error> {
     let scratch = &options.scratch;
-    std::fs::create_dir_all(scratch).map_err(|error| Error::of_file("make the folder", scratch, error))?;
+    make_scratch(scratch)?;
     let descriptors = allow_descriptors(1 << 17);
     let on_all = options.dimensions.cases().iter().any(|case| case.processors == Processors::All);
     with_client_bed(options.cpu, on_all, |bed| {
@@ -100,6 +100,14 @@ pub fn run(options: &ClientOptions, result: &mut Clients, progress: &mut dyn Pro
             compare(options, bed, group, &cases[0], result, &mut part)?;
         }
         Ok(())
+    })
+}
+
+/// Makes the folder of generated files. The error names the option that chooses another one.
+fn make_scratch(folder: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let folder = folder.display();
+        Error::Input(format!("cannot make the folder {folder}: {error}; name another with --scratch DIR"))
     })
 }
 

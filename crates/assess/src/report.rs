@@ -11,7 +11,7 @@ mod relay;
 mod runs;
 mod summary;
 
-use wirepath_report::{Document, Section, Table, number};
+use wirepath_report::{Block, Document, Section, Table, number};
 
 pub use runs::runs;
 
@@ -35,7 +35,7 @@ pub fn document(assessment: &Assessment) -> Document {
     let host = &assessment.host;
     let groups = path_costs::groups(assessment);
     let figures = quantities(assessment);
-    let mut sections = vec![machine::section(assessment), machine::advice(assessment)];
+    let mut sections: Vec<Section> = vec![machine::section(assessment), machine::advice(assessment)];
     sections.extend(assessment.costs.iter().map(costs::section));
     let of_paths = groups.iter().filter(|group| group.experiment != Experiment::Loan);
     sections.extend(of_paths.enumerate().map(|(index, group)| paths::section(assessment, index, group)));
@@ -47,9 +47,10 @@ pub fn document(assessment: &Assessment) -> Document {
         appendix::noise(&figures),
         appendix::measurements(&groups),
         appendix::every_run(&figures),
-        references(),
-        appendix::left_out(assessment),
     ]);
+    let summary = summary::section(assessment);
+    let papers = references(sections.iter().chain([&summary]));
+    sections.extend([papers, appendix::left_out(assessment)]);
     Document {
         title: "What moving media to the network costs".to_owned(),
         facts: vec![
@@ -63,7 +64,7 @@ pub fn document(assessment: &Assessment) -> Document {
             format!("{}, {}", assessment.started, assessment.program),
         ],
         warnings: warnings(assessment),
-        summary: summary::section(assessment),
+        summary,
         sections,
     }
 }
@@ -174,10 +175,25 @@ fn counted(assessment: &Assessment) -> Section {
     section
 }
 
-fn references() -> Section {
-    let mut section = Section::new("papers", "The papers");
-    PAPERS.iter().for_each(|paper| section.paragraph(*paper));
-    section
+/// Papers whose numbers the sections mention.
+fn references<'a>(sections: impl Iterator<Item = &'a Section> + Clone) -> Section {
+    let mut papers = Section::new("papers", "The papers");
+    for (paper, number) in PAPERS.iter().zip(1..) {
+        if sections.clone().any(|section| mentions(section, &format!("[{number}]"))) {
+            papers.paragraph(*paper);
+        }
+    }
+    papers
+}
+
+fn mentions(section: &Section, reference: &str) -> bool {
+    section.blocks.iter().any(|block| match block {
+        Block::Paragraph(text) => text.contains(reference),
+        Block::Figure(figure) => figure.caption.contains(reference),
+        Block::Table(table) => {
+            table.caption.contains(reference) || table.notes.iter().any(|note| note.contains(reference))
+        }
+    })
 }
 
 #[cfg(test)]

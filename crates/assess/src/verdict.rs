@@ -173,7 +173,7 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
 /// Requirement of a path that other paths do not have.
 fn needs(path: PathKind) -> Option<&'static str> {
     match path {
-        _ if path.needs_module() => Some("it needs the kernel module: docs/module.md"),
+        _ if path.needs_module() => Some("it needs the kernel module (package wirepath-dkms)"),
         _ if !path.needs_hot_memory() => None,
         PathKind::Stream(_) => Some("it needs its files in memory: serve --hot-memory SIZE"),
         PathKind::Block(_) => {

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use http::Uri;
 use http::uri::Scheme;
@@ -59,9 +59,12 @@ pub(crate) fn confine_server(
         return Ok("the server is not confined: --confine off".to_owned());
     }
     // Access to a folder can be allowed only if the folder exists.
-    for kept in [&options.cache, &folder(&options.calibration)] {
-        std::fs::create_dir_all(kept)
-            .with_context(|| format!("cannot make the folder {}", kept.display()))?;
+    for (kept, option) in
+        [(&options.cache, "--cache DIR"), (&folder(&options.calibration), "--calibration FILE")]
+    {
+        std::fs::create_dir_all(kept).map_err(|error| {
+            anyhow!("cannot make the folder {}: {error}; name another with {option}", kept.display())
+        })?;
     }
     match (confine(&reach(options, configuration)), choice) {
         (Ok(extent @ (Extent::Part | Extent::Nothing)), ConfineChoice::On) => {

@@ -8,12 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::error::ErrorKind;
-use wirepath_load::{Observer, Options, Outcome, Snapshot};
+use wirepath_load::{Observer, Options, Snapshot};
 use wirepath_net::raise_descriptor_limit;
 use wirepath_report::html;
 
 pub(crate) use arguments::Load;
-use arguments::Require;
 use live::Live;
 
 use crate::interrupt::Interrupt;
@@ -60,15 +59,14 @@ impl Load {
         page.write(|| html(wirepath_load::document(&outcome)).context("writing the page"))?;
         match interrupt.signal() {
             Some(signal) => Ok(exit::by_signal(signal)),
-            None => Ok(judge(&self.require, &outcome)),
+            None => Ok(judge(&self.failures(&outcome))),
         }
     }
 }
 
-/// Exit code according to the criteria.
-fn judge(require: &[Require], outcome: &Outcome) -> ExitCode {
-    let failures: Vec<String> = require.iter().filter_map(|require| require.failure(outcome)).collect();
-    for failure in &failures {
+/// Exit code according to the criteria that are not met.
+fn judge(failures: &[String]) -> ExitCode {
+    for failure in failures {
         // If standard error is closed, only the exit code reports the failure.
         drop(writeln!(io::stderr(), "wirepath: {failure}"));
     }

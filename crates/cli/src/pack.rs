@@ -46,7 +46,7 @@ Exit code: 0 if all files were packed, 1 if some were not (the others were). SIG
 and leave no unfinished image.")]
 pub(crate) struct Pack {
     /// Files to pack, and folders to search for transport streams and movies
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "PATH", required = true)]
     files: Vec<PathBuf>,
 
     #[command(flatten)]

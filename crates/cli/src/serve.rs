@@ -175,7 +175,12 @@ fn reload_on_hang_up(signals: &mut Signals, configuration: Option<Configuration>
 /// Adds a hint to the option that avoids an error at start.
 fn with_advice(error: StartError) -> anyhow::Error {
     match &error {
-        StartError::Listen(protocol, _, source) if source.kind() == ErrorKind::AddrInUse => {
+        StartError::Listen(protocol, _, source)
+            if matches!(
+                source.kind(),
+                ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable | ErrorKind::PermissionDenied
+            ) =>
+        {
             anyhow!("{error}; choose another with --{} ADDRESS:PORT", protocol.to_lowercase())
         }
         _ => error.into(),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::handover::{self, Takeover};
 use wirepath_net::program::ListenAddress;
@@ -68,8 +68,12 @@ fn listen(path: &Path) -> Result<UnixListener> {
 }
 
 fn take_over(path: &Path) -> Result<ServeSockets> {
-    let (handed, takeover) = handover::receive(path)
-        .with_context(|| format!("cannot take over from the server at {} (--handover)", path.display()))?;
+    let (handed, takeover) = handover::receive(path).map_err(|error| {
+        // A killed server leaves its socket behind.
+        let has_server = !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused);
+        let remedy = if has_server { "" } else { "; no server listens there: start without --takeover" };
+        anyhow!("cannot take over from the server at {} (--handover): {error}{remedy}", path.display())
+    })?;
     let successors = Some(takeover.next_listener()?);
     Ok(ServeSockets { handed, successors, takeover: Some(takeover) })
 }

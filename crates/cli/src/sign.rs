@@ -81,7 +81,11 @@ fn split_origin(url: &str) -> Result<(&str, &str)> {
     if url.starts_with('/') {
         return Ok(("", url));
     }
-    let expected = || format!("{url:?}: expected a URL, such as rtsp://HOST:8554/clip.mp4, or a path");
+    let expected = || {
+        format!(
+            "{url:?}: expected a URL, such as rtsp://HOST:8554/clip.mp4, or a path that begins with /, such as /clip.mp4"
+        )
+    };
     let (scheme, rest) = url.split_once("://").with_context(expected)?;
     if !SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
         bail!("{url:?}: expected a URL of {}", SCHEMES.join(", "));
@@ -125,7 +129,7 @@ mod tests {
     #[test]
     fn what_cannot_be_signed_is_refused() {
         for (url, words) in [
-            ("clip.ts", "expected a URL"),
+            ("clip.ts", "or a path that begins with /"),
             ("ftp://h/clip.ts", "expected a URL of rtsp, rtsps, http, https"),
             ("http://h/../a", "`..` segment"),
             ("http://h/a?expires=5&signature=x", "is signed already"),

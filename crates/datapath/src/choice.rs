@@ -117,17 +117,17 @@ impl Support {
             }
             None => {}
         }
-        let Working { paths, failures } = &self.own;
+        let paths = &self.own.paths;
         let makes_headers = || self.stored.paths.iter().find(|path| path.makes_headers());
         let (devices, calibrations) = (devices(), self.calibrations.lock());
         let measured = calibrations.find(&self.host, &devices, mtu).and_then(|calibration| {
             let (path, costs) = (calibration.cheapest(paths, true)?, calibration.in_words(paths, true));
-            let reason = format!("{failures}cheapest per packet: {costs} ({})", calibration.origin);
+            let reason = self.own.explain(format!("cheapest per packet: {costs} ({})", calibration.origin));
             Some(Choice { path, reason })
         });
         measured.unwrap_or_else(|| Choice {
             path: paths.first().or_else(makes_headers).copied().unwrap_or(DataPath::ReadWritev),
-            reason: format!("{failures}works on this host, and nothing was measured"),
+            reason: self.own.explain("works on this host; costs were not measured yet".to_owned()),
         })
     }
 
@@ -214,7 +214,7 @@ impl Support {
         if self.forced.is_some() {
             return None;
         }
-        let Working { paths, failures } = &self.stored;
+        let paths = &self.stored.paths;
         let calibrations = self.calibrations.lock();
         let calibration = calibrations.find(&self.host, devices, mtu)?;
         let (path, why) = match paths.first() {
@@ -224,19 +224,20 @@ impl Support {
             _ => (calibration.cheapest(paths, false)?, "cheapest"),
         };
         let (costs, origin) = (calibration.in_words(paths, false), &calibration.origin);
-        let reason = format!("{failures}{why} per packet in trains of {USUAL_TRAIN}: {costs} ({origin})");
-        Some(Choice { path, reason })
+        let reason = format!("{why} per packet in trains of {USUAL_TRAIN}: {costs} ({origin})");
+        Some(Choice { path, reason: self.stored.explain(reason) })
     }
 
     /// The most preferred path that works.
     fn first(&self) -> Choice {
-        let Working { paths, failures } = &self.stored;
-        let reason = match (self.forced, paths.first()) {
+        let first = self.stored.paths.first();
+        let reason = match (self.forced, first) {
             (Some(_), _) => "set by the operator".to_owned(),
-            (None, Some(_)) => format!("{failures}works on this host (Linux {})", self.host.kernel),
-            (None, None) => format!("{failures}nothing better worked"),
+            (None, Some(_)) => format!("works on this host (Linux {})", self.host.kernel),
+            (None, None) => "nothing better worked".to_owned(),
         };
-        Choice { path: paths.first().copied().unwrap_or(DataPath::ReadWritev), reason }
+        let path = first.copied().unwrap_or(DataPath::ReadWritev);
+        Choice { path, reason: self.stored.explain(reason) }
     }
 
     /// Notes that a route from `local` does not support `from`, so that `to` is used; logs it the first time.
@@ -318,6 +319,7 @@ mod tests {
         assert_eq!(unmeasured.path, DataPath::GsoWritev);
         let says_why = unmeasured.reason.contains("needs the kernel module");
         assert_eq!(says_why, !support.own.paths.contains(&DataPath::Krtpsendfile), "{}", unmeasured.reason);
+        assert!(unmeasured.reason.starts_with("works on this host; costs were not measured yet"));
 
         support.own.paths = DataPath::OWN_HEADERS.to_vec();
         for (kernel_ns, expected) in [(110.0, DataPath::GsoWritev), (90.0, DataPath::Krtpsendfile)] {

@@ -15,8 +15,15 @@ use crate::{DataPath, Headers, MappedFile, SendContext, SendError, Train, UdpSin
 pub(crate) struct Working {
     /// The most preferred first.
     pub(crate) paths: Vec<DataPath>,
-    /// Failures of the others.
-    pub(crate) failures: String,
+    /// Failures of the others, each with its reason.
+    pub(crate) failures: Vec<String>,
+}
+
+impl Working {
+    /// Reason of a choice, followed by the failures of other paths.
+    pub(crate) fn explain(&self, reason: String) -> String {
+        self.failures.iter().fold(reason, |reason, failure| format!("{reason}; {failure}"))
+    }
 }
 
 /// Tries paths, the most preferred first, on a host with this kernel.
@@ -27,20 +34,20 @@ pub(crate) fn probe(candidates: impl IntoIterator<Item = DataPath>, kernel: &str
             _ if path == DataPath::WireSendfile
                 && release(kernel).is_some_and(|release| release < (6, 5)) =>
             {
-                "sendfile to UDP copies before Linux 6.5; ".to_owned()
+                Some(format!("{path} is not used: sendfile to UDP copies before Linux 6.5"))
             }
-            Err(Trial::Failed(why)) => format!("{path}: {why}; "),
+            Err(Trial::Failed(why)) => Some(format!("{path} is not usable: {why}")),
             // It may work where it is needed; otherwise sessions step down.
             Err(Trial::Impossible(why)) => {
                 working.paths.push(path);
-                format!("{path} could not be tried: {why}; ")
+                Some(format!("{path} could not be tried: {why}"))
             }
             Ok(()) => {
                 working.paths.push(path);
-                String::new()
+                None
             }
         };
-        working.failures.push_str(&failure);
+        working.failures.extend(failure);
     }
     working
 }
@@ -165,7 +172,7 @@ mod tests {
         for path in DataPath::ALL.into_iter().filter(|path| !(without_ring && path.needs_ring())) {
             match try_on_loopback(path) {
                 Err(Trial::Failed(error)) if without_module && path.needs_module() => {
-                    assert!(error.to_string().contains("docs/module.md"), "{path}: {error}");
+                    assert!(error.to_string().contains("modprobe wirepath"), "{path}: {error}");
                 }
                 tried => tried.unwrap_or_else(|error| panic!("{path}: {error}")),
             }

@@ -16,20 +16,34 @@ pub(crate) fn viewer() -> Response {
     answer(VIEWER)
 }
 
-/// The names in a folder, each with a link to the viewer.
+/// Endings of names that are shown with a link to the viewer.
+const PICTURES: [&[u8]; 5] = [b".ppm", b".pgm", b".pnm", b".tif", b".tiff"];
+
+/// The names in a folder; folders and names of pictures have a link.
 pub(crate) fn listing(path: &AssetPath, entries: &[Entry]) -> Response {
     let mut rows = String::new();
     if !path.is_root() {
         rows += "<li><a href=\"../\">../</a></li>\n";
     }
     for Entry { name, is_folder } in entries {
-        let (link, behind) = (encode_segment(name), if *is_folder { "/" } else { "?view" });
         let shown = escape(&String::from_utf8_lossy(name));
+        if !is_folder && !has_picture_name(name) {
+            rows += &format!("<li>{shown}</li>\n");
+            continue;
+        }
+        let (link, behind) = (encode_segment(name), if *is_folder { "/" } else { "?view" });
         let slash = if *is_folder { "/" } else { "" };
         rows += &format!("<li><a href=\"{link}{behind}\">{shown}{slash}</a></li>\n");
     }
     let title = escape(&format!("/{}", String::from_utf8_lossy(path.as_bytes())));
     answer(&LISTING.replace("{{title}}", &title).replace("{{rows}}", &rows))
+}
+
+/// Returns whether a file is listed as a picture. Requests decide by the content, which a listing does not
+/// read.
+fn has_picture_name(name: &[u8]) -> bool {
+    let name = name.to_ascii_lowercase();
+    PICTURES.iter().any(|ending| name.ends_with(ending))
 }
 
 fn answer(page: &str) -> Response {
@@ -77,6 +91,15 @@ mod tests {
         for word in ["//cdn", "https://", "@import", "url("].iter().chain(&unsafe_words) {
             assert!(!viewer.contains(word), "{word}");
         }
+    }
+
+    #[test]
+    fn only_folders_and_names_of_pictures_have_links() {
+        let entry = |name: &[u8], is_folder| Entry { name: name.to_vec(), is_folder };
+        let entries = [entry(b"more", true), entry(b"A.TIFF", false), entry(b"t.txt", false)];
+        let listing = text(&listing(&AssetPath::decode("/").expect("a path"), &entries));
+        let rows = "<li><a href=\"more/\">more/</a></li>\n<li><a href=\"A.TIFF?view\">A.TIFF</a></li>\n<li>t.txt</li>\n";
+        assert!(listing.contains(rows), "{listing}");
     }
 
     #[test]

@@ -303,8 +303,7 @@ impl Directory {
         ];
         for (name, value, expected) in named {
             if value != expected {
-                let why = format!("its TIFF {name} is {value}; this server reads {expected}");
-                return Err(PictureError::Unsupported(why));
+                return Err(PictureError::Unsupported(unsupported(name, value, expected)));
             }
         }
         if !matches!(channels, 1 | 3) {
@@ -354,6 +353,38 @@ impl Directory {
         blocks.check(is_tiled, height, samples.pixel_bytes() as u64, file.size)?;
         Ok(blocks)
     }
+}
+
+/// Why a TIFF is not read, in the words of its specification, and how to convert it.
+fn unsupported(field: &str, value: u64, expected: u64) -> String {
+    let word = |value| match (field, value) {
+        ("compression", 1) => "none",
+        ("compression", 2..=4) => "CCITT",
+        ("compression", 5) => "LZW",
+        ("compression", 6 | 7) => "JPEG",
+        ("compression", 8 | 32_946) => "Deflate",
+        ("compression", 32_773) => "PackBits",
+        ("compression", 50_000) => "Zstandard",
+        ("planar configuration", 1) => "chunky",
+        ("planar configuration", 2) => "planar",
+        ("colour space", 0) => "white is zero",
+        ("colour space", 1) => "black is zero",
+        ("colour space", 2) => "RGB",
+        ("colour space", 3) => "palette",
+        ("colour space", 5) => "CMYK",
+        ("colour space", 6) => "YCbCr",
+        ("order of bits", 1) => "msb2lsb",
+        ("order of bits", 2) => "lsb2msb",
+        _ => "unknown",
+    };
+    let remedy = match field {
+        "compression" => "convert it with tiffcp -c none IN OUT",
+        "planar configuration" => "convert it with tiffcp -p contig IN OUT",
+        "order of bits" => "convert it with tiffcp -f msb2lsb IN OUT",
+        _ => "convert it",
+    };
+    let (is, reads) = (word(value), word(expected));
+    format!("its TIFF {field} is {is} ({value}); this server reads {reads} ({expected}): {remedy}")
 }
 
 #[cfg(test)]

@@ -79,8 +79,9 @@ pub enum Error {
         /// Reason.
         reason: &'static str,
     },
-    /// A sample that contradicts the tables or limits.
-    #[error("MP4 track {track}, sample {sample}: {reason}")]
+    /// A sample that contradicts the tables or limits. The text does not name the track, which the
+    /// [`TrackFault`] names.
+    #[error("sample {sample}: {reason}")]
     Sample {
         /// Identifier of the track.
         track: u32,
@@ -90,9 +91,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// A sample beyond the end of the file.
-    #[error(
-        "MP4 track {track}, sample {sample}: its end, byte {end}, is beyond the file, which has {size} bytes"
-    )]
+    #[error("sample {sample}: its end, byte {end}, is beyond the file, which has {size} bytes")]
     BeyondFile {
         /// Identifier of the track.
         track: u32,

@@ -166,11 +166,21 @@ impl StoredFile {
 impl fmt::Display for FolderError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FolderError(path, errno) = self;
-        let path = path.display();
-        write!(
-            formatter,
-            "cannot serve {path}: {errno}; name a folder that this user may read (Linux 5.6 or later)"
-        )
+        write!(formatter, "cannot serve {}: ", path.display())?;
+        match *errno {
+            Errno::NOENT => formatter.write_str("there is no such folder; check its name"),
+            Errno::NOTDIR => formatter.write_str("it is not a folder; name a folder"),
+            Errno::ACCESS => formatter
+                .write_str("permission denied; let this user read and search it, or name another folder"),
+            Errno::NOSYS => formatter.write_str("the kernel has no openat2; use Linux 5.6 or later"),
+            Errno::PERM => formatter.write_str(
+                "openat2 is not permitted; allow it in the seccomp profile of the container or service",
+            ),
+            Errno::MFILE | Errno::NFILE => {
+                write!(formatter, "{errno}; raise the limit of open files (ulimit -n)")
+            }
+            errno => write!(formatter, "{errno}; name another folder"),
+        }
     }
 }
 
@@ -212,6 +222,34 @@ impl FindError {
             FindError::Forbidden => StatusCode::FORBIDDEN,
             FindError::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
             FindError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each error says what to do about it.
+    #[test]
+    fn a_folder_that_cannot_be_served_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("clip.ts");
+        std::fs::write(&file, b"").unwrap();
+        let error = |path: &Path| Folder::open(path).unwrap_err().to_string();
+        let missing = error(&folder.path().join("nope"));
+        assert!(missing.ends_with("nope: there is no such folder; check its name"), "{missing}");
+        let not_a_folder = error(&file);
+        assert!(not_a_folder.ends_with("clip.ts: it is not a folder; name a folder"), "{not_a_folder}");
+        for (errno, words) in [
+            (Errno::ACCESS, "permission denied"),
+            (Errno::NOSYS, "Linux 5.6 or later"),
+            (Errno::PERM, "seccomp"),
+            (Errno::MFILE, "ulimit -n"),
+            (Errno::IO, "name another folder"),
+        ] {
+            let error = FolderError(file.clone(), errno).to_string();
+            assert!(error.contains(words), "{error}");
         }
     }
 }

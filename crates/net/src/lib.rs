@@ -68,7 +68,7 @@ pub mod tls;
 pub use descriptors::{DescriptorBudget, DescriptorPermit, is_out_of_descriptors, raise_descriptor_limit};
 pub use keepalive::expect_acknowledgements;
 pub use limits::{ClientLimits, Exceeded, Permit, client as counted_address};
-pub use listener::{Addresses, Listen, any_address, bind, serve};
+pub use listener::{Addresses, Listen, any_address, bind, explain_bind_error, is_privileged, serve};
 pub use log_limit::LogLimit;
 pub use reserved_listener::ReservedListener;
 pub use runtime_threads::RuntimeThreads;

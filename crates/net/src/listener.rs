@@ -26,15 +26,37 @@ pub fn any_address() -> IpAddr {
     }
 }
 
+/// Returns whether ports like this one need root or `CAP_NET_BIND_SERVICE`, by the default of
+/// `net.ipv4.ip_unprivileged_port_start` (ip(7)).
+pub fn is_privileged(port: u16) -> bool {
+    (1..1024).contains(&port)
+}
+
+/// Adds the cause to an error of binding a port: a missing privilege, or another process.
+pub fn explain_bind_error(port: u16, error: io::Error) -> io::Error {
+    let why = match error.kind() {
+        io::ErrorKind::PermissionDenied if is_privileged(port) => {
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE"
+        }
+        io::ErrorKind::AddrInUse => "another process uses this port",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}: {why}"))
+}
+
 /// Listens on an address; `::` includes IPv4. Must be called on a tokio runtime.
+///
+/// # Errors
+/// The address cannot be bound; see [`explain_bind_error`].
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
     socket.set_reuse_address(true)?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
         socket.set_only_v6(false)?;
     }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
+    // Two sockets that reuse an address can both be bound; the second one cannot listen.
+    let listening = socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG));
+    listening.map_err(|error| explain_bind_error(address.port(), error))?;
     TcpListener::from_std(socket.into())
 }
 

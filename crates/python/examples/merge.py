@@ -32,4 +32,6 @@ def main(first: str, second: str, copy: str, other: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 5:
+        sys.exit("usage: python merge.py FIRST SECOND COPY OTHER_COPY")
     main(*sys.argv[1:])

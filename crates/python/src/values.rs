@@ -124,7 +124,7 @@ impl Status {
     fn __repr__(&self) -> String {
         let Status { bytes_in, bytes_out, inputs, outputs, .. } = self;
         format!(
-            "<Status: {bytes_in} bytes in by {inputs} inputs, {bytes_out} bytes out by {outputs} outputs>"
+            "<Status: {bytes_in} bytes in, {bytes_out} bytes out, open inputs {inputs}, open outputs {outputs}>"
         )
     }
 }

@@ -5,19 +5,25 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
+use wirepath_net::{explain_bind_error, is_privileged};
+
 /// Maximum length of the path of a Unix socket: `sun_path` has 108 bytes, and the last byte is zero
 /// (unix(7)).
 pub(crate) const MAX_SOCKET_PATH: usize = 107;
 
-/// First unprivileged port, the default of `net.ipv4.ip_unprivileged_port_start` (ip(7)).
-const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
-
+/// Error of binding a port.
 pub(crate) fn on_port(port: u16, error: io::Error) -> io::Error {
-    if error.kind() != io::ErrorKind::PermissionDenied || !(1..FIRST_UNPRIVILEGED_PORT).contains(&port) {
-        return error;
+    on_explained_port(port, explain_bind_error(port, error))
+}
+
+/// Error of binding a port that [`explain_bind_error`] has explained.
+pub(crate) fn on_explained_port(port: u16, error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if is_privileged(port) => {}
+        io::ErrorKind::AddrInUse => {}
+        _ => return error,
     }
-    let what = "ports below 1024 need root or CAP_NET_BIND_SERVICE; use another port";
-    io::Error::new(error.kind(), format!("{error}: {what}"))
+    io::Error::new(error.kind(), format!("{error}; use another port"))
 }
 
 pub(crate) fn on_socket(path: &Path, error: io::Error) -> io::Error {
@@ -81,6 +87,9 @@ mod tests {
         let denied = || io::Error::from_raw_os_error(13);
         assert!(on_port(80, denied()).to_string().contains("CAP_NET_BIND_SERVICE"));
         assert_eq!(on_port(1024, denied()).to_string(), denied().to_string());
+        let taken = io::Error::from_raw_os_error(98);
+        let expected = format!("{taken}: another process uses this port; use another port");
+        assert_eq!(on_port(9701, taken).to_string(), expected);
         let missing = || io::Error::from_raw_os_error(2);
         let said = on_new(Path::new("/no/such/file"), missing()).to_string();
         assert_eq!(said, "no folder /no/such; create it first");

@@ -156,7 +156,7 @@ fn listen_on_any_address(port: u16) -> io::Result<TcpListener> {
 }
 
 fn listen_on_address(address: SocketAddr) -> io::Result<TcpListener> {
-    wirepath_net::bind(address).map_err(|error| advice::on_port(address.port(), error))
+    wirepath_net::bind(address).map_err(|error| advice::on_explained_port(address.port(), error))
 }
 
 #[cfg(test)]

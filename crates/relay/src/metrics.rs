@@ -58,7 +58,8 @@ impl MetricsEndpoint {
 
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let failed = |error: io::Error| {
-            io::Error::new(error.kind(), format!("cannot listen for metrics on {address}: {error}"))
+            let why = "choose another with --metrics ADDRESS:PORT";
+            io::Error::new(error.kind(), format!("cannot listen for metrics on {address}: {error}; {why}"))
         };
         let socket = {
             let _inside = runtime.enter();

@@ -17,6 +17,9 @@ const GAP: usize = 1;
 /// Width up to which words in a table are not broken; half of a wider terminal.
 const LONG_WORD: usize = 24;
 
+/// Explanation of the mark of figures that are not to be relied on.
+const NOISY_NOTE: &str = "~ marks figures that are not reliable, since the runs differ.";
+
 /// Abilities of a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
@@ -43,6 +46,10 @@ impl Terminal {
         let mut parts: Vec<String> = others.into_iter().map(|section| self.blocks(&section.blocks)).collect();
         parts.extend(document.warnings.iter().map(|warning| self.paragraph(warning)));
         parts.extend(summary.into_iter().map(|section| self.blocks(&section.blocks)));
+        let tables = document.sections().flat_map(|section| &section.blocks).filter_map(shown_table);
+        if tables.flat_map(|table| table.rows.iter().flatten()).any(|cell| cell.kind == Kind::Noisy) {
+            parts.push(self.paragraph(NOISY_NOTE));
+        }
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
     }
@@ -50,10 +57,7 @@ impl Terminal {
     fn blocks(self, blocks: &[Block]) -> String {
         let shown = blocks.iter().filter_map(|block| match block {
             Block::Paragraph(text) => Some(self.paragraph(text)),
-            Block::Table(table) if matches!(table.detail, Detail::Main | Detail::Full) => {
-                Some(self.table(table))
-            }
-            Block::Table(_) | Block::Figure(_) => None,
+            block => shown_table(block).map(|table| self.table(table)),
         });
         shown.collect::<Vec<_>>().join("\n")
     }
@@ -134,6 +138,14 @@ impl Terminal {
         grid.set_width(u16::try_from(self.width).unwrap_or(u16::MAX));
         grid.force_no_tty(); // no colours: the locale and the width were looked at already
         grid
+    }
+}
+
+/// The table of a block, if terminals show it.
+fn shown_table(block: &Block) -> Option<&Table> {
+    match block {
+        Block::Table(table) if matches!(table.detail, Detail::Main | Detail::Full) => Some(table),
+        _ => None,
     }
 }
 

@@ -58,7 +58,11 @@ impl MediaCore {
         };
         let ring = ring_use(options.path, hot_options.as_ref().map(|hot| hot.is_automatic), can_map);
         if matches!(ring, RingUse::Always { maps: true } | RingUse::UnlessCopied { maps: true }) {
-            tracing::info!("to other hosts, images leave by wire_mapping instead, without a copy");
+            tracing::info!(
+                path = %DataPath::WireMapping,
+                reason = "sends from mapped files without a copy, which packets to this host would need",
+                "data path of wire images to other hosts chosen"
+            );
         }
         let engine = Arc::new(Engine::start(EngineOptions {
             threads: options.threads,

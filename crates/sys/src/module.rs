@@ -32,6 +32,9 @@ use crate::{errno_of, ioctl};
 /// Path of the device.
 pub const DEVICE: &str = "/dev/wirepath";
 
+/// How to install and load the module.
+const INSTALL: &str = "install the package wirepath-dkms, then run modprobe wirepath";
+
 /// Open device. Any number of threads may share one; a separate one per thread avoids a shared counter.
 #[derive(Debug)]
 pub struct Module {
@@ -42,10 +45,10 @@ pub struct Module {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The device does not exist.
-    #[error("needs the kernel module: docs/module.md says how to load it")]
+    #[error("needs the kernel module: {INSTALL}")]
     Missing,
     /// This user may not open the device.
-    #[error("cannot open {DEVICE}: permission denied: join the group wirepath, see docs/module.md")]
+    #[error("cannot open {DEVICE}: permission denied: join the group wirepath, and log in again")]
     Forbidden,
     /// No user may open the device in this environment.
     #[error(
@@ -54,7 +57,7 @@ pub enum OpenError {
     Barred,
     /// Other interface version.
     #[error(
-        "the loaded kernel module has interface version {loaded}, this program needs version {known}: load the matching module, see docs/module.md",
+        "the loaded kernel module has interface version {loaded}, this program needs version {known}: load the module of this program's sources or package",
         known = layout::VERSION
     )]
     Version {
@@ -174,7 +177,7 @@ fn remedy(error: &io::Error) -> &'static str {
         Errno::MFILE => "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit)",
         Errno::NFILE => "the machine has too many open files: raise fs.file-max",
         Errno::NOMEM | Errno::BUSY | Errno::INTR => "try again",
-        Errno::NOTTY => "not a device of the kernel module: docs/module.md says how to load it",
+        Errno::NOTTY => "not a device of the kernel module: remove it, and run modprobe wirepath",
         _ => "the kernel's log may say more",
     }
 }
@@ -189,16 +192,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = Module::open_at(&folder.path().join("wirepath")).unwrap_err();
         assert!(matches!(missing, OpenError::Missing));
-        assert!(missing.to_string().contains("docs/module.md"));
+        assert!(missing.to_string().contains("modprobe wirepath"));
         let other = Module::open_at("/dev/null".as_ref()).unwrap_err();
         assert!(matches!(other, OpenError::Other(_)), "{other}");
-        assert!(other.to_string().contains("docs/module.md"), "{other}");
+        assert!(other.to_string().contains("modprobe wirepath"), "{other}");
     }
 
     #[test]
     fn what_keeps_the_device_from_being_opened_is_said_with_what_to_do() {
         for (errno, words) in [
-            (Errno::NODEV, "docs/module.md says how to load it"),
+            (Errno::NODEV, "install the package wirepath-dkms"),
             (Errno::ACCESS, "join the group wirepath"),
             (Errno::PERM, "DeviceAllow="),
             (Errno::MFILE, "LimitNOFILE="),

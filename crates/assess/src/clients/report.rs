@@ -20,6 +20,9 @@ pub fn document(result: &Clients) -> Document {
     summary.table(without_servers(by_processors(result), result));
     summary.table(without_servers(energy(result), result));
     summary.table(beside(result));
+    // Without a step the conditions are not known.
+    let conditions = (!result.searches.is_empty()).then(|| method(&result.conditions));
+    let others = [plots(result), all_steps(result), left_out(result)];
     Document {
         title: "How many clients this machine carries".to_owned(),
         facts: vec![
@@ -34,7 +37,7 @@ pub fn document(result: &Clients) -> Document {
         ],
         warnings: warnings(result),
         summary,
-        sections: vec![method(&result.conditions), plots(result), all_steps(result), left_out(result)],
+        sections: conditions.into_iter().chain(others).collect(),
     }
 }
 
@@ -53,8 +56,10 @@ pub(super) fn line(step: &Step) -> String {
 
 fn warnings(result: &Clients) -> Vec<String> {
     let mut warnings = Vec::new();
-    if result.partial {
-        warnings.push("Stopped before its end: the result is partial.".to_owned());
+    match (result.partial, result.searches.is_empty()) {
+        (true, true) => warnings.push("Ended before the first step: nothing was measured.".to_owned()),
+        (true, false) => warnings.push("Ended before the last step: the result is partial.".to_owned()),
+        (false, _) => {}
     }
     let bounded: Vec<String> = result
         .searches

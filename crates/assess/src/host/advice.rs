@@ -121,9 +121,10 @@ fn no_segmentation(facts: &Facts<'_>) -> Vec<Advice> {
         };
         Advice {
             finding: format!("{} does not cut trains into packets (UDP segmentation)", device.name),
-            consequence: "the last software step does; what that costs here, `wirepath assess stream --sink drop-nooffload` \
-                          measures"
-                .to_owned(),
+            consequence:
+                "the kernel cuts them in software, just before the device; `wirepath assess stream --sink \
+                 drop-nooffload` measures what that costs here"
+                    .to_owned(),
             remedy: switch(device, &["tx-udp-segmentation"], "tx-udp-segmentation on", otherwise),
         }
     };

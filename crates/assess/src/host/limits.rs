@@ -12,7 +12,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use wirepath_datapath::uncached_reads;
 use wirepath_sys::{device, qdisc};
 
-use super::departure::{Discipline, try_departure_times};
+use super::departure::{DepartureError, Discipline, try_departure_times};
 use super::{machine, read};
 use crate::calls::Calls;
 use crate::result::Setting;
@@ -103,7 +103,10 @@ fn disciplines() -> Vec<Setting> {
 fn departures() -> Vec<Setting> {
     let disciplines = [("fq", Discipline::Fq), ("etf", Discipline::Etf)];
     let trials = disciplines.map(|(name, discipline)| {
-        (name, std::thread::spawn(move || try_departure_times(discipline).map_err(|error| error.to_string())))
+        (
+            name,
+            std::thread::spawn(move || try_departure_times(discipline).map_err(|error| reason(name, &error))),
+        )
     });
     let settings = trials.into_iter().map(|(name, trial)| {
         let tried = trial.join().unwrap_or_else(|_| Err("the trial panicked".to_owned()));
@@ -112,6 +115,16 @@ fn departures() -> Vec<Setting> {
         setting(&format!("departure times by {name} (SO_TXTIME)"), value)
     });
     settings.collect()
+}
+
+/// Reason why departure times by a queueing discipline cannot be used. `tc` prints the kernel's message.
+fn reason(discipline: &str, error: &DepartureError) -> String {
+    match error.to_string() {
+        text if text.contains("qdisc kind is unknown") => {
+            format!("this kernel has no queueing discipline {discipline} (module sch_{discipline})")
+        }
+        text => text,
+    }
 }
 
 /// Size in the largest unit that divides it.
@@ -214,6 +227,14 @@ mod tests {
             ["not set", "m", "y"]
         );
         assert!(["y", "not set", "unknown"].contains(&kernel_option(IRQ_TIME).as_str()));
+    }
+
+    #[test]
+    fn a_queueing_discipline_that_the_kernel_lacks_is_named() {
+        let of_tc = |text: &str| reason("fq", &DepartureError::Untried(text.to_owned()));
+        let unknown = of_tc("Error: Specified qdisc kind is unknown.");
+        assert_eq!(unknown, "this kernel has no queueing discipline fq (module sch_fq)");
+        assert_eq!(of_tc("tc: not found"), "tc: not found");
     }
 
     #[test]

@@ -74,10 +74,15 @@ fn lack(error: &io::Error) -> (String, String) {
             OpenError::Barred => "allow /dev/wirepath in the container (--device) or the unit (DeviceAllow=)",
             OpenError::Other(_) => "do what that says of /dev/wirepath",
             OpenError::Missing | OpenError::Version { .. } => {
-                "make -C kernel/module install, and modprobe wirepath; see docs/module.md"
+                "install the package wirepath-dkms, or run make -C kernel/module install in the sources; then run \
+                 modprobe wirepath"
             }
         };
-        return (read::printable(&module.to_string()), remedy.to_owned());
+        let missing = match module {
+            OpenError::Missing => "the kernel module is not loaded".to_owned(),
+            other => read::printable(&other.to_string()),
+        };
+        return (missing, remedy.to_owned());
     }
     let sending = error.get_ref().and_then(|inner| inner.downcast_ref::<SendError>());
     let remedy = match sending.and_then(errno_of).or_else(|| Errno::from_io_error(error)) {
@@ -192,7 +197,8 @@ mod tests {
         assert_eq!((by_module.len(), others.len()), (9, 11 + 2 * 6));
         let is_loaded = SendContext::default().open_module().is_ok();
         for state in by_module {
-            let says_so = state.missing.as_ref().is_some_and(|missing| missing.contains("docs/module.md"));
+            let says_so = state.missing.as_ref().is_some_and(|missing| missing.contains("kernel module"))
+                && state.remedy.as_ref().is_some_and(|remedy| remedy.contains("modprobe wirepath"));
             assert!(if is_loaded { state.runs } else { !state.runs && says_so }, "{state:#?}");
         }
     }

@@ -48,7 +48,7 @@ fn stored(threshold: &Threshold, options: &Options) -> Result<Option<LoanThresho
         mtu: threshold.mtu,
         transport: threshold.transport,
         origin: format!(
-            "measured by `wirepath assess loan` on the sink {}{}",
+            "measured by `wirepath assess loan --sink {}`{}",
             options.sink,
             if threshold.kernel_copies { ", where the kernel copies whatever is lent" } else { "" }
         ),

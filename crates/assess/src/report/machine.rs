@@ -2,7 +2,7 @@
 
 use wirepath_report::{Cell, Detail, Kind, Section, Table, number};
 
-use crate::result::{Assessment, Cache, Experiment, Feature, Host, Rings, Settings};
+use crate::result::{Assessment, Cache, Experiment, Feature, Host, PathState, Rings, Settings};
 
 pub(super) fn section(assessment: &Assessment) -> Section {
     let mut section = Section::new("machine", "The machine and the settings");
@@ -23,11 +23,9 @@ fn detail(assessment: &Assessment, otherwise: Detail) -> Detail {
 
 /// Advice on the machine.
 pub(super) fn advice(assessment: &Assessment) -> Section {
-    let mut section = Section::new("advice", "What could be better");
-    let mut table = Table::new(
-        "What was found, what it costs, and what mends it.",
-        &["finding", "consequence", "remedy"],
-    );
+    let mut section = Section::new("advice", "Advice");
+    let heads = ["finding", "consequence", "remedy"];
+    let mut table = Table::new("Findings on this machine that cost performance or figures.", &heads);
     for advice in &assessment.host.advice {
         table.row([
             Cell::plain(&advice.finding),
@@ -36,7 +34,7 @@ pub(super) fn advice(assessment: &Assessment) -> Section {
         ]);
     }
     if table.rows.is_empty() {
-        section.paragraph("Nothing that is known of could be better.");
+        section.paragraph("No finding on this machine costs performance or figures.");
     }
     section.table(table.with_detail(detail(assessment, Detail::Raw)));
     section
@@ -90,7 +88,7 @@ fn pairs(caption: &str, pairs: &[(&str, String)]) -> Table {
 }
 
 fn devices(host: &Host) -> Table {
-    let heads = ["device", "driver", "up", "#MTU", "#Mb/s", "rings (most)"];
+    let heads = ["device", "driver", "up", "#MTU", "#Mb/s", "ring descriptors (maximum)"];
     let mut table = Table::new("Network devices.", &heads);
     for device in &host.devices {
         let rings = |Rings { transmit, transmit_most, receive, receive_most }| {
@@ -127,14 +125,21 @@ fn paths(host: &Host) -> Table {
     let heads = ["path", "experiment", "runs here", "what is missing", "remedy"];
     let mut table =
         Table::new("Data paths that run on this machine, tried over the loopback device.", &heads);
-    for path in &host.paths {
-        let or_nothing = |text: &Option<String>| text.clone().unwrap_or_else(|| number::NOTHING.to_owned());
+    for (index, path) in host.paths.iter().enumerate() {
+        let lacks = |other: &&PathState| (&other.missing, &other.remedy) == (&path.missing, &path.remedy);
+        let first = host.paths[..index].iter().find(lacks).filter(|_| path.remedy.is_some());
+        let (missing, remedy) = match first {
+            // Paths of the kernel module lack the same: the text is long, and is shown once.
+            Some(first) => (Some(format!("as {}", first.path.name())), None),
+            None => (path.missing.clone(), path.remedy.clone()),
+        };
+        let or_nothing = |text: Option<String>| text.unwrap_or_else(|| number::NOTHING.to_owned());
         table.row([
             Cell::code(path.path.name()),
             Cell::plain(format!("{} over {}", path.experiment, path.transport)),
             if path.runs { Cell::new("yes", Kind::Good) } else { Cell::new("no", Kind::Bad) },
-            Cell::plain(or_nothing(&path.missing)),
-            Cell::plain(or_nothing(&path.remedy)),
+            Cell::plain(or_nothing(missing)),
+            Cell::plain(or_nothing(remedy)),
         ]);
     }
     table

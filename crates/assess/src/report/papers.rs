@@ -90,7 +90,7 @@ const TABLE_2: [Line; 28] = {
 pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
     let heads = ["claim", "#papers", "#this machine", "verdict"];
     let mut table =
-        Table::new("What the papers gained, and what is gained here (streaming, full packets).", &heads);
+        Table::new("Gains in the papers ([1], [2], [3]) and here (streaming, full packets).", &heads);
     for group in groups.iter().filter(|group| group.experiment == Experiment::Stream) {
         for claim in &CLAIMS {
             let what = format!("{} over {}: processor time", claim.path, claim.than);
@@ -146,7 +146,7 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
         "#relative, 2.6.5",
         "#relative, here",
     ];
-    let mut table = Table::new("Table 2 of the papers, and the same paths here.", &heads);
+    let mut table = Table::new("Table 2 of [1], and the same paths here.", &heads);
     for line in &TABLE_2 {
         let is_same = |group: &&Group<'_>| {
             (group.experiment, group.transport) == (line.path.experiment(), line.transport)

@@ -17,7 +17,7 @@ pub(super) fn section(costs: &[RelayCost]) -> Section {
     section.paragraph(
         "Processor time of the process that moves the data, whatever way it does it; those at both ends are other processes. With a \
          sink on the same machine a part of receiving is charged to whoever sends, the same for all ways: the ratios are between \
-         what all of it costs.",
+         what all of it costs. Section 5.1 of [4] compares such programs.",
     );
     section.table(of_targets(&targets(costs)));
     for part in costs.chunk_by(|one, other| one.case.part == other.case.part) {

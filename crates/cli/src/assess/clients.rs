@@ -25,14 +25,20 @@ impl Clients {
         let page = Output::prepare(self.report.as_deref())?;
         let interrupt = Interrupt::watch().context("cannot watch for signals")?;
         let (result, outcome) = perform(&options, &interrupt);
-        if ![&json, &rows, &page].into_iter().any(Output::is_standard) {
+        let is_empty = outcome.is_err() && result.searches.is_empty();
+        if !is_empty && ![&json, &rows, &page].into_iter().any(Output::is_standard) {
             terminal::print(&terminal::output().document(&clients::document(&result)))?;
         }
         json.write(|| Ok(serde_json::to_string_pretty(&result)? + "\n"))?;
         rows.write(|| csv(&clients::steps(&result)).context("writing CSV"))?;
         page.write(|| html(clients::document(&result)).context("writing the page"))?;
         match (outcome, interrupt.signal()) {
-            (Err(Error::Stopped), Some(signal)) => Ok(exit::by_signal(signal)),
+            (Err(Error::Stopped), Some(signal)) => {
+                if is_empty {
+                    eprintln!("wirepath: stopped before anything was measured");
+                }
+                Ok(exit::by_signal(signal))
+            }
             (outcome, _) => {
                 outcome?;
                 let is_whole = result.left_out.is_empty()

@@ -123,9 +123,9 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
     timeout: Duration,
 
-    /// Criteria of success: timely (all), timely:SHARE, lossless (RTSP), none
-    #[arg(long, value_name = "CRITERION", default_value = "timely", value_delimiter = ',')]
-    pub(super) require: Vec<Require>,
+    /// Criteria of success: timely (all), timely:SHARE, lossless (RTSP), none [default: timely]
+    #[arg(long, value_name = "CRITERION", value_delimiter = ',')]
+    require: Vec<Require>,
 
     /// Write the result as JSON to FILE; `-` for standard output
     #[arg(long, value_name = "FILE")]
@@ -146,7 +146,7 @@ enum TransportName {
 
 /// Criterion of success.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Require {
+enum Require {
     /// At least this share of the counted sessions is timely.
     Timely(f64),
     /// No packet of judged sessions is lost.
@@ -197,6 +197,15 @@ impl Load {
         refused.iter().find(|(is_refused, _)| *is_refused).map(|(_, why)| (*why).to_owned())
     }
 
+    /// Error messages about criteria that are not met.
+    pub(super) fn failures(&self, outcome: &Outcome) -> Vec<String> {
+        if self.require.is_empty() {
+            let failure = Require::Timely(1.0).failure(outcome, ", the default,");
+            return failure.into_iter().collect();
+        }
+        self.require.iter().filter_map(|require| require.failure(outcome, "")).collect()
+    }
+
     fn storm(&self) -> Option<Storm> {
         self.storm.map(|rate| Storm { rate, duration: self.storm_for.unwrap_or(STORM) })
     }
@@ -233,18 +242,18 @@ fn all(addresses: &[Addresses]) -> Vec<IpAddr> {
 }
 
 impl Require {
-    /// Error message if the criterion is not met.
-    pub(super) fn failure(self, outcome: &Outcome) -> Option<String> {
+    /// Error message if the criterion is not met. `origin` follows its name.
+    fn failure(self, outcome: &Outcome, origin: &str) -> Option<String> {
         let lost = outcome.media.lost + outcome.media.missing_at_start;
         match self {
             Require::Timely(least) if outcome.timely_share() < least => Some(format!(
-                "{} of {} sessions that were judged or failed were timely: --require timely:{}% is not met",
+                "{} of {} sessions that were judged or failed were timely: --require timely:{}%{origin} is not met",
                 outcome.sessions.timely,
                 outcome.counted(),
                 least * 100.0
             )),
             Require::Lossless if lost > 0 => {
-                Some(format!("{lost} packets were lost: --require lossless is not met"))
+                Some(format!("{lost} packets were lost: --require lossless{origin} is not met"))
             }
             Require::Timely(_) | Require::Lossless | Require::None => None,
         }

@@ -205,9 +205,16 @@ fn parts_of_strips_and_tiles_are_extents() {
 /// Promise: An unsupported TIFF is refused with the reason.
 #[test]
 fn what_cannot_be_served_is_refused() {
-    let cases: [(Change, &str); 11] = [
-        (|fields| fields[3].2 = vec![5], "its TIFF compression is 5; this server reads 1"),
-        (|fields| fields[4].2 = vec![6], "its TIFF colour space is 6; this server reads 2"),
+    let cases: [(Change, &str); 12] = [
+        (
+            |fields| fields[3].2 = vec![5],
+            "its TIFF compression is LZW (5); this server reads none (1): convert",
+        ),
+        (
+            |fields| fields[3].2 = vec![32_773],
+            "is PackBits (32773); this server reads none (1): convert it with",
+        ),
+        (|fields| fields[4].2 = vec![6], "its TIFF colour space is YCbCr (6); this server reads RGB (2)"),
         (|fields| fields[5].2 = vec![4], "its TIFF has 4 samples for each pixel"),
         (|fields| fields[2].2 = vec![16; 3], "its TIFF samples have other than 8 bits"),
         (|fields| fields[2].2 = vec![8; 2], "tag 258 has 2 values: expected 3"),
@@ -216,7 +223,7 @@ fn what_cannot_be_served_is_refused() {
         (|fields| fields[8].2[1] = 1 << 40, "truncated picture"),
         (|fields| drop(fields.remove(6)), "tag 322 is missing"),
         (|fields| fields.push((tag::SAMPLE_FORMAT, 3, vec![2; 3])), "no unsigned integers"),
-        (|fields| fields.push((tag::FILL_ORDER, 3, vec![2])), "order of bits is 2"),
+        (|fields| fields.push((tag::FILL_ORDER, 3, vec![2])), "order of bits is lsb2msb (2)"),
     ];
     for (changed, words) in cases {
         let error = open(&Written { changed, ..Written::default() }.write()).expect_err(words).to_string();

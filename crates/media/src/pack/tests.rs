@@ -173,8 +173,8 @@ fn an_index_has_no_packets_but_where_the_asset_has_gaps() {
 fn what_is_not_a_stream_or_has_no_clock_is_refused_with_the_place() {
     let text = b"plain text ".repeat(20_000);
     let error = pack(&text, plan(text.len()), 10_000).err().map(|error| error.to_string());
-    let expected = "not an MPEG transport stream: no run of sync bytes 0x47 at 188, 192 or 204 bytes in the first \
-                    65536 bytes";
+    let expected = "not an MPEG transport stream, MP4 or Matroska file: no run of sync bytes 0x47 at 188, 192 or 204 \
+                    bytes in the first 65536 bytes";
     assert_eq!(error.as_deref(), Some(expected));
     let programme = SampleProgramme { ticks: false, pcr_pid: NULL_PID, ..SampleProgramme::numbered(1) };
     let stream = Sample { programmes: vec![programme], ..Sample::default() }.stream();

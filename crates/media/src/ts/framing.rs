@@ -23,9 +23,10 @@ pub enum Framing {
     Protected,
 }
 
-/// Error of a file at whose beginning no packet is found.
+/// Error of a file at whose beginning no packet is found. Its text is for files that
+/// [`is_movie`](crate::container::is_movie) has examined before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an MPEG transport stream: {}", fault(*.searched))]
+#[error("not an MPEG transport stream, MP4 or Matroska file: {}", fault(*.searched))]
 pub struct NotTransportStream {
     /// Bytes that were searched, from the first byte on.
     pub searched: u64,

@@ -43,7 +43,7 @@ pub enum FolderError {
     #[error("{} is not a folder; name a new or an empty folder", .0.display())]
     NotADirectory(PathBuf),
     /// The folder cannot be created, read or written.
-    #[error("cannot use the cache folder {path}: {1}", path = .0.display())]
+    #[error("cannot use the cache folder {path}: {1}; name another with --cache DIR", path = .0.display())]
     Io(PathBuf, #[source] io::Error),
 }
 

@@ -34,7 +34,7 @@ const EXTENSION: u64 = 4 << 20;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FolderError {
     /// The folder cannot be made, read or written to.
-    #[error("cannot use the cache folder {folder}: {1}", folder = .0.display())]
+    #[error("cannot use the cache folder {folder}: {1}; name another with --cache DIR", folder = .0.display())]
     Io(PathBuf, Arc<io::Error>),
     /// There is not enough space within the budget.
     #[error(

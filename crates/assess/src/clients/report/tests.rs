@@ -57,6 +57,18 @@ fn result(peers: &[&str]) -> Clients {
     }
 }
 
+/// Conditions that were never set are not shown as if they had been measured under.
+#[test]
+fn a_result_without_a_step_shows_no_conditions() {
+    let mut result = Clients { partial: true, ..result(&[]) };
+    let terminal = Terminal { width: 80, utf8: true };
+    let partial = terminal.document(&document(&result));
+    assert!(partial.contains("Clients start at") && partial.contains("the result is partial"), "{partial}");
+    result.searches.clear();
+    let empty = terminal.document(&document(&result));
+    assert_eq!(empty.trim(), "Ended before the first step: nothing was measured.");
+}
+
 /// Promise: The result of `assess clients` fits 80 columns, names the loads of other servers, and reads back
 /// from JSON.
 #[test]

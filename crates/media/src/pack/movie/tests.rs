@@ -504,7 +504,7 @@ fn a_file_that_is_cut_is_played_as_far_as_it_goes() {
     let description = image.table.description.movie().expect("a movie");
     let warnings: Vec<String> =
         description.warnings.first.iter().map(|warning| warning.kind.to_string()).collect();
-    assert!(warnings.iter().any(|warning| warning.starts_with("track 1 ends early: MP4 track 1, sample ")));
+    assert!(warnings.iter().any(|warning| warning.starts_with("track 1 ends early: sample ")));
     assert!(image.packets.len() > 20);
 }
 
