@@ -194,6 +194,32 @@ fn a_recording_has_one_image() {
     assert_eq!((again.counts().found, again.counts().packed), (1, 0));
 }
 
+/// Promise: What does not follow recordings, as a channel, never gets an image that grows, but one of its own.
+#[test]
+fn a_growing_image_is_for_those_that_follow() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = bytes(&movie(Layout::Fragments));
+    let path = folder.path().join("film.mp4");
+    fs::write(&path, &whole[..whole.len() / 3]).unwrap();
+    let store = store(&folder, ImagePolicy::None);
+    let asset = || Arc::new(File::open(&path).unwrap());
+    let follow = || {
+        let client = [127, 0, 0, 1].into();
+        store.image_to_follow(client, asset(), "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
+    };
+    let growing = follow();
+    let other = store.image(asset(), "film.mp4", store.usual_limits()).unwrap();
+    assert!(!Arc::ptr_eq(&growing, &other));
+    let sent = of_stream(&packets(&other), other.plan().streams[0].ssrc);
+    let pictures = depacketize(Format::H264, &sent).unwrap().len();
+    assert!((30..60).contains(&pictures), "{pictures} pictures");
+    assert_eq!(*other.progress().borrow(), Progress::Complete);
+    assert!(matches!(*growing.progress().borrow(), Progress::Growing { .. }));
+    assert!(Arc::ptr_eq(&growing, &follow()), "the recording has another image");
+    let again = store.image(asset(), "film.mp4", store.usual_limits()).unwrap();
+    assert!(Arc::ptr_eq(&other, &again));
+}
+
 /// Promise: Sessions of a recording that is written anew get nothing of the new recording; the next request does.
 #[test]
 fn a_recording_that_is_written_anew_has_another_image() {

@@ -19,6 +19,11 @@ impl Image {
         self.state.lock().recording.is_some()
     }
 
+    /// Returns whether the image still grows with its asset.
+    pub(in crate::images) fn grows_with_recording(&self) -> bool {
+        self.is_recorded() && matches!(*self.progress.borrow(), Progress::Growing { .. })
+    }
+
     /// Version of the asset: of a recording, the last one of which the packer knows.
     pub(in crate::images) fn identity(&self) -> Identity {
         self.state.lock().recording.map_or(self.plan.identity, |recording| recording.identity)
