@@ -98,6 +98,8 @@ struct TrackSamples {
     number: u64,
     /// Most bytes of all further samples: all samples have at most as many bytes as the file.
     budget: u64,
+    /// Sample of the tables of which a growing file does not have all bytes, and its number.
+    beyond: Option<(u64, Entry)>,
     /// Next sample, and its decode time in microseconds.
     ahead: Option<(i64, Sample)>,
     /// Samples after `ahead`.
@@ -140,13 +142,17 @@ impl Samples {
             return Ok(Next::Read(extent));
         }
         for track in &mut self.tracks {
-            match track.look_ahead(self.size) {
+            match track.look_ahead(self.size, self.growth.is_some()) {
                 Ok(cut) => self.truncated |= cut,
                 Err(error) => {
                     self.faults.push(TrackFault { track: track.track.id, error });
                     track.has_ended = true;
                 }
             }
+        }
+        // The first fragment may be in the tables. Its media is written after them.
+        if self.tracks.iter().any(|track| track.is_read() && track.beyond.is_some()) {
+            return Ok(Next::Growth);
         }
         match self.read_on() {
             ReadOn::Nothing => {}
@@ -365,6 +371,7 @@ impl TrackSamples {
             time: 0,
             number: 0,
             budget: size,
+            beyond: None,
             ahead: None,
             ready: VecDeque::new(),
             late: VecDeque::new(),
@@ -377,14 +384,14 @@ impl TrackSamples {
     }
 
     /// Finds the next sample, unless it is known. Returns whether the file ends within a fragment.
-    fn look_ahead(&mut self, size: u64) -> Result<bool, Error> {
+    fn look_ahead(&mut self, size: u64, grows: bool) -> Result<bool, Error> {
         let mut cut = false;
         while self.ahead.is_none() && self.is_read() {
             if let Some(sample) = self.ready.pop_front() {
                 self.ahead = Some((self.track.decode_us(&sample), sample));
                 break;
             }
-            let Some(sample) = self.read_next(size, &mut cut)? else { break };
+            let Some(sample) = self.read_next(size, grows, &mut cut)? else { break };
             self.admit(sample);
         }
         Ok(cut)
@@ -402,14 +409,16 @@ impl TrackSamples {
         self.has_ended |= self.late.len() > most;
     }
 
-    /// Reads the next sample. Sets `cut` if the file ends within a fragment.
-    fn read_next(&mut self, size: u64, cut: &mut bool) -> Result<Option<Sample>, Error> {
-        let fault = |number, reason| Error::Sample { track: self.track.id, sample: number, reason };
-        let number = self.cursor.number();
-        if let Some(entry) = self.cursor.next().map_err(|reason| fault(number, reason))? {
+    /// Reads the next sample; none if the file has to grow for one. Sets `cut` if the file ends within a fragment.
+    fn read_next(&mut self, size: u64, grows: bool, cut: &mut bool) -> Result<Option<Sample>, Error> {
+        if let Some((number, entry)) = self.next_of_table()? {
             self.number = number;
             self.time = self.cursor.decode_time();
             let end = entry.extent.end();
+            if end > size && grows {
+                self.beyond = Some((number, entry));
+                return Ok(None);
+            }
             if end > size {
                 return Err(Error::BeyondFile { track: self.track.id, sample: number, end, size });
             }
@@ -436,6 +445,16 @@ impl TrackSamples {
             return self.found(entry).map(Some);
         }
         Ok(None)
+    }
+
+    /// The next sample of the tables, and its number.
+    fn next_of_table(&mut self) -> Result<Option<(u64, Entry)>, Error> {
+        if let Some(beyond) = self.beyond.take() {
+            return Ok(Some(beyond));
+        }
+        let number = self.cursor.number();
+        let fault = |reason| Error::Sample { track: self.track.id, sample: number, reason };
+        Ok(self.cursor.next().map_err(fault)?.map(|entry| (number, entry)))
     }
 
     fn found(&mut self, entry: Entry) -> Result<Sample, Error> {

@@ -125,6 +125,32 @@ fn fragments_wait_for_their_media() {
     assert!(both > first && last.until_us > packed.until_us && last.fragments.last != packed.fragments.last);
 }
 
+/// Promise: A recording whose first fragment is in the tables of its movie box is played while that is written.
+#[test]
+fn the_first_fragment_may_be_in_the_tables() {
+    let video = track(Format::H264, shapes(10, 900, 4800), Vec::new());
+    let sound = track(Format::Aac, shapes(40, 200, 1024), Vec::new());
+    let (tracks, layout) = (vec![video, sound], Layout::FrontOfFragments);
+    let mut bytes = File { tracks, layout, samples_in_chunk: 4, long: false }.bytes();
+    fill(&mut bytes, &[300, 40]);
+    let (movie, all) = samples(&bytes);
+    assert!(movie.may_grow() && all.len() == 50);
+    let whole = read(&pack_movie(&bytes, plan(&bytes, &movie)).expect("it can be packed").0);
+    let whole = whole.expect("an image as it should be");
+    let lengths: Vec<usize> = (opened(&bytes)..bytes.len()).step_by(333).collect();
+    let (grown, _) = packed_growing(&bytes, &lengths);
+    assert_eq!(grown.packets, whole.packets);
+    assert_eq!(trains(&grown), trains(&whole));
+    let description = grown.table.description.movie().expect("a movie");
+    assert!(description.warnings.first.is_empty(), "{:?}", description.warnings);
+    // One that ends so is a cut file.
+    let cut = &bytes[..all[30].extent.offset as usize];
+    let (grown, _) = packed_growing(cut, &[opened(&bytes)]);
+    let (movie, _) = samples(cut);
+    let whole = read(&pack_movie(cut, plan(cut, &movie)).expect("it can be packed").0);
+    assert_eq!(grown.packets, whole.expect("an image as it should be").packets);
+}
+
 /// Promise: A recording whose last fragment is cut at its end is played like a file that is cut there.
 #[test]
 fn a_cut_recording_is_a_cut_file() {
