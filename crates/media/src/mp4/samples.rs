@@ -71,6 +71,8 @@ struct Growth {
 pub struct Fragments {
     /// Extent of the last `moof` box.
     pub last: Option<Extent>,
+    /// Its length in microseconds.
+    pub last_us: u64,
     /// Length of the longest fragment in microseconds.
     pub longest_us: u64,
 }
@@ -306,10 +308,10 @@ impl Samples {
             track.map_or(Defaults::default(), |track| track.defaults)
         };
         let runs = fragment::runs(&moof, defaults)?;
-        let longest_us = self.growth.as_ref().map(|_| self.longest_us(&runs));
-        if let Some((growth, longest_us)) = self.growth.as_mut().zip(longest_us) {
-            growth.known.last = Some(extent);
-            growth.known.longest_us = growth.known.longest_us.max(longest_us);
+        let length_us = self.growth.as_ref().map(|_| self.length_us(&runs));
+        if let Some((growth, length_us)) = self.growth.as_mut().zip(length_us) {
+            let longest_us = growth.known.longest_us.max(length_us);
+            growth.known = Fragments { last: Some(extent), last_us: length_us, longest_us };
             let end = runs.iter().map(Run::end).max().unwrap_or(0);
             if end > self.size {
                 growth.waiting = Some((runs, end));
@@ -321,7 +323,7 @@ impl Samples {
     }
 
     /// Length of the longest track in a fragment, in microseconds.
-    fn longest_us(&self, runs: &[Run]) -> u64 {
+    fn length_us(&self, runs: &[Run]) -> u64 {
         let mut ticks = vec![0_u64; self.tracks.len()];
         for run in runs {
             let tracks = self.tracks.iter().zip(&mut ticks);

@@ -4,10 +4,12 @@ use proptest::prelude::*;
 
 use super::tests::{fill, plan, samples, shapes, track};
 use super::*;
+use crate::container::Movie;
 use crate::image::{Start, TrainRecord};
 use crate::mp4::synthetic::{File, Layout, atom};
 use crate::pack::testing::{Read, pack_growing, pack_movie, read};
 use crate::payload::Format;
+use crate::track::Next;
 
 /// Fragmented file of video, and of sound if it has any frames.
 fn recording(pictures: usize, frames: usize, samples_in_chunk: usize) -> Vec<u8> {
@@ -119,7 +121,7 @@ fn fragments_wait_for_their_media() {
     }
     let (first, packed) = packed_at(&mut packer, ends[0]);
     assert!(first > 0);
-    assert_eq!(packed.fragments.longest_us, 5 * 100_000);
+    assert_eq!((packed.fragments.longest_us, packed.fragments.last_us), (500_000, 500_000));
     assert_eq!(packed_at(&mut packer, ends[1] - 1).0, first);
     let (both, last) = packed_at(&mut packer, ends[1]);
     assert!(both > first && last.until_us > packed.until_us && last.fragments.last != packed.fragments.last);
@@ -163,6 +165,33 @@ fn a_cut_recording_is_a_cut_file() {
     assert_eq!(grown.packets, whole.expect("an image as it should be").packets);
     let description = grown.table.description.movie().expect("a movie").clone();
     assert_eq!(description.warnings.first.len(), 1, "{:?}", description.warnings);
+}
+
+/// Promise: A gap in the times of a recording changes where `npt=now-` is only for one fragment.
+#[test]
+fn a_gap_is_in_one_fragment() {
+    let mut shapes = shapes(10, 900, 4800);
+    shapes[4].duration = 3600 * 48_000;
+    let tracks = vec![track(Format::H264, shapes, Vec::new())];
+    let bytes = File { tracks, layout: Layout::Fragments, samples_in_chunk: 5, long: false }.bytes();
+    let Movie::Mp4(movie) = samples(&bytes).0 else { panic!("another container") };
+    let (mut samples, mut lengths) = (movie.samples().growing(), Vec::new());
+    loop {
+        match samples.next().expect("a good file") {
+            Next::Read(wanted) => {
+                samples
+                    .take(bytes[wanted.offset as usize..wanted.end() as usize].to_vec())
+                    .expect("a good file");
+                lengths.push(samples.fragments().last_us);
+            }
+            Next::Sample(_) => {}
+            Next::Growth => break,
+            Next::End => panic!("it still grows"),
+        }
+    }
+    lengths.dedup();
+    assert_eq!(lengths, [0, 3_600_400_000, 500_000]);
+    assert_eq!(samples.fragments().longest_us, 3_600_400_000);
 }
 
 /// Promise: A recording that ends with an index of its fragments is complete at once.

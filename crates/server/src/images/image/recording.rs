@@ -86,7 +86,8 @@ impl Image {
             let is_growing = matches!(*progress.borrow_and_update(), Progress::Growing { .. });
             let packed = self.state.lock().recording.filter(|_| is_growing)?.all_packed();
             if let Some(packed) = packed {
-                let at_us = packed.until_us.saturating_sub(packed.fragments.longest_us);
+                // Not by the longest fragment: one with a gap in its times would count for ever.
+                let at_us = packed.until_us.saturating_sub(packed.fragments.last_us);
                 return Some(self.last_start_us(at_us));
             }
             progress.changed().await.ok()?;
