@@ -187,10 +187,6 @@ impl Work for Watched {
         self.has_begun
     }
 
-    fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
     fn held_bytes(&self) -> u64 {
         if self.has_begun { self.holds } else { 0 }
     }
