@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::boxes::MemoryBox;
 use super::fragment::{self, Run};
+use super::mark::Mark;
 use super::movie::Movie;
 use super::reader::{FileBox, Walk};
 use super::table::{Cursor, Entry};
@@ -46,6 +47,8 @@ pub struct Samples {
     faults: Vec<TrackFault>,
     /// Number of samples returned so far, of all tracks.
     pub(super) given: u64,
+    /// Mark of the `moov` box.
+    mark: Mark,
     /// Present while the file grows.
     growth: Option<Growth>,
 }
@@ -71,6 +74,8 @@ struct Growth {
 pub struct Fragments {
     /// Extent of the last `moof` box.
     pub last: Option<Extent>,
+    /// Its mark; before the first fragment, that of the `moov` box.
+    pub mark: Option<Mark>,
     /// Its length in microseconds.
     pub last_us: u64,
     /// Length of the longest fragment in microseconds.
@@ -129,6 +134,7 @@ impl Movie {
             truncated: false,
             faults: Vec::new(),
             given: 0,
+            mark: self.mark,
             growth: None,
         }
     }
@@ -198,7 +204,8 @@ impl Samples {
     /// [`Next::Growth`] is returned in place of a sample that a fragment to come may precede.
     #[must_use]
     pub fn growing(mut self) -> Self {
-        self.growth = self.walk.is_some().then(Growth::default);
+        let known = Fragments { mark: Some(self.mark), ..Fragments::default() };
+        self.growth = self.walk.is_some().then(|| Growth { known, ..Growth::default() });
         self
     }
 
@@ -302,6 +309,7 @@ impl Samples {
 
     fn fragment(&mut self, bytes: Bytes, offset: u64) -> Result<(), Error> {
         let extent = Extent { offset, length: bytes.len() as u64 };
+        let mark = Mark::of(&bytes, offset);
         let moof = MemoryBox::read(bytes, offset)?;
         let defaults = |id| {
             let track = self.tracks.iter().find(|track| track.track.id == id);
@@ -311,7 +319,7 @@ impl Samples {
         let length_us = self.growth.as_ref().map(|_| self.length_us(&runs));
         if let Some((growth, length_us)) = self.growth.as_mut().zip(length_us) {
             let longest_us = growth.known.longest_us.max(length_us);
-            growth.known = Fragments { last: Some(extent), last_us: length_us, longest_us };
+            growth.known = Fragments { last: Some(extent), mark: Some(mark), last_us: length_us, longest_us };
             let end = runs.iter().map(Run::end).max().unwrap_or(0);
             if end > self.size {
                 growth.waiting = Some((runs, end));

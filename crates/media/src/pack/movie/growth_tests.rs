@@ -194,6 +194,36 @@ fn a_gap_is_in_one_fragment() {
     assert_eq!(samples.fragments().longest_us, 3_600_400_000);
 }
 
+/// The mark is that of the box that was read last, and the `moov` box has one, too.
+#[test]
+fn a_growing_file_is_recognized() {
+    let bytes = recording(10, 0, 5);
+    let begin = opened(&bytes);
+    let Movie::Mp4(movie) = samples(&bytes).0 else { panic!("another container") };
+    let (mut samples, mut marks) = (movie.samples().growing(), Vec::new());
+    loop {
+        marks.push(samples.fragments().mark.expect("a mark"));
+        match samples.next().expect("a good file") {
+            Next::Read(wanted) => {
+                let read = bytes[wanted.offset as usize..wanted.end() as usize].to_vec();
+                samples.take(read).expect("a good file");
+            }
+            Next::Sample(_) => {}
+            Next::Growth => break,
+            Next::End => panic!("it still grows"),
+        }
+    }
+    marks.dedup();
+    assert_eq!(marks.len(), 3, "{marks:?}");
+    assert_eq!((marks[0].extent.offset, marks[1].extent.offset), (movie.extent.offset, begin as u64));
+    for mark in marks {
+        let mut now = bytes[mark.extent.offset as usize..mark.extent.end() as usize].to_vec();
+        assert!(mark.is_of(&now) && !mark.is_of(&now[1..]));
+        *now.last_mut().expect("it has bytes") ^= 1;
+        assert!(!mark.is_of(&now));
+    }
+}
+
 /// Promise: A recording that ends with an index of its fragments is complete at once.
 #[test]
 fn an_index_ends_a_recording() {
