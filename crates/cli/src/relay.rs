@@ -30,7 +30,7 @@ use stream_options::StreamOptions;
 
 /// Arguments of `wirepath relay`.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what to do").args(["inputs", "config", "addresses"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what to do").args(["inputs", "config", "check", "addresses"]).required(true).multiple(true))]
 #[command(group = ArgGroup::new("behind").args(["to", "cache"]))]
 #[command(mut_args(modes::keep_apart))]
 #[command(after_help = "\

@@ -37,6 +37,7 @@ mod duration;
 mod edits;
 mod entry;
 mod fragment;
+mod mark;
 mod movie;
 mod reader;
 mod samples;
@@ -48,6 +49,7 @@ pub use crate::track::{
     AudioConfig, Avc, Codec, Extent, FourCc, Hevc, Next, Pcm, PcmKind, Sample, Sound, Track, TrackKind,
 };
 pub use duration::DurationReader;
+pub use mark::Mark;
 pub use movie::{Movie, MovieReader};
 pub use samples::{Fragments, Samples};
 

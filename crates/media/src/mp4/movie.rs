@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::boxes::MemoryBox;
+use super::mark::Mark;
 use super::reader::{FileBox, Walk};
 use super::track::{self, Defaults, Places};
 use super::{Error, Extent, FourCc, Track, TrackFault};
@@ -34,6 +35,8 @@ pub struct Movie {
     pub(super) stated_us: Option<u64>,
     /// Sample tables of the tracks.
     pub(super) places: Vec<Places>,
+    /// Mark of the `moov` box.
+    pub(super) mark: Mark,
     /// Boxes after the `moov` box.
     pub(super) rest: Walk,
 }
@@ -137,6 +140,7 @@ impl MovieReader {
 
     fn movie(&mut self, bytes: Bytes, extent: Extent) -> Result<Movie, Error> {
         self.walk.used();
+        let mark = Mark::of(&bytes, extent.offset);
         let moov = MemoryBox::read(bytes, extent.offset)?;
         let (timescale, duration) = moov.need(b"mvhd", "no mvhd box")?.fields(movie_header)?;
         let (mut tracks, mut places, mut faults) = (Vec::new(), Vec::new(), Vec::new());
@@ -175,7 +179,7 @@ impl MovieReader {
             u64::try_from(us).ok().filter(|us| *us > 0)
         });
         let size = self.size;
-        Ok(Movie { brand, extent, fragmented, tracks, faults, size, stated_us, places, rest })
+        Ok(Movie { brand, extent, fragmented, tracks, faults, size, stated_us, places, mark, rest })
     }
 }
 

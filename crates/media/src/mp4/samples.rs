@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::boxes::MemoryBox;
 use super::fragment::{self, Run};
+use super::mark::Mark;
 use super::movie::Movie;
 use super::reader::{FileBox, Walk};
 use super::table::{Cursor, Entry};
@@ -46,6 +47,8 @@ pub struct Samples {
     faults: Vec<TrackFault>,
     /// Number of samples returned so far, of all tracks.
     pub(super) given: u64,
+    /// Mark of the `moov` box.
+    mark: Mark,
     /// Present while the file grows.
     growth: Option<Growth>,
 }
@@ -71,6 +74,10 @@ struct Growth {
 pub struct Fragments {
     /// Extent of the last `moof` box.
     pub last: Option<Extent>,
+    /// Its mark; before the first fragment, that of the `moov` box.
+    pub mark: Option<Mark>,
+    /// Its length in microseconds.
+    pub last_us: u64,
     /// Length of the longest fragment in microseconds.
     pub longest_us: u64,
 }
@@ -98,6 +105,8 @@ struct TrackSamples {
     number: u64,
     /// Most bytes of all further samples: all samples have at most as many bytes as the file.
     budget: u64,
+    /// Sample of the tables of which a growing file does not have all bytes, and its number.
+    beyond: Option<(u64, Entry)>,
     /// Next sample, and its decode time in microseconds.
     ahead: Option<(i64, Sample)>,
     /// Samples after `ahead`.
@@ -125,6 +134,7 @@ impl Movie {
             truncated: false,
             faults: Vec::new(),
             given: 0,
+            mark: self.mark,
             growth: None,
         }
     }
@@ -140,13 +150,17 @@ impl Samples {
             return Ok(Next::Read(extent));
         }
         for track in &mut self.tracks {
-            match track.look_ahead(self.size) {
+            match track.look_ahead(self.size, self.growth.is_some()) {
                 Ok(cut) => self.truncated |= cut,
                 Err(error) => {
                     self.faults.push(TrackFault { track: track.track.id, error });
                     track.has_ended = true;
                 }
             }
+        }
+        // The first fragment may be in the tables. Its media is written after them.
+        if self.tracks.iter().any(|track| track.is_read() && track.beyond.is_some()) {
+            return Ok(Next::Growth);
         }
         match self.read_on() {
             ReadOn::Nothing => {}
@@ -190,7 +204,8 @@ impl Samples {
     /// [`Next::Growth`] is returned in place of a sample that a fragment to come may precede.
     #[must_use]
     pub fn growing(mut self) -> Self {
-        self.growth = self.walk.is_some().then(Growth::default);
+        let known = Fragments { mark: Some(self.mark), ..Fragments::default() };
+        self.growth = self.walk.is_some().then(|| Growth { known, ..Growth::default() });
         self
     }
 
@@ -294,16 +309,17 @@ impl Samples {
 
     fn fragment(&mut self, bytes: Bytes, offset: u64) -> Result<(), Error> {
         let extent = Extent { offset, length: bytes.len() as u64 };
+        let mark = Mark::of(&bytes, offset);
         let moof = MemoryBox::read(bytes, offset)?;
         let defaults = |id| {
             let track = self.tracks.iter().find(|track| track.track.id == id);
             track.map_or(Defaults::default(), |track| track.defaults)
         };
         let runs = fragment::runs(&moof, defaults)?;
-        let longest_us = self.growth.as_ref().map(|_| self.longest_us(&runs));
-        if let Some((growth, longest_us)) = self.growth.as_mut().zip(longest_us) {
-            growth.known.last = Some(extent);
-            growth.known.longest_us = growth.known.longest_us.max(longest_us);
+        let length_us = self.growth.as_ref().map(|_| self.length_us(&runs));
+        if let Some((growth, length_us)) = self.growth.as_mut().zip(length_us) {
+            let longest_us = growth.known.longest_us.max(length_us);
+            growth.known = Fragments { last: Some(extent), mark: Some(mark), last_us: length_us, longest_us };
             let end = runs.iter().map(Run::end).max().unwrap_or(0);
             if end > self.size {
                 growth.waiting = Some((runs, end));
@@ -315,7 +331,7 @@ impl Samples {
     }
 
     /// Length of the longest track in a fragment, in microseconds.
-    fn longest_us(&self, runs: &[Run]) -> u64 {
+    fn length_us(&self, runs: &[Run]) -> u64 {
         let mut ticks = vec![0_u64; self.tracks.len()];
         for run in runs {
             let tracks = self.tracks.iter().zip(&mut ticks);
@@ -365,6 +381,7 @@ impl TrackSamples {
             time: 0,
             number: 0,
             budget: size,
+            beyond: None,
             ahead: None,
             ready: VecDeque::new(),
             late: VecDeque::new(),
@@ -377,14 +394,14 @@ impl TrackSamples {
     }
 
     /// Finds the next sample, unless it is known. Returns whether the file ends within a fragment.
-    fn look_ahead(&mut self, size: u64) -> Result<bool, Error> {
+    fn look_ahead(&mut self, size: u64, grows: bool) -> Result<bool, Error> {
         let mut cut = false;
         while self.ahead.is_none() && self.is_read() {
             if let Some(sample) = self.ready.pop_front() {
                 self.ahead = Some((self.track.decode_us(&sample), sample));
                 break;
             }
-            let Some(sample) = self.read_next(size, &mut cut)? else { break };
+            let Some(sample) = self.read_next(size, grows, &mut cut)? else { break };
             self.admit(sample);
         }
         Ok(cut)
@@ -402,14 +419,16 @@ impl TrackSamples {
         self.has_ended |= self.late.len() > most;
     }
 
-    /// Reads the next sample. Sets `cut` if the file ends within a fragment.
-    fn read_next(&mut self, size: u64, cut: &mut bool) -> Result<Option<Sample>, Error> {
-        let fault = |number, reason| Error::Sample { track: self.track.id, sample: number, reason };
-        let number = self.cursor.number();
-        if let Some(entry) = self.cursor.next().map_err(|reason| fault(number, reason))? {
+    /// Reads the next sample; none if the file has to grow for one. Sets `cut` if the file ends within a fragment.
+    fn read_next(&mut self, size: u64, grows: bool, cut: &mut bool) -> Result<Option<Sample>, Error> {
+        if let Some((number, entry)) = self.next_of_table()? {
             self.number = number;
             self.time = self.cursor.decode_time();
             let end = entry.extent.end();
+            if end > size && grows {
+                self.beyond = Some((number, entry));
+                return Ok(None);
+            }
             if end > size {
                 return Err(Error::BeyondFile { track: self.track.id, sample: number, end, size });
             }
@@ -436,6 +455,16 @@ impl TrackSamples {
             return self.found(entry).map(Some);
         }
         Ok(None)
+    }
+
+    /// The next sample of the tables, and its number.
+    fn next_of_table(&mut self) -> Result<Option<(u64, Entry)>, Error> {
+        if let Some(beyond) = self.beyond.take() {
+            return Ok(Some(beyond));
+        }
+        let number = self.cursor.number();
+        let fault = |reason| Error::Sample { track: self.track.id, sample: number, reason };
+        Ok(self.cursor.next().map_err(fault)?.map(|entry| (number, entry)))
     }
 
     fn found(&mut self, entry: Entry) -> Result<Sample, Error> {

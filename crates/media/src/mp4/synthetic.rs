@@ -25,6 +25,8 @@ pub enum Layout {
     SeveralMdat,
     /// A fragment for each chunk.
     Fragments,
+    /// `moov` with the first fragment, `mdat`; more fragments may follow.
+    FrontOfFragments,
 }
 
 /// Track of a file.
@@ -123,7 +125,7 @@ impl File {
         let head = atom(b"ftyp", &[b"isom".to_vec(), words(&[512])]);
         match self.layout {
             Layout::Fragments => self.fragmented(head),
-            Layout::Front => {
+            Layout::Front | Layout::FrontOfFragments => {
                 // The length of the tables does not depend on the offsets in them.
                 let length = self.movie(&self.places(0, 0)).len() as u64;
                 let places = self.places(head.len() as u64 + length, 0);
@@ -186,7 +188,7 @@ impl File {
         let tracks = self.tracks.iter().enumerate();
         let tracks = tracks.map(|(index, track)| track.bytes(index as u32 + 1, self, places.get(index)));
         let mut parts: Vec<Vec<u8>> = [header].into_iter().chain(tracks).collect();
-        if self.layout == Layout::Fragments {
+        if matches!(self.layout, Layout::Fragments | Layout::FrontOfFragments) {
             let defaults = (1..=self.tracks.len() as u32)
                 .map(|id| full(b"trex", 0, &[words(&[id, 1, 0, 0, 0])]))
                 .collect::<Vec<_>>();

@@ -90,6 +90,15 @@ fn segment(image: &Image, number: u32) -> Option<Arc<Segment>> {
     }
 }
 
+/// Waits until all that a recorder has written is packed.
+fn wait_until_packed(image: &Image) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !TrainSource::is_at_edge(image, u32::MAX) {
+        assert!(Instant::now() < deadline, "the recording is not packed");
+        std::thread::yield_now();
+    }
+}
+
 /// All packets, once the image is complete.
 fn packets(image: &Image) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
@@ -194,6 +203,33 @@ fn a_recording_has_one_image() {
     assert_eq!((again.counts().found, again.counts().packed), (1, 0));
 }
 
+/// Promise: What does not follow recordings, as a channel, never gets an image that grows, but one of its own.
+#[test]
+fn a_growing_image_is_for_those_that_follow() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = bytes(&movie(Layout::Fragments));
+    let path = folder.path().join("film.mp4");
+    fs::write(&path, &whole[..whole.len() / 3]).unwrap();
+    let store = store(&folder, ImagePolicy::None);
+    let asset = || Arc::new(File::open(&path).unwrap());
+    let follow = || {
+        let client = [127, 0, 0, 1].into();
+        store.image_to_follow(client, asset(), "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
+    };
+    let growing = follow();
+    let other = store.image(asset(), "film.mp4", store.usual_limits()).unwrap();
+    assert!(!Arc::ptr_eq(&growing, &other));
+    let sent = of_stream(&packets(&other), other.plan().streams[0].ssrc);
+    let pictures = depacketize(Format::H264, &sent).unwrap().len();
+    // All that the file has, also the pictures that are stored before their sound.
+    assert!((60..100).contains(&pictures), "{pictures} pictures");
+    assert_eq!(*other.progress().borrow(), Progress::Complete);
+    assert!(matches!(*growing.progress().borrow(), Progress::Growing { .. }));
+    assert!(Arc::ptr_eq(&growing, &follow()), "the recording has another image");
+    let again = store.image(asset(), "film.mp4", store.usual_limits()).unwrap();
+    assert!(Arc::ptr_eq(&other, &again));
+}
+
 /// Promise: Sessions of a recording that is written anew get nothing of the new recording; the next request does.
 #[test]
 fn a_recording_that_is_written_anew_has_another_image() {
@@ -207,11 +243,7 @@ fn a_recording_that_is_written_anew_has_another_image() {
         store.image_to_follow(client, asset, "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
     };
     let image = open();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !TrainSource::is_at_edge(&*image, u32::MAX) {
-        assert!(Instant::now() < deadline, "the recording is not packed");
-        std::thread::yield_now();
-    }
+    wait_until_packed(&image);
     let pictures = |image: &Image| {
         let sent = of_stream(&packets(image), image.plan().streams[0].ssrc);
         depacketize(Format::H264, &sent).unwrap()
@@ -226,6 +258,30 @@ fn a_recording_that_is_written_anew_has_another_image() {
     for (number, picture) in (0u8..).zip(&before) {
         assert!(picture.ends_with(&[number; 8]), "picture {number} is of the other recording");
     }
+    let other = open();
+    assert!(!Arc::ptr_eq(&image, &other));
+    assert!(segment(&other, 0).is_some());
+}
+
+/// Promise: A recording that is written anew before its first fragment has another image, too.
+#[test]
+fn a_recording_without_a_fragment_may_be_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = bytes(&movie(Layout::Fragments));
+    let path = folder.path().join("film.mp4");
+    let begin = whole.windows(4).position(|kind| kind == b"moof").unwrap() - 4;
+    fs::write(&path, &whole[..begin]).unwrap();
+    let store = store(&folder, ImagePolicy::None);
+    let open = || {
+        let (asset, client) = (Arc::new(File::open(&path).unwrap()), [127, 0, 0, 1].into());
+        store.image_to_follow(client, asset, "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
+    };
+    let image = open();
+    wait_until_packed(&image);
+    let mut anew = movie(Layout::Fragments);
+    anew.tracks[0].timescale = 24_000;
+    File::options().write(true).open(&path).unwrap().write_all(&bytes(&anew)).unwrap();
+    assert_eq!(packets(&image).len(), 0, "packets by the tables of another recording");
     let other = open();
     assert!(!Arc::ptr_eq(&image, &other));
     assert!(segment(&other, 0).is_some());

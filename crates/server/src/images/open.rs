@@ -28,6 +28,8 @@ const ABANDON_DELAY: Duration = Duration::from_secs(10);
 pub(super) struct OpenImages {
     idle_ttl: Duration,
     images: HashMap<Key, Weak<Image>>,
+    /// Images of recordings, which grow with them.
+    recorded: HashMap<Key, Weak<Image>>,
     /// Lock held while the image of a key is opened, so that concurrent requests share it.
     open_locks: HashMap<Key, Weak<Mutex<()>>>,
     idle: VecDeque<Idle>,
@@ -50,6 +52,7 @@ impl OpenImages {
         OpenImages {
             idle_ttl,
             images: HashMap::new(),
+            recorded: HashMap::new(),
             open_locks: HashMap::new(),
             idle: VecDeque::new(),
             failures: HashMap::new(),
@@ -58,24 +61,30 @@ impl OpenImages {
 
     /// Returns whether an image of this version of an asset is open, or failed.
     pub(super) fn has(&self, key: Key, identity: Identity) -> bool {
-        let image = self.images.get(&key).and_then(Weak::upgrade);
+        let images = [&self.recorded, &self.images].map(|images| images.get(&key).and_then(Weak::upgrade));
         self.failures.get(&key).is_some_and(|failure| failure.identity == identity)
-            || image.is_some_and(|image| image.is_of(identity))
+            || images.into_iter().flatten().any(|image| image.is_of(identity))
     }
 
-    /// The image, if it is open, or a recent failure to open it.
+    /// The image, if it is open, or a recent failure to open it. An image that grows with a recording is only for a
+    /// request that `follows` recordings: others would wait at its edge, or miss its end.
     pub(super) fn find(
         &mut self,
         key: Key,
         identity: Identity,
+        follows: bool,
         now: Instant,
     ) -> Option<Result<Arc<Image>, StoreError>> {
         self.failures.retain(|_, failure| now.duration_since(failure.at) < FAILURE_TTL);
         if let Some(failure) = self.failures.get(&key).filter(|failure| failure.identity == identity) {
             return Some(Err(failure.error.clone()));
         }
-        let image = self.images.get(&key).and_then(Weak::upgrade)?;
-        (image.is_of(identity) && !image.has_failed()).then_some(Ok(image))
+        let images = [&self.recorded, &self.images].map(|images| images.get(&key).and_then(Weak::upgrade));
+        let mut images = images.into_iter().flatten();
+        let found = images.find(|image| {
+            image.is_of(identity) && !image.has_failed() && (follows || !image.grows_with_recording())
+        });
+        found.map(Ok)
     }
 
     /// Lock to hold while the image of this key is opened.
@@ -91,8 +100,9 @@ impl OpenImages {
 
     /// Adds an image that was just opened.
     pub(super) fn insert(&mut self, key: Key, image: &Arc<Image>) {
-        self.images.retain(|_, image| image.strong_count() > 0);
-        self.images.insert(key, Arc::downgrade(image));
+        let images = if image.is_recorded() { &mut self.recorded } else { &mut self.images };
+        images.retain(|_, image| image.strong_count() > 0);
+        images.insert(key, Arc::downgrade(image));
     }
 
     /// Keeps an image open for a while, whether or not anybody plays it; returns expired images.
@@ -148,15 +158,17 @@ impl OpenImages {
             return false;
         }
         self.remove_idle(image);
-        if self.images.get(&key).is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(image))) {
-            self.images.remove(&key);
+        for images in [&mut self.recorded, &mut self.images] {
+            if images.get(&key).is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(image))) {
+                images.remove(&key);
+            }
         }
         true
     }
 
     /// The images that are open.
     pub(super) fn images(&self) -> Vec<Arc<Image>> {
-        self.images.values().filter_map(Weak::upgrade).collect()
+        self.recorded.values().chain(self.images.values()).filter_map(Weak::upgrade).collect()
     }
 
     /// Removes an image that the caller holds, so it is not dropped here.
@@ -215,8 +227,8 @@ mod tests {
         open.fail(key, &failed, StoreError::NotPlayable("no clock".to_owned()), now);
         assert_eq!(Arc::strong_count(&failed), 1, "it rests no longer");
         let changed = Identity { mtime_ns: 9, ..identity };
-        assert!(open.find(key, changed, now).is_none());
-        let answer = open.find(key, identity, now + seconds(9));
+        assert!(open.find(key, changed, false, now).is_none());
+        let answer = open.find(key, identity, false, now + seconds(9));
         assert!(matches!(answer, Some(Err(StoreError::NotPlayable(_)))));
         assert!(open.keep_idle(key, &failed, now + seconds(9)).is_empty());
         assert_eq!(Arc::strong_count(&failed), 1, "nor does it begin to");
@@ -224,7 +236,7 @@ mod tests {
             0,
             Err(ImageFailure { reason: "no clock".into(), public: "no clock".into(), is_asset: true }),
         );
-        assert!(open.find(key, identity, now + seconds(10)).is_none());
+        assert!(open.find(key, identity, false, now + seconds(10)).is_none());
     }
 
     #[test]
@@ -237,10 +249,10 @@ mod tests {
         assert!(!open.abandon(key, &packer, now + seconds(20)), "somebody has it");
         drop(user);
         assert!(!open.abandon(key, &packer, now + seconds(9)), "somebody asked for it a moment ago");
-        assert!(open.find(key, identity, now).is_some());
+        assert!(open.find(key, identity, false, now).is_some());
         assert!(open.abandon(key, &packer, now + seconds(10)));
         assert_eq!(Arc::strong_count(&packer), 1);
-        assert!(open.find(key, identity, now).is_none());
+        assert!(open.find(key, identity, false, now).is_none());
     }
 
     #[test]

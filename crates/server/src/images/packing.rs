@@ -13,11 +13,11 @@ use wirepath_media::image::{
     self, Description, Identity, Layout, MAX_SEGMENT_DATA, PAGE, PathLimits, Plan, Recipe, StreamPlan,
     Streams, TRAIN_RECORD_LENGTH, Writer,
 };
-use wirepath_media::mp4::has_fragment_index;
+use wirepath_media::mp4::{Mark, has_fragment_index};
 use wirepath_media::pack::{
     Pack, Packed, PlayableMovie, Wanted, estimate as estimate_bytes, growing_packer, packer,
 };
-use wirepath_media::track::{Extent, Next};
+use wirepath_media::track::Next;
 use wirepath_media::ts::PACKET_LENGTH;
 
 use super::asset_reader::AssetReader;
@@ -55,9 +55,6 @@ const MOST_FRAGMENT: Duration = Duration::from_secs(20);
 /// Most segments of a recording: one for each growth, ten in a second if a recorder never rests, and for each at
 /// most 250 bytes of memory.
 const MOST_RECORDED_SEGMENTS: usize = 1 << 20;
-
-/// Bytes of a fragment by which it is recognized.
-const MARK_LENGTH: u64 = 256;
 
 /// Longest image of a recording, since it could not be mapped otherwise.
 const MAX_RECORDED_IMAGE: u64 = 1 << 45;
@@ -301,15 +298,8 @@ pub(super) struct Packing {
     writer: Option<Writer>,
     /// Bytes that the file may have.
     length_bound: u64,
-    /// First bytes of the last fragment of a recording.
+    /// Mark of the last fragment of a recording, as the packer read it.
     mark: Option<Mark>,
-}
-
-/// First bytes of a fragment, by which it is recognized after the recording has grown: a file that was written
-/// anew has other bytes there.
-struct Mark {
-    fragment: Extent,
-    bytes: Vec<u8>,
 }
 
 /// Result of a turn of packing.
@@ -359,20 +349,11 @@ impl Packing {
         self.packer.end_growth();
     }
 
-    /// Returns whether the last fragment is where it was.
+    /// Returns whether the last fragment, or before the first the description of the tracks, is where it was: a file
+    /// that was written anew has other bytes there.
     pub(super) fn has_same_fragments(&self, asset: &File) -> Result<bool, StoreError> {
         let Some(mark) = &self.mark else { return Ok(true) };
-        Ok(read_at_most(asset, mark.fragment.offset, mark.bytes.len())? == mark.bytes)
-    }
-
-    /// Notes the first bytes of the last fragment.
-    fn note_fragment(&mut self, asset: &File, fragment: Option<Extent>) -> Result<(), StoreError> {
-        let Some(fragment) = fragment else { return Ok(()) };
-        if self.mark.as_ref().is_none_or(|mark| mark.fragment != fragment) {
-            let length = fragment.length.min(MARK_LENGTH) as usize;
-            self.mark = Some(Mark { fragment, bytes: read_at_most(asset, fragment.offset, length)? });
-        }
-        Ok(())
+        Ok(mark.is_of(&read_at_most(asset, mark.extent.offset, mark.extent.length as usize)?))
     }
 
     /// Packs until a turn's time is over or another segment is ready. The image grows as segments are
@@ -417,7 +398,7 @@ impl Packing {
                     if image.segment_count() > MOST_RECORDED_SEGMENTS {
                         return Err(not_playable("it was recorded in too many fragments"));
                     }
-                    self.note_fragment(asset, packed.fragments.last)?;
+                    self.mark = packed.fragments.mark;
                     image.note_packed(self.packer.packed_bytes());
                     return Ok(Turned::AllRecorded(packed));
                 }

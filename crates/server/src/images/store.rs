@@ -229,7 +229,7 @@ impl Store {
         let key = self.key(&asset, identity, limits, played_as)?;
         let open_lock = self.open.lock().open_lock(key);
         let _alone = open_lock.lock();
-        let known = self.open.lock().find(key, identity, Instant::now());
+        let known = self.open.lock().find(key, identity, follows, Instant::now());
         let image = match known {
             Some(known) => {
                 let image = known?;
@@ -277,7 +277,7 @@ impl Store {
         let key = Key::of(identity, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
         // A statement of its own: the lock is released before the image is asked and dropped. An image that
         // could not be packed tells nothing about its asset.
-        let open = self.open.lock().find(key, identity, Instant::now());
+        let open = self.open.lock().find(key, identity, true, Instant::now());
         if let Some(Ok(image)) = open {
             let is_complete = *image.progress().borrow() == Progress::Complete;
             return Ok(image.duration_us().filter(|_| is_complete));

@@ -34,7 +34,10 @@ pub(super) trait Work: Send + Sized + 'static {
     /// [`UrgencySignal`].
     fn due(&self) -> Due;
 
-    /// Bytes of memory held until the next turn. Work without a turn yet holds almost nothing.
+    /// Returns whether it had a turn.
+    fn has_begun(&self) -> bool;
+
+    /// Bytes of memory held until the next turn; none before the first.
     fn held_bytes(&self) -> u64;
 }
 
@@ -111,7 +114,7 @@ impl<W: Work> WorkQueue<W> {
         Ok(WorkQueue { shared })
     }
 
-    /// Queues work; returns it if there is no room.
+    /// Queues work; returns it if it has not begun and there is no room.
     pub(super) fn submit(&self, work: W) -> Result<(), W> {
         let mut queue = self.shared.queue.lock();
         let due = work.due();

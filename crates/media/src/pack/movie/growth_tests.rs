@@ -4,10 +4,12 @@ use proptest::prelude::*;
 
 use super::tests::{fill, plan, samples, shapes, track};
 use super::*;
+use crate::container::Movie;
 use crate::image::{Start, TrainRecord};
 use crate::mp4::synthetic::{File, Layout, atom};
 use crate::pack::testing::{Read, pack_growing, pack_movie, read};
 use crate::payload::Format;
+use crate::track::Next;
 
 /// Fragmented file of video, and of sound if it has any frames.
 fn recording(pictures: usize, frames: usize, samples_in_chunk: usize) -> Vec<u8> {
@@ -119,10 +121,36 @@ fn fragments_wait_for_their_media() {
     }
     let (first, packed) = packed_at(&mut packer, ends[0]);
     assert!(first > 0);
-    assert_eq!(packed.fragments.longest_us, 5 * 100_000);
+    assert_eq!((packed.fragments.longest_us, packed.fragments.last_us), (500_000, 500_000));
     assert_eq!(packed_at(&mut packer, ends[1] - 1).0, first);
     let (both, last) = packed_at(&mut packer, ends[1]);
     assert!(both > first && last.until_us > packed.until_us && last.fragments.last != packed.fragments.last);
+}
+
+/// Promise: A recording whose first fragment is in the tables of its movie box is played while that is written.
+#[test]
+fn the_first_fragment_may_be_in_the_tables() {
+    let video = track(Format::H264, shapes(10, 900, 4800), Vec::new());
+    let sound = track(Format::Aac, shapes(40, 200, 1024), Vec::new());
+    let (tracks, layout) = (vec![video, sound], Layout::FrontOfFragments);
+    let mut bytes = File { tracks, layout, samples_in_chunk: 4, long: false }.bytes();
+    fill(&mut bytes, &[300, 40]);
+    let (movie, all) = samples(&bytes);
+    assert!(movie.may_grow() && all.len() == 50);
+    let whole = read(&pack_movie(&bytes, plan(&bytes, &movie)).expect("it can be packed").0);
+    let whole = whole.expect("an image as it should be");
+    let lengths: Vec<usize> = (opened(&bytes)..bytes.len()).step_by(333).collect();
+    let (grown, _) = packed_growing(&bytes, &lengths);
+    assert_eq!(grown.packets, whole.packets);
+    assert_eq!(trains(&grown), trains(&whole));
+    let description = grown.table.description.movie().expect("a movie");
+    assert!(description.warnings.first.is_empty(), "{:?}", description.warnings);
+    // One that ends so is a cut file.
+    let cut = &bytes[..all[30].extent.offset as usize];
+    let (grown, _) = packed_growing(cut, &[opened(&bytes)]);
+    let (movie, _) = samples(cut);
+    let whole = read(&pack_movie(cut, plan(cut, &movie)).expect("it can be packed").0);
+    assert_eq!(grown.packets, whole.expect("an image as it should be").packets);
 }
 
 /// Promise: A recording whose last fragment is cut at its end is played like a file that is cut there.
@@ -137,6 +165,63 @@ fn a_cut_recording_is_a_cut_file() {
     assert_eq!(grown.packets, whole.expect("an image as it should be").packets);
     let description = grown.table.description.movie().expect("a movie").clone();
     assert_eq!(description.warnings.first.len(), 1, "{:?}", description.warnings);
+}
+
+/// Promise: A gap in the times of a recording changes where `npt=now-` is only for one fragment.
+#[test]
+fn a_gap_is_in_one_fragment() {
+    let mut shapes = shapes(10, 900, 4800);
+    shapes[4].duration = 3600 * 48_000;
+    let tracks = vec![track(Format::H264, shapes, Vec::new())];
+    let bytes = File { tracks, layout: Layout::Fragments, samples_in_chunk: 5, long: false }.bytes();
+    let Movie::Mp4(movie) = samples(&bytes).0 else { panic!("another container") };
+    let (mut samples, mut lengths) = (movie.samples().growing(), Vec::new());
+    loop {
+        match samples.next().expect("a good file") {
+            Next::Read(wanted) => {
+                samples
+                    .take(bytes[wanted.offset as usize..wanted.end() as usize].to_vec())
+                    .expect("a good file");
+                lengths.push(samples.fragments().last_us);
+            }
+            Next::Sample(_) => {}
+            Next::Growth => break,
+            Next::End => panic!("it still grows"),
+        }
+    }
+    lengths.dedup();
+    assert_eq!(lengths, [0, 3_600_400_000, 500_000]);
+    assert_eq!(samples.fragments().longest_us, 3_600_400_000);
+}
+
+/// The mark is that of the box that was read last, and the `moov` box has one, too.
+#[test]
+fn a_growing_file_is_recognized() {
+    let bytes = recording(10, 0, 5);
+    let begin = opened(&bytes);
+    let Movie::Mp4(movie) = samples(&bytes).0 else { panic!("another container") };
+    let (mut samples, mut marks) = (movie.samples().growing(), Vec::new());
+    loop {
+        marks.push(samples.fragments().mark.expect("a mark"));
+        match samples.next().expect("a good file") {
+            Next::Read(wanted) => {
+                let read = bytes[wanted.offset as usize..wanted.end() as usize].to_vec();
+                samples.take(read).expect("a good file");
+            }
+            Next::Sample(_) => {}
+            Next::Growth => break,
+            Next::End => panic!("it still grows"),
+        }
+    }
+    marks.dedup();
+    assert_eq!(marks.len(), 3, "{marks:?}");
+    assert_eq!((marks[0].extent.offset, marks[1].extent.offset), (movie.extent.offset, begin as u64));
+    for mark in marks {
+        let mut now = bytes[mark.extent.offset as usize..mark.extent.end() as usize].to_vec();
+        assert!(mark.is_of(&now) && !mark.is_of(&now[1..]));
+        *now.last_mut().expect("it has bytes") ^= 1;
+        assert!(!mark.is_of(&now));
+    }
 }
 
 /// Promise: A recording that ends with an index of its fragments is complete at once.

@@ -19,6 +19,11 @@ impl Image {
         self.state.lock().recording.is_some()
     }
 
+    /// Returns whether the image still grows with its asset.
+    pub(in crate::images) fn grows_with_recording(&self) -> bool {
+        self.is_recorded() && matches!(*self.progress.borrow(), Progress::Growing { .. })
+    }
+
     /// Version of the asset: of a recording, the last one of which the packer knows.
     pub(in crate::images) fn identity(&self) -> Identity {
         self.state.lock().recording.map_or(self.plan.identity, |recording| recording.identity)
@@ -81,7 +86,8 @@ impl Image {
             let is_growing = matches!(*progress.borrow_and_update(), Progress::Growing { .. });
             let packed = self.state.lock().recording.filter(|_| is_growing)?.all_packed();
             if let Some(packed) = packed {
-                let at_us = packed.until_us.saturating_sub(packed.fragments.longest_us);
+                // Not by the longest fragment: one with a gap in its times would count for ever.
+                let at_us = packed.until_us.saturating_sub(packed.fragments.last_us);
                 return Some(self.last_start_us(at_us));
             }
             progress.changed().await.ok()?;

@@ -60,6 +60,10 @@ impl Work for Job {
         }
     }
 
+    fn has_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
     fn held_bytes(&self) -> u64 {
         self.begun.as_ref().map_or(0, |packing| packing.held_bytes())
     }
@@ -198,7 +202,7 @@ impl Store {
                 self.fail(job.goal.key, &job.goal.image, job.goal.generation, error);
             }
         }
-        Some(Job { goal: job.goal.over()?, _permit: None, ..job })
+        Some(Job { goal: job.goal.over()?, _permit: None, begun: None, ..job })
     }
 }
 

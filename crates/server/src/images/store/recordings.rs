@@ -47,8 +47,6 @@ struct Recording {
     changed: Instant,
     /// Time since which nobody has played or requested it.
     rests_since: Option<Instant>,
-    /// True once the packer knows of the growth or the end.
-    is_due: bool,
 }
 
 impl Recordings {
@@ -102,7 +100,7 @@ impl Store {
             let age = SystemTime::UNIX_EPOCH.checked_add(modified).and_then(|time| time.elapsed().ok());
             changed = changed.checked_sub(age.unwrap_or_default()).unwrap_or(changed);
         }
-        let recording = Recording { job, packed, seen, changed, rests_since: None, is_due: false };
+        let recording = Recording { job, packed, seen, changed, rests_since: None };
         self.recordings.waiting.lock().push_back(recording);
         // Fails only while the store is dropped.
         _ = self.recordings.signal.send(());
@@ -161,9 +159,6 @@ impl Store {
             recording.job.goal.fail(&StoreError::Stopped);
             return None;
         }
-        if recording.is_due {
-            return self.resume(recording);
-        }
         let (now, is_linked) = match version(&recording.job.asset) {
             Ok(version) => version,
             Err(error) => {
@@ -208,17 +203,9 @@ impl Store {
         } else {
             return Some(recording);
         }
-        recording.is_due = true;
-        self.resume(recording)
-    }
-
-    /// Queues a recording's packing; returns the recording if the queue is full.
-    fn resume(&self, mut recording: Recording) -> Option<Recording> {
         recording.job.last_turn = Instant::now();
-        match self.packers.submit(recording.job) {
-            Ok(()) => None,
-            Err(job) => Some(Recording { job, ..recording }),
-        }
+        self.submit_again(Some(recording.job));
+        None
     }
 
     fn abandons(&self, recording: &Recording) -> bool {

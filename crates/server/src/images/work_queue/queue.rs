@@ -83,12 +83,18 @@ impl<W: Work> Queue<W> {
         self.held < self.budget
     }
 
-    /// Adds new work, or work that left the queue between its turns; returns it if there is no room.
+    /// Adds new work, or work that left the queue between its turns; returns new work if there is no room.
     pub(super) fn push(&mut self, work: W) -> Result<(), W> {
+        if work.has_begun() {
+            // Not behind new work, which may not begin while memory is short.
+            self.held += work.held_bytes();
+            self.begun_count += 1;
+            self.begun.push(work);
+            return Ok(());
+        }
         if self.new.len() >= MOST_WAITING {
             return Err(work);
         }
-        self.held += work.held_bytes();
         self.new.push_back(work);
         Ok(())
     }

@@ -36,6 +36,10 @@ impl Work for Told {
         Due::Nobody(self.needed_at)
     }
 
+    fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     fn held_bytes(&self) -> u64 {
         if self.has_begun { self.holds } else { 0 }
     }
@@ -116,7 +120,21 @@ fn work_that_returns_counts_with_its_memory() {
     assert_eq!(fixture.turns.backlog().held_bytes, 7);
     fixture.submit(1, 1, 1);
     assert_eq!(fixture.order(1), [1]);
-    assert_eq!(fixture.turns.backlog().held_bytes, 0);
+    assert_eq!(fixture.turns.backlog(), Backlog { works: 1, held_bytes: 0 });
+}
+
+/// Promise: Packing of a recording goes on while other packing holds all memory.
+#[test]
+fn work_that_returns_does_not_wait_as_new_work() {
+    let fixture = fixture_within(10);
+    fixture.submit_holding(10, 0, 3, 0);
+    assert_eq!(fixture.whose(), 0);
+    fixture.submit(1, 1, 0);
+    let (tell, leave) = (fixture.tell.clone(), Arc::clone(&fixture.leave));
+    let needed_at = fixture.begun;
+    let work = Told { name: 2, turns: 1, needed_at, holds: 20, has_begun: true, tell, leave };
+    assert!(fixture.turns.submit(work).is_ok());
+    assert_eq!(fixture.order(4), [2, 0, 0, 1]);
 }
 
 /// Promise: All packing shares one memory budget; packing beyond it waits and does not fail.
@@ -163,6 +181,10 @@ impl Work for Watched {
             (false, Some(at)) => Due::Playback(at),
             (false, None) => Due::Nobody(Instant::now() - 10 * URGENT),
         }
+    }
+
+    fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     fn held_bytes(&self) -> u64 {
@@ -413,6 +435,10 @@ fn work_that_panics_ends_nothing_else() {
 
         fn due(&self) -> Due {
             Due::Nobody(Instant::now())
+        }
+
+        fn has_begun(&self) -> bool {
+            false
         }
 
         fn held_bytes(&self) -> u64 {
