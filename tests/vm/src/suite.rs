@@ -28,8 +28,10 @@ pub use debug::{Caller, Debugged, Ran};
 pub enum Part {
     /// Tests in network namespaces, on the newest kernel
     Netns,
-    /// Those whose result depends on the kernel (eBPF programs, pacing by qdiscs), on the other kernels
-    Kernel,
+    /// Those of eBPF programs, on the other kernels
+    Handlers,
+    /// Those of pacing, whose qdiscs the host may lack, on the newest kernel; `netns` has them, too
+    Pacing,
     /// The random caller of the module, on every kernel, which checks what is allocated
     Caller,
     /// The papers' calls through the program, on every kernel
@@ -120,7 +122,8 @@ impl Suite {
     fn report(&self, part: Part, kernel: &Numbered, filter: &[String]) -> Result<Report> {
         match part {
             Part::Netns => self.netns(kernel, filter),
-            Part::Kernel => self.kernel_dependent(kernel),
+            Part::Handlers => self.handlers(kernel),
+            Part::Pacing => self.pacing(kernel),
             Part::Caller => self.caller(kernel),
             Part::Paths => self.by_module(kernel),
             Part::Module => self.module(kernel),
@@ -141,9 +144,10 @@ fn tasks<'a>(kernels: &'a [Numbered], parts: &[Part]) -> VecDeque<(Part, &'a Num
     let mut tasks = VecDeque::new();
     for part in Part::value_variants().iter().filter(|part| parts.is_empty() || parts.contains(part)) {
         let kernels = match part {
-            Part::Netns => &kernels[..1],
+            Part::Pacing if parts.is_empty() => continue,
+            Part::Netns | Part::Pacing => &kernels[..1],
             // On the newest they are among all tests in network namespaces.
-            Part::Kernel if parts.is_empty() => &kernels[1..],
+            Part::Handlers if parts.is_empty() => &kernels[1..],
             _ => kernels,
         };
         tasks.extend(kernels.iter().map(|kernel| (*part, kernel)));

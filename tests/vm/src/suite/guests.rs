@@ -85,10 +85,11 @@ const CALLER_SECONDS: u64 = 24;
 /// Tests in network namespaces that want the module.
 pub(super) const BY_MODULE: &str = "by_the_module::";
 
-/// Tests in network namespaces whose result depends on the kernel: each checks and runs eBPF programs in its own way, and
-/// not every host has the qdiscs that pace.
-const KERNEL_DEPENDENT: &[&str] =
-    &["kernel_equality::", "kernel_handler::", "kernel_select::", "sockmap::", "pacing::"];
+/// Tests in network namespaces of eBPF programs, which kernels check and run each in its own way.
+const HANDLERS: &[&str] = &["kernel_equality::", "kernel_handler::", "kernel_select::", "sockmap::"];
+
+/// Tests in network namespaces of pacing, by qdiscs that many kernels lack.
+const PACING: &str = "pacing::";
 
 /// Objects are poisoned when they are freed, have zones around them, and say who allocated them.
 const CHECKED_SLABS: &str = "slub_debug=FZPU";
@@ -127,10 +128,15 @@ impl Suite {
         self.boot_netns(kernel, "netns", filter)
     }
 
-    /// Tests in network namespaces whose result depends on the kernel.
-    pub(super) fn kernel_dependent(&self, kernel: &Numbered) -> Result<Report> {
-        let filter: Vec<String> = KERNEL_DEPENDENT.iter().map(ToString::to_string).collect();
-        self.boot_netns(kernel, "kernel", &filter)
+    /// The tests of eBPF programs on one kernel.
+    pub(super) fn handlers(&self, kernel: &Numbered) -> Result<Report> {
+        let filter: Vec<String> = HANDLERS.iter().map(ToString::to_string).collect();
+        self.boot_netns(kernel, "handlers", &filter)
+    }
+
+    /// The tests of pacing on one kernel.
+    pub(super) fn pacing(&self, kernel: &Numbered) -> Result<Report> {
+        self.boot_netns(kernel, "pacing", &[PACING.to_owned()])
     }
 
     /// Tests in network namespaces whose names contain one of `filter`, or all.
