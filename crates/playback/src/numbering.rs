@@ -166,6 +166,11 @@ impl Numbering {
         next.map(|(sequence, _)| sequence)
     }
 
+    /// Returns whether packets are parts of access units with one timestamp. Those of a transport stream are not.
+    pub(crate) fn has_units(&self) -> bool {
+        matches!(self.timestamps, Timestamps::Presentation { .. })
+    }
+
     /// Returns whether the packet with these stored numbers follows the last sent one and has its timestamp:
     /// in a run of packets of one timestamp, both are of one access unit.
     pub(crate) fn is_of_last(&self, stored: Numbers) -> bool {

@@ -322,9 +322,8 @@ impl PacedPlayback {
             self.streams.numbering(index).begin(numbers(&departure));
             let headers = self.streams.headers(index, self.playhead.mapped_file());
             let end_us = if is_paced { end_us } else { u64::MAX };
-            let departure = if self.ending.is_some() {
-                departure // trains behind it may begin another access unit
-            } else if self.streams.is_extended(index) {
+            // At an end, trains behind this one may begin another access unit.
+            let departure = if self.ending.is_some() || self.streams.is_extended(index) {
                 self.playhead.departure_alone(departure, end_us)
             } else {
                 self.playhead.departure(departure, end_us, headers)
@@ -333,7 +332,7 @@ impl PacedPlayback {
                 Ok(SendOutcome::Sent(())) if self.is_behind() || !is_paced => {} // its client's lateness
                 Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
                 Ok(SendOutcome::Queued) => {
-                    self.queued = Some((departure, due_us));
+                    self.queued = Some((departure, now_us - late_us));
                     return Step::Queued;
                 }
                 Err(error) => return self.after_error(error, thread, now_us),
@@ -432,6 +431,9 @@ impl PacedPlayback {
         let number = departure.train.run.stream;
         if self.streams.iter().any(|stream| stream.number == number) {
             let index = self.streams.index(number);
+            if self.playhead.begins_intra() {
+                self.streams.numbering(index).seek(self.shift_us);
+            }
             self.streams.numbering(index).begin(numbers(departure));
         }
     }

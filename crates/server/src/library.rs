@@ -141,7 +141,15 @@ impl Library {
     pub(crate) fn open_like(paths: &[PathBuf], other: &Self) -> Result<Self, LibraryError> {
         let open = |path: &PathBuf| match other.served().find(|served| served.given == *path) {
             Some(served) if served.is_in_place() => Ok(Arc::clone(served)),
-            _ => Served::open(path).map(Arc::new),
+            Some(served) => match Served::open(path) {
+                // A confined server goes on with what it has: other changes of the reload must not wait.
+                Err(error) if error.is_denied() => {
+                    tracing::warn!(%error, "another folder has this path: restart the server to serve it");
+                    Ok(Arc::clone(served))
+                }
+                opened => opened.map(Arc::new),
+            },
+            None => Served::open(path).map(Arc::new),
         };
         let served = paths.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let tree = match &served[..] {
@@ -387,7 +395,11 @@ impl Served {
     /// place: its storage may come back.
     fn is_in_place(&self) -> bool {
         let Ok(real) = self.given.canonicalize() else { return true };
-        let folder = if self.file.is_some() { real.parent().unwrap_or(Path::new("/")) } else { &real };
+        let folder = match &self.file {
+            Some(file) if real.file_name() != Some(file) => return false,
+            Some(_) => real.parent().unwrap_or(Path::new("/")),
+            None => &real,
+        };
         self.folder.is_at(folder).unwrap_or(true)
     }
 

@@ -33,7 +33,9 @@ impl PacedPlayback {
     /// the rest.
     pub(crate) fn play(&mut self, request: PlayRequest, reply: Reply<Position>, now_us: u64) {
         self.supersede();
-        let leaves = request.from.is_some() || self.place_of(request.pictures).is_some();
+        let leaves = request.from.is_some()
+            || self.place_of(request.pictures).is_some()
+            || request.replay.intra.is_some() != self.playhead.has_intra();
         if leaves && self.is_within_unit() {
             return self.end_after_unit(Then::Play(request, reply), now_us);
         }
@@ -91,6 +93,7 @@ impl PacedPlayback {
     pub(super) fn step_to_end(&mut self, thread: &mut ThreadState, now_us: u64, token: u64) -> Step {
         for _ in 0..TRAINS_PER_STEP {
             let Some(deadline_us) = self.ending.as_ref().map(|ending| ending.deadline_us) else { break };
+            self.playhead.next(); // takes a segment that has come meanwhile
             if now_us >= deadline_us || !self.is_within_unit() {
                 return self.end(thread, now_us, token);
             }

@@ -12,7 +12,7 @@ impl Playhead {
     /// timestamps.
     pub(crate) fn is_within_unit(&self, stream: &Stream) -> bool {
         let Stream { number, numbering, .. } = stream;
-        if !self.sends(*number) || !numbering.may_follow() {
+        if !self.sends(*number) || !numbering.has_units() || !numbering.may_follow() {
             return false;
         }
         let is_of_stream = |departure: &Departure| departure.train.run.stream == *number;
@@ -27,7 +27,11 @@ impl Playhead {
         if self.ahead.is_some() {
             return false;
         }
-        // The next segment is not there yet.
+        // The next segment is not there yet. At the edge of a recording, segments end with whole access units.
+        let segment = self.cursor().segment + u32::from(self.segment.is_some());
+        if self.source().is_at_edge(segment) {
+            return false;
+        }
         match (sent.iter().rfind(|departure| is_of_stream(departure)), &self.segment) {
             (Some(last), _) => may_be_part(last) && !is_last(last, last.train.packets() - 1),
             (None, Some(_)) => false,

@@ -89,10 +89,10 @@ impl ServedFolder {
 
     pub(super) fn list(&self, path: &[u8]) -> Result<FolderListing, FindError> {
         let fd = self.open_shown(path, READ | OFlags::DIRECTORY)?;
-        if fstat(&fd).map_err(find_error)?.st_nlink == 0 {
-            return Err(FindError::NotFound); // deleted since it was opened
-        }
-        listing::read(&fd, |name| self.look(&join(path, name)))
+        let listing = listing::read(&fd, |name| self.look(&join(path, name)))?;
+        // Deleted since it was opened. File systems of FUSE may have no links, but entries.
+        let is_deleted = listing.entries.is_empty() && fstat(&fd).map_err(find_error)?.st_nlink == 0;
+        if is_deleted { Err(FindError::NotFound) } else { Ok(listing) }
     }
 
     /// Calls a function with each name in a folder until it breaks.

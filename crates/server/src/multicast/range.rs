@@ -30,7 +30,7 @@ impl MulticastRange {
     /// Checks that there is the interface that packets are to leave by.
     ///
     /// # Errors
-    /// The interface is missing, or has no address of the groups' family.
+    /// The interface is missing, or is given by an address that no group can be sent from.
     pub(crate) fn check_interface(&self) -> io::Result<()> {
         self.first.check_interface()
     }

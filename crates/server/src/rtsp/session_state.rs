@@ -93,7 +93,7 @@ impl SessionState {
         let is_to_end = (asked.from_us, asked.until_us) == (None, None);
         let has_range = range.is_some();
         match self.phase {
-            Phase::Playing { .. } if pace.is_immediate => {
+            Phase::Playing { .. } if pace.is_immediate && has_range => {
                 let step = start(asked, position_us)?;
                 self.queue.clear();
                 Ok(step)
