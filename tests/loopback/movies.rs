@@ -236,7 +236,8 @@ fn a_movie_pauses_and_resumes_in_all_tracks() -> Result<()> {
     Ok(())
 }
 
-/// Times of media between two pauses: all phases of a picture of 40 ms.
+/// Times of media between two pauses: all phases of a picture of 40 ms. Sleeping sets the phase that is tested, and
+/// waits for no event.
 fn moments() -> impl Iterator<Item = Duration> {
     (0..25).map(|moment| Duration::from_millis(30 + moment * 11 % 40))
 }

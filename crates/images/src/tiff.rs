@@ -176,7 +176,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// What a directory behind that of the picture is.
+/// Kind of a directory behind that of the picture.
 enum Follower {
     /// An overview of the picture.
     Overview(Overview),
@@ -273,7 +273,7 @@ impl Directory {
         Ok(Picture { format: Format::Tiff, width, height, samples, layout: Layout::Blocks(blocks) })
     }
 
-    /// What this directory is to the picture before it.
+    /// Kind of this directory, behind the picture.
     fn follower(&self, file: &File<'_>, picture: &Picture, place: u64) -> Result<Follower, PictureError> {
         let kind = self.value_or(file, tag::SUBFILE, 0)?;
         if kind & (REDUCED | MASK) == 0 {

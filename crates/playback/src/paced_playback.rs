@@ -56,7 +56,7 @@ pub(crate) struct PacedPlayback {
     speed: Speed,
     /// Fast forward or rewind, if the last request to play was for it. Boxed, since few playbacks use it.
     scan: Option<Box<Scan>>,
-    /// What ONVIF replay adds to the last request to play.
+    /// ONVIF replay parameters of the last request to play.
     replay: Replay,
     /// Known while it plays.
     playing: Option<Playing>,
@@ -78,7 +78,7 @@ pub(crate) struct PacedPlayback {
     is_moved: bool,
 }
 
-/// What ONVIF replay adds to a request to play.
+/// ONVIF replay parameters of a request to play.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replay {
     /// Low byte of the request's CSeq.

@@ -146,7 +146,7 @@ pub struct PlayRequest {
     /// Fast forward or rewind by pictures that can be decoded alone, at the normal speed; none to play all
     /// packets. For backward play, `until_us` is the earliest time that is played.
     pub pictures: Option<Pictures>,
-    /// What ONVIF replay adds.
+    /// ONVIF replay parameters.
     pub replay: ReplayRequest,
 }
 

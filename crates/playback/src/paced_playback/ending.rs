@@ -22,7 +22,7 @@ pub(super) struct Ending {
     then: Then,
 }
 
-/// What follows the end.
+/// Action after the end.
 enum Then {
     Pause(Reply<u64>),
     Play(PlayRequest, Reply<Position>),

@@ -53,7 +53,7 @@ impl ArchivePlayback {
         })
     }
 
-    /// What ONVIF replay adds to a range.
+    /// ONVIF replay parameters of a range.
     fn replay_request(&self, range: PlayRange) -> ReplayRequest {
         let ReplayPlay { cseq, unpaced, intra_us } = range.replay;
         let intra = intra_us.zip(self.intra_track());

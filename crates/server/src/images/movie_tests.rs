@@ -203,7 +203,7 @@ fn a_recording_has_one_image() {
     assert_eq!((again.counts().found, again.counts().packed), (1, 0));
 }
 
-/// Promise: What does not follow recordings, as a channel, never gets an image that grows, but one of its own.
+/// Promise: Channels and archives, which do not follow recordings, never get an image that grows.
 #[test]
 fn a_growing_image_is_for_those_that_follow() {
     let folder = tempfile::tempdir().unwrap();
@@ -230,7 +230,7 @@ fn a_growing_image_is_for_those_that_follow() {
     assert!(Arc::ptr_eq(&other, &again));
 }
 
-/// Promise: Sessions of a recording that is written anew get nothing of the new recording; the next request does.
+/// Promise: Sessions of a recording that is rewritten get nothing of the new recording; the next request does.
 #[test]
 fn a_recording_that_is_written_anew_has_another_image() {
     let folder = tempfile::tempdir().unwrap();

@@ -41,11 +41,11 @@ pub(crate) struct PlayRange {
     /// Scale (RFC 2326 section 12.34). For backward play, the end is before the start, and the end of the
     /// presentation is its beginning.
     pub(crate) scale: Scale,
-    /// What ONVIF replay adds.
+    /// ONVIF replay parameters.
     pub(crate) replay: ReplayPlay,
 }
 
-/// What ONVIF replay adds to a range.
+/// ONVIF replay parameters of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReplayPlay {
     /// Low byte of the CSeq of the PLAY.

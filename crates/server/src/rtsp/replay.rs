@@ -1,4 +1,4 @@
-//! ONVIF replay: what a PLAY requests beyond RFC 2326 (ONVIF Streaming Specification, section "Playback").
+//! ONVIF replay: parameters of a PLAY beyond RFC 2326 (ONVIF Streaming Specification, section "Playback").
 
 use super::player::ReplayPlay;
 use super::session::Session;
@@ -9,7 +9,7 @@ use wirepath_playback::Speed;
 pub(super) const ONLY_ARCHIVES: &str =
     "Require: onvif-replay: only archives have the wall clock of recordings";
 
-/// What a PLAY of replay requests.
+/// ONVIF replay parameters that a PLAY requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AskedReplay {
     pub(super) play: ReplayPlay,

@@ -54,7 +54,7 @@ pub(super) struct SessionState {
     /// Speed and scale of the last started range.
     speed: Speed,
     scale: Scale,
-    /// What ONVIF replay added to it.
+    /// ONVIF replay parameters of the last started range.
     replay: ReplayPlay,
 }
 
