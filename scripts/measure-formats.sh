@@ -6,7 +6,7 @@
 #
 # One line of JSON for each measurement: what, clients, and processor seconds for a minute of one client, user and system.
 # "stream" and "movie" are the same H.264 and AAC of 4 Mb/s in two containers, played over UDP by `wirepath assess clients`;
-# "no-image" is the stream played from the file itself, as channels are (headers made for each client);
+# "copied" is the stream played by gso_writev, by which channels are sent (headers of their own);
 # "channels" are as many channels of `wirepath send`, each a multicast group of its own, to a device that drops as that of
 # the others does. The ratios to "stream" in the same round are printed at the end: the median, the least and the most.
 set -eu
@@ -49,7 +49,7 @@ P
   line "$what" "$clients" "$(cat "$folder/cost")"
 }
 # User and system time of the sender, in nanoseconds: all threads, by the scheduler.
-used() { cat "/proc/$sender/task"/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
+used() { cat "/proc/$sender/task"/*/schedstat 2>"$folder/ended" | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
 send() { # channels
   awk -v count="$1" -v clip="$folder/clip.ts" 'BEGIN { for (n = 0; n < count; n++)
     printf "[channel-%d]\nassets = [\"%s\"]\nloop = true\nto = [\"rtp://239.7.%d.%d:5004\"]\n", n, clip, n / 250, n % 250 + 1
@@ -80,7 +80,7 @@ send() { # channels
 for round in $(seq "$rounds"); do
   for number in $numbers; do
     play stream "$number" clip.ts
-    play no-image "$number" clip.ts --server=--images=none
+    play copied "$number" clip.ts --path gso_writev
     play movie "$number" clip.mp4
     send "$number"
   done
@@ -91,7 +91,7 @@ cost = collections.defaultdict(dict)
 for line in map(json.loads, open(sys.argv[1])):
     cost[line["clients"], line["round"]][line["what"]] = line["cpu_s_per_client_minute"]
 for clients in sorted({clients for clients, _ in cost}):
-    for what in ("no-image", "movie", "channels"):
+    for what in ("copied", "movie", "channels"):
         ratios = sorted(row[what] / row["stream"] for (number, _), row in cost.items() if number == clients)
         print(f"{clients:6} {what:9} {statistics.median(ratios):.2f} of a stream ({ratios[0]:.2f} to {ratios[-1]:.2f})")
 P
