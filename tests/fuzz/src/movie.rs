@@ -93,11 +93,8 @@ fn bytes(file: &[u8], wanted: Extent) -> &[u8] {
     &file[wanted.offset as usize..wanted.end() as usize]
 }
 
-fn read(file: &[u8], mut reader: MovieReader) -> Result<(Movie, Vec<Sample>), MovieError> {
-    while let Some(wanted) = reader.wanted() {
-        reader.take(bytes(file, wanted).to_vec())?;
-    }
-    let movie = reader.finish()?;
+fn read(file: &[u8], reader: MovieReader) -> Result<(Movie, Vec<Sample>), MovieError> {
+    let movie = header(file, reader)?;
     let (mut samples, mut found) = (movie.samples(), Vec::new());
     loop {
         let held = match &samples {
@@ -116,6 +113,72 @@ fn read(file: &[u8], mut reader: MovieReader) -> Result<(Movie, Vec<Sample>), Mo
             Next::End => return Ok((movie, found)),
         }
     }
+}
+
+/// Reads a file again while it grows to its length by pieces, whose number and lengths depend on its bytes: the
+/// samples are those of the finished file, in the same order, unless an error ends one of them early or the file
+/// has a box that ends a recording.
+pub(crate) fn grow(file: &[u8]) {
+    let reader = |size: u64| MovieReader::Mp4(wirepath_media::mp4::MovieReader::new(size));
+    let mut lengths = lengths(file);
+    let mut size = lengths.next().unwrap_or(file.len());
+    let mut samples = loop {
+        match header(&file[..size], reader(size as u64)) {
+            Ok(movie) => break movie.samples().growing(),
+            Err(_) if size < file.len() => size = lengths.next().unwrap_or(file.len()),
+            Err(_) => return,
+        }
+    };
+    let (mut found, mut grows) = (Vec::new(), true);
+    loop {
+        let Samples::Mp4(held) = &samples else { unreachable!("an MP4 file") };
+        assert!(held.held_bytes() <= file.len(), "more is held than was read");
+        match samples.next() {
+            Err(_) => return,
+            Ok(Next::Read(wanted)) => {
+                if samples.take(bytes(&file[..size], wanted).to_vec()).is_err() {
+                    return;
+                }
+            }
+            Ok(Next::Sample(sample)) => {
+                assert!(sample.extent.end() <= size as u64, "{sample:?} is not in the file yet");
+                found.push(sample);
+            }
+            Ok(Next::Growth) if size < file.len() => {
+                size = lengths.next().unwrap_or(file.len());
+                samples.grow(size as u64);
+            }
+            Ok(Next::Growth) => {
+                assert!(grows, "more growth is wanted of a finished file");
+                grows = false;
+                samples.end_growth();
+            }
+            Ok(Next::End) => break,
+        }
+    }
+    let Ok((_, all)) = read(file, reader(file.len() as u64)) else { return };
+    if size == file.len() {
+        assert_eq!(found, all, "a growing file has other samples");
+    }
+}
+
+/// Increasing lengths up to that of the file, by pieces that depend on its bytes.
+fn lengths(file: &[u8]) -> impl Iterator<Item = usize> {
+    let all = file.len();
+    let pieces = file.iter().rev().take(16).map(|byte| 1 + usize::from(*byte) * all / 1024);
+    let pieces: Vec<usize> = pieces.collect();
+    let ends = pieces.into_iter().scan(0, move |end, piece| {
+        *end += piece;
+        Some((*end).min(all))
+    });
+    ends.take_while(move |end| *end < all)
+}
+
+fn header(file: &[u8], mut reader: MovieReader) -> Result<Movie, MovieError> {
+    while let Some(wanted) = reader.wanted() {
+        reader.take(bytes(file, wanted).to_vec())?;
+    }
+    Ok(reader.finish()?)
 }
 
 fn inspect(file: &[u8], reader: MovieReader) -> Result<MovieReport, MovieError> {
