@@ -92,6 +92,7 @@ mod tests {
                 delivered: 1 << 30,
                 machine_s: None,
                 tasks_s: None,
+                taken: None,
             };
             RelayCost { case, mtu: 1500, verified: true, runs: vec![run; 3] }
         })
