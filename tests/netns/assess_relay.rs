@@ -15,7 +15,8 @@ use crate::assess::assessed;
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         every_way_to_relay_is_verified_and_measured,
-        a_handler_in_the_kernel_is_measured_beside_user_space
+        a_handler_in_the_kernel_is_measured_beside_user_space,
+        a_mirror_in_the_kernel_is_measured_beside_user_space
     ]
 }
 
@@ -116,7 +117,43 @@ fn a_handler_in_the_kernel_is_measured_beside_user_space() -> Result<()> {
     Ok(())
 }
 
-/// Two runs in which the records that are passed arrived, with the time of all that works for them and of the whole machine.
+/// Promise: A mirror in the kernel is compared with the same in user space by the time of all that works for it.
+fn a_mirror_in_the_kernel_is_measured_beside_user_space() -> Result<()> {
+    let folder = process::open_folder()?;
+    let object = bpf::program("sockmap", folder.path())?;
+    let object = object.to_str().context("a folder's name is not UTF-8")?;
+    let (result, _) = assessed(&["relay", "--only", "kernel-mirror", "--kernel-handler", object])?;
+    let refused = result["left_out"].to_string();
+    require!(
+        !refused.contains("not permitted") && !refused.contains("denied"),
+        "loading eBPF programs is not permitted here"
+    );
+    let costs = result["relay"].as_array().context("nothing was measured")?;
+    let of = |way: &str, receivers: u64| {
+        let is_it = |one: &&Value| one["way"] == way && one["links"] == receivers;
+        costs.iter().find(is_it).with_context(|| format!("{way}, {receivers} receivers: {refused}"))
+    };
+    ensure_judged(of(DISCARD, 1)?, 0)?;
+    for receivers in [4, 16] {
+        for way in JUDGING {
+            let one = of(way, receivers)?;
+            ensure_judged(one, 100 * receivers)?;
+            // The kernel gives user space few records; without a mirror in the kernel, user space takes all.
+            for run in one["runs"].as_array().context("no runs")? {
+                let [taken, bytes] = ["taken", "bytes"].map(|name| run[name].as_u64().unwrap_or(u64::MAX));
+                let is_of_kernel = taken <= bytes / 1024 / 10;
+                ensure!(is_of_kernel == (way == "kernel") && taken <= bytes / 1024, "{one:#}");
+            }
+        }
+    }
+    let markdown = shown(&result, &["--markdown", "-"])?;
+    ensure!(markdown.contains("`kernel, 16 receivers`"), "{markdown}");
+    ensure!(markdown.contains("to 4 receivers: the handler in the kernel"), "{markdown}");
+    Ok(())
+}
+
+/// Two runs in which so many percent of the records arrived, at all sinks together, with the time of all that works for
+/// them and of the whole machine.
 fn ensure_judged(one: &Value, passed: u64) -> Result<()> {
     let runs = one["runs"].as_array().context("no runs")?;
     ensure!(one["verified"] == true && runs.len() == 2, "{one:#}");

@@ -3,7 +3,7 @@
  * What a handler of records of TCP in the kernel would be (docs/decisions/0022-handlers-in-the-kernel.md):
  * a parser and a verdict of a sockmap, from the socket in its first place to that in the second. Records are
  * behind their length in four bytes; the handler drops those that begin with a zero. Also measured by
- * `wirepath assess relay --only kernel-tcp --only kernel-udp`.
+ * `wirepath assess relay --only kernel-tcp --only kernel-udp --only kernel-mirror`.
  */
 #include "wirepath.bpf.h"
 

@@ -180,6 +180,7 @@ fn relay() -> Vec<RelayCost> {
                     delivered: sinks << 30,
                     machine_s: None,
                     tasks_s: None,
+                    taken: None,
                 }
             })
             .collect(),

@@ -39,7 +39,7 @@ pub struct Options {
     pub parts: Vec<Part>,
     /// True if `relay` measures all kinds of handlers.
     pub handlers: bool,
-    /// Object of the eBPF handler that the parts `kernel-tcp` and `kernel-udp` of `relay` measure.
+    /// Object of the eBPF handler that the parts `kernel-...` of `relay` measure.
     pub kernel_handler: Option<PathBuf>,
 }
 

@@ -130,6 +130,7 @@ pub(crate) fn cases(part: Part) -> Vec<RelayCase> {
             cases.extend(OrderKind::ALL.map(|order| RelayCase { order: Some(order), ..streams.of(ORDERED) }));
         }
         Part::KernelTcp | Part::KernelUdp => cases.extend(judged::cases(part)),
+        Part::KernelMirror => cases.extend(judged::mirrors()),
         Part::Crowd => {
             for method in [loops.of(BLOCK), by(Method::Splice), streams] {
                 cases.extend([method.with(FEW), RelayCase { idle: IDLE, ..method.with(BUSY) }]);

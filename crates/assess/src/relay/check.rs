@@ -41,7 +41,7 @@ pub(crate) fn check(
             let answer = handled(case, pattern.bytes(0, block(case)));
             in_order(contents, |_| answer.repeat(volume.bytes_each as usize / answer.len()))
         }
-        Part::KernelTcp | Part::KernelUdp => {
+        Part::KernelTcp | Part::KernelUdp | Part::KernelMirror => {
             let records = Records::new(pattern, case.passed.unwrap_or(100));
             in_order(contents, |_| records.expected(volume.bytes_each / RECORD as u64))
         }

@@ -117,6 +117,12 @@ impl MeasuredProcess {
         Ok(of_others.fold(own, ProcessorTime::plus))
     }
 
+    /// Datagrams that sockets in the network namespace of the process have given to programs so far.
+    pub(crate) fn datagrams_taken(&self) -> Result<u64, Error> {
+        let counters = self.read("net/snmp")?;
+        datagrams_taken(&counters).ok_or_else(|| self.failed("its namespace has no counters of UDP"))
+    }
+
     /// Largest number of open files of one process, among the process and its children.
     pub(crate) fn descriptors(&self) -> Option<u64> {
         let processes = self.children().unwrap_or_default().into_iter().chain([self.id()]);
@@ -280,6 +286,14 @@ fn numbers() -> impl Iterator<Item = u32> {
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+/// Counter `InDatagrams` of UDP (RFC 4113), in lines of names and of values (`/proc/PID/net/snmp`).
+fn datagrams_taken(counters: &str) -> Option<u64> {
+    let mut lines = counters.lines().filter_map(|line| line.strip_prefix("Udp: ")).map(str::split_whitespace);
+    let (mut names, mut values) = (lines.next()?, lines.next()?);
+    let place = names.position(|name| name == "InDatagrams")?;
+    values.nth(place)?.parse().ok()
+}
+
 /// Parent of a process (proc_pid_stat(5), field 4).
 fn parent_of(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -358,6 +372,23 @@ mod tests {
         let after = ProcessorTime { total: Duration::from_secs(3), user_ticks: 11, system_ticks: 13 };
         assert_eq!(after.since(before), (0.5, 1.5));
         assert_eq!(ProcessorTime { total: Duration::from_secs(3), ..before }.since(before), (0.0, 2.0));
+    }
+
+    #[test]
+    fn taken_datagrams_are_counted_and_waiting_ones_are_not() {
+        let count = || {
+            let counters = fs::read_to_string("/proc/self/net/snmp").unwrap();
+            datagrams_taken(&counters).unwrap()
+        };
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..10 {
+            socket.send_to(&[1], socket.local_addr().unwrap()).unwrap();
+        }
+        let before = count();
+        (0..10).for_each(|_| assert_eq!(socket.recv(&mut [0; 1]).unwrap(), 1));
+        assert!(count() >= before + 10);
+        assert_eq!(datagrams_taken("Udp: NoPorts InDatagrams\nUdp: 3 9\nUdpLite: InDatagrams\n"), Some(9));
+        assert_eq!(datagrams_taken("Tcp: InSegs\nTcp: 1\n"), None);
     }
 
     #[test]

@@ -30,13 +30,21 @@ pub(crate) struct Paced {
 }
 
 /// Bytes that a receiver of datagrams may be behind: less than its buffer.
-const WINDOW: u64 = 256 << 10;
+pub(crate) const WINDOW: u64 = 256 << 10;
+
+/// Room of receivers of datagrams.
+pub(crate) struct Room {
+    /// Bytes at the receiver that has received least.
+    pub(crate) received: Arc<AtomicU64>,
+    /// Bytes that it may be behind.
+    pub(crate) window: u64,
+}
 
 /// Socket that records are sent by.
 enum To {
     Connection(TcpStream),
-    /// Socket, and the number of bytes that the receiver has, if there is one.
-    Datagrams(UdpSocket, Option<Arc<AtomicU64>>),
+    /// Socket, and the room of receivers, if there are any.
+    Datagrams(UdpSocket, Option<Room>),
 }
 
 impl Paced {
@@ -65,14 +73,14 @@ impl Paced {
         to: SocketAddr,
         records: Records,
         number: u64,
-        received: Option<Arc<AtomicU64>>,
+        room: Option<Room>,
     ) -> Result<Paced, Error> {
         let socket = test_bed.in_peer_namespace(|address| {
             let socket = UdpSocket::bind((address, 0)).doing("opening a source of datagrams")?;
             socket.connect(to).doing("connecting a source of datagrams")?;
             Ok(socket)
         })?;
-        Paced::start(test_bed, move || Ok(To::Datagrams(socket, received)), records, number)
+        Paced::start(test_bed, move || Ok(To::Datagrams(socket, room)), records, number)
     }
 
     fn start(
@@ -138,11 +146,11 @@ fn send(to: &To, records: &Records, number: u64) -> io::Result<()> {
 }
 
 impl To {
-    /// Waits until a receiver of datagrams has nearly all of the bytes that were sent to it.
+    /// Waits until all receivers of datagrams have nearly all of the bytes that were sent to them.
     fn wait_for_room(&self, sent: u64) -> io::Result<()> {
-        let To::Datagrams(_, Some(received)) = self else { return Ok(()) };
+        let To::Datagrams(_, Some(Room { received, window })) = self else { return Ok(()) };
         let deadline = Instant::now() + PATIENCE;
-        while sent.saturating_sub(received.load(Ordering::Relaxed)) > WINDOW {
+        while sent.saturating_sub(received.load(Ordering::Relaxed)) > *window {
             if Instant::now() > deadline {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the receiver has no room"));
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wirepath_bpf::{BpfError, HandlerObject, Select, Sockmap};
+use wirepath_bpf::{BpfError, HandlerObject, Mirror, Receiver, Select, Sockmap};
 use wirepath_sys::ring::Copying;
 
 use super::check::check;
@@ -83,16 +83,20 @@ fn verify(trials: &mut Trials<'_>, case: &RelayCase, volume: u64) -> Result<(), 
 /// Checks that the handler can be used where the case has it: in the kernel, by attaching it.
 fn check_handler(case: &RelayCase, test_bed: &TestBed, object: &Path) -> Result<(), Error> {
     let unable = |error: BpfError| Error::Unable(error.to_string());
-    if case.part == Part::KernelUdp && test_bed.near_device().is_none() {
+    if case.is_of_datagrams() && test_bed.near_device().is_none() {
         let why = "datagrams come over no veth pair, which takes root: use --sink veth or drop";
         return Err(Error::Unable(why.to_owned()));
     }
     let object = HandlerObject::from_file(object).map_err(unable)?;
+    let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
     match (case.method, case.part) {
         (Method::Kernel, Part::KernelUdp) => {
             let devices: Vec<String> = test_bed.near_device().into_iter().map(str::to_owned).collect();
-            let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
             Select::attach(&object, nobody, &devices).map(drop).map_err(unable)
+        }
+        (Method::Kernel, Part::KernelMirror) => {
+            let receiver = Receiver { source: nobody, destination: nobody };
+            Mirror::attach(&object, nobody, &[receiver]).map(drop).map_err(unable)
         }
         (Method::Kernel, _) => Sockmap::load(&object, 0).map(drop).map_err(unable),
         _ => Ok(()),

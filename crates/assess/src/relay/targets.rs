@@ -169,6 +169,7 @@ mod tests {
             delivered: 1 << 30,
             machine_s: None,
             tasks_s: None,
+            taken: None,
         };
         RelayCost {
             case: RelayCase {

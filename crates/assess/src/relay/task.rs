@@ -61,6 +61,8 @@ pub(crate) struct Judged {
     pub(crate) object: PathBuf,
     /// Device that datagrams come from, if the kernel drops them.
     pub(crate) device: Option<String>,
+    /// True if the kernel mirrors datagrams, instead of dropping some.
+    pub(crate) mirrors: bool,
 }
 
 /// Arrangement of inputs and outputs.

@@ -63,7 +63,8 @@ impl RelayCase {
             | Part::Mirror
             | Part::UdpMirror
             | Part::KernelTcp
-            | Part::KernelUdp => (1, 1),
+            | Part::KernelUdp
+            | Part::KernelMirror => (1, 1),
             _ => (links + self.idle as usize, links),
         };
         let unit = self.unit();
@@ -105,7 +106,7 @@ impl Trials<'_> {
         }
         match case.part {
             Part::UdpMirror => self.datagrams(case, volume, keep),
-            Part::KernelTcp | Part::KernelUdp => self.records(case, volume, keep),
+            Part::KernelTcp | Part::KernelUdp | Part::KernelMirror => self.records(case, volume, keep),
             Part::Files | Part::FileProxy => self.requests(case, volume, keep),
             _ => self.connections(case, volume, keep),
         }
@@ -173,7 +174,7 @@ impl Trials<'_> {
             return program.start(listen, backend, self.folder);
         }
         let inputs = match case.part {
-            Part::FileToSocket | Part::Files | Part::UdpMirror | Part::KernelUdp => 0,
+            Part::FileToSocket | Part::Files | Part::UdpMirror | Part::KernelUdp | Part::KernelMirror => 0,
             Part::Stripe | Part::Random | Part::Mirror => 1,
             _ => (case.links + case.idle) as usize,
         };
@@ -233,7 +234,7 @@ fn timed(counts: Vec<u64>, volume: Volume) -> Vec<u64> {
 
 fn outputs(case: &RelayCase) -> usize {
     match case.part {
-        Part::SocketToFile | Part::UdpMirror | Part::KernelUdp => 0,
+        Part::SocketToFile | Part::UdpMirror | Part::KernelUdp | Part::KernelMirror => 0,
         _ if case.method == Method::Discard => 0,
         Part::Merge | Part::Orders => 1,
         _ => case.links as usize,
@@ -250,9 +251,12 @@ fn shape(case: &RelayCase, files: &[File]) -> Shape {
         Part::Stripe => Shape::Stripe,
         Part::Random => Shape::Random,
         Part::Mirror => Shape::Mirror,
-        Part::SocketToSocket | Part::Crowd | Part::UdpMirror | Part::KernelTcp | Part::KernelUdp => {
-            Shape::SocketToSocket
-        }
+        Part::SocketToSocket
+        | Part::Crowd
+        | Part::UdpMirror
+        | Part::KernelTcp
+        | Part::KernelUdp
+        | Part::KernelMirror => Shape::SocketToSocket,
         Part::Files => Shape::Files(files.first().map(name).unwrap_or_default(), case.unit()),
         Part::FileProxy => Shape::FileProxy(case.unit()),
     }
@@ -268,6 +272,7 @@ fn run(before: ProcessorTime, after: ProcessorTime, wall: Duration, bytes: u64, 
         delivered,
         machine_s: None,
         tasks_s: None,
+        taken: None,
     }
 }
 

@@ -111,6 +111,7 @@ fn caption(part: Part) -> String {
         Part::Orders => "Records of 16 connections to one, by the order of inputs",
         Part::KernelTcp => "Records of 1 KiB of one connection to another, judged by an eBPF handler",
         Part::KernelUdp => "Datagrams of 1 KiB to a receiver, judged by an eBPF handler",
+        Part::KernelMirror => "Datagrams of 1 KiB to each of several receivers, judged by an eBPF handler",
     };
     format!("{what}. {counted}.")
 }

@@ -74,12 +74,16 @@ pub struct RelayRun {
     /// programs, and soft interrupts that are charged to them or to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_s: Option<f64>,
+    /// With eBPF handlers of datagrams: datagrams that the measured process took from its socket; joined ones count once.
+    /// Records that the kernel dropped or mirrored are not among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<u64>,
 }
 
 impl RelayCase {
     /// Returns whether the case sends datagrams.
     pub fn is_of_datagrams(&self) -> bool {
-        matches!(self.part, Part::UdpMirror | Part::KernelUdp)
+        matches!(self.part, Part::UdpMirror | Part::KernelUdp | Part::KernelMirror)
     }
 
     /// Transport protocol.

@@ -37,6 +37,8 @@ pub enum Part {
     KernelTcp,
     /// Datagrams to a receiver, judged likewise.
     KernelUdp,
+    /// Datagrams to several receivers, judged and mirrored in the kernel or in user space.
+    KernelMirror,
 }
 
 /// Unknown name of a part.
@@ -46,7 +48,7 @@ pub struct UnknownPart(String);
 
 impl Part {
     /// All parts, in the order of reports.
-    pub const ALL: [Part; 14] = [
+    pub const ALL: [Part; 15] = [
         Part::FileToSocket,
         Part::SocketToFile,
         Part::SocketToSocket,
@@ -61,6 +63,7 @@ impl Part {
         Part::Orders,
         Part::KernelTcp,
         Part::KernelUdp,
+        Part::KernelMirror,
     ];
 
     /// Name, as in the arguments of the command.
@@ -80,6 +83,7 @@ impl Part {
             Part::Orders => "orders",
             Part::KernelTcp => "kernel-tcp",
             Part::KernelUdp => "kernel-udp",
+            Part::KernelMirror => "kernel-mirror",
         }
     }
 
@@ -91,7 +95,7 @@ impl Part {
     /// Returns whether an eBPF handler judges records. Its cost includes sources, sinks and kernel threads: the
     /// kernel charges what it does for a record to the task that it interrupts.
     pub const fn is_judged(self) -> bool {
-        matches!(self, Part::KernelTcp | Part::KernelUdp)
+        matches!(self, Part::KernelTcp | Part::KernelUdp | Part::KernelMirror)
     }
 
     /// Divisor of the volume that sources send: each byte is sent to 16 or 64 sinks, or records come at a fixed
@@ -100,7 +104,7 @@ impl Part {
         match self {
             Part::Mirror => 4,
             Part::UdpMirror => 16,
-            Part::KernelTcp | Part::KernelUdp => 8,
+            Part::KernelTcp | Part::KernelUdp | Part::KernelMirror => 8,
             _ => 1,
         }
     }
@@ -141,7 +145,7 @@ pub enum Method {
     /// Stream service.
     Streams,
     /// The handler of the stream service in the kernel: for TCP a sockmap, for datagrams early drops in the driver
-    /// (XDP), in front of the stream service.
+    /// (XDP), in front of the stream service, or a mirror in traffic control, beside it.
     Kernel,
     /// Reference: what comes is neither judged nor sent on. TCP is received without a copy; datagrams are dropped
     /// as packets for another machine.

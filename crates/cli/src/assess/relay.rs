@@ -16,13 +16,14 @@ use super::perform;
 #[command(mut_args(without_paths))]
 #[command(after_help = "\
 Parts: file-to-socket, socket-to-file, socket-to-socket, merge, stripe, random, mirror, udp-mirror, crowd; and only if
-named: files and file-proxy (clients that request one file after another), orders (of inputs), kernel-tcp and kernel-udp
-(an eBPF handler in the kernel beside the same in user space: a sockmap for TCP, early drops by XDP for UDP).
+named: files and file-proxy (clients that request one file after another), orders (of inputs), kernel-tcp, kernel-udp
+and kernel-mirror (an eBPF handler in the kernel beside the same in user space: a sockmap for TCP, early drops by XDP
+for UDP, and a mirror of UDP to 4 and 16 receivers).
 
 Sources send the volume in each run; in `mirror` a quarter of it, in `udp-mirror` a sixteenth, since every byte leaves \
 many times. Both ends are on this machine, over a veth pair or over loopback. Programs that are not installed are omitted.
 
-In `kernel-tcp` and `kernel-udp` 40,000 records come in a second, an eighth of the volume. There the processor time of \
+In the parts `kernel-...` 40,000 records come in a second, an eighth of the volume. There the processor time of \
 source, sinks and kernel threads counts, too, as the kernel charges its work in soft interrupts to them. The time in \
 which the machine was not idle is a check, for which nothing else may run.
 
@@ -31,7 +32,7 @@ Examples:
   sudo wirepath assess relay --only socket-to-socket --only udp-mirror --json relay.json
   sudo wirepath assess relay --only file-to-socket --handlers --volume 256MiB
   make bpf
-  sudo wirepath assess relay --only kernel-tcp --only kernel-udp --kernel-handler target/bpf/sockmap.bpf.o")]
+  sudo wirepath assess relay --only kernel-tcp --only kernel-mirror --kernel-handler target/bpf/sockmap.bpf.o")]
 pub(crate) struct Relay {
     #[command(flatten)]
     measuring: Measuring,
@@ -45,7 +46,7 @@ pub(crate) struct Relay {
     #[arg(long)]
     handlers: bool,
 
-    /// Object of the eBPF handler that kernel-tcp and kernel-udp measure, built from tests/netns/sockmap.bpf.c
+    /// Object of the eBPF handler that the parts kernel-... measure, built from tests/netns/sockmap.bpf.c
     #[arg(long, value_name = "FILE.bpf.o")]
     kernel_handler: Option<PathBuf>,
 }

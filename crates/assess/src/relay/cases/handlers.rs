@@ -53,6 +53,12 @@ pub(crate) fn handler_cases(part: Part) -> Vec<RelayCase> {
                     .iter()
                     .flat_map(|record| [loops, streams].map(|case| case.of(*record).touched())),
             );
+            // Records that fill the buffer of a plain program.
+            let plain = |record: &u64| {
+                let both = [by(Method::Plain), streams].map(|case| case.of(*record));
+                [both.map(|case| case.handled(Read)), both.map(RelayCase::touched)].concat()
+            };
+            cases.extend(BUFFERS.iter().flat_map(plain));
         }
         _ => return cases,
     }

@@ -4,11 +4,14 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::net::{RecvFlags, recv, sockopt};
-use wirepath_bpf::{BpfHandler, HandlerObject, InKernel, Place, Select, Sockmap};
+use wirepath_bpf::{BpfHandler, HandlerObject, InKernel, Mirror, Place, Receiver, Select, Sockmap};
 use wirepath_engine::{Engine, EngineOptions};
-use wirepath_streams::{Framing, Handler, Object, Stream, StreamBuilder, StreamOptions};
+use wirepath_streams::{
+    Framing, Handler, Object, OutputPattern, RunningStream, Stream, StreamBuilder, StreamOptions,
+};
 
 use super::{Ends, Prepared, datagrams};
 use crate::relay::records::{RECORD, is_passed};
@@ -20,6 +23,10 @@ const BUFFER: usize = 64 << 10;
 
 /// Receive buffer for datagrams: half a second of records.
 const ROOM: usize = 32 << 20;
+
+/// Interval at which the stream beside a mirror in the kernel is asked whether it has sent all that was left to it:
+/// that of `wirepath relay`.
+const HAND_OVER_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Bytes that may wait for the output of a sockmap.
 pub(crate) const BOUND: u64 = 16 << 20;
@@ -59,21 +66,85 @@ fn of_datagrams(task: &Task, judged: &Judged, receivers: &[SocketAddr], ends: En
     if sockopt::set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
         sockopt::set_socket_recv_buffer_size(&socket, ROOM)?; // without privileges, up to net.core.rmem_max
     }
-    let Some(output) = datagrams::connected(receivers)?.pop() else { return Ok(forever(socket)) };
+    let outputs = datagrams::connected(receivers)?;
+    if outputs.is_empty() {
+        return Ok(forever(socket));
+    }
     if task.method == Method::ReadWrite {
-        return Ok(Box::new(move || judge_datagrams(&socket, &output)));
+        return Ok(Box::new(move || judge_datagrams(&socket, &outputs)));
     }
     let (object, place) = (object(judged)?, Arc::<Place>::default());
-    if task.method == Method::Kernel {
+    let mirrors = judged.mirrors && task.method == Method::Kernel;
+    if mirrors {
+        place.enter_kernel(InKernel::Mirror(mirror(&object, &socket, &outputs)?));
+    } else if task.method == Method::Kernel {
         let devices: Vec<String> = judged.device.iter().cloned().collect();
         let select = Select::attach(&object, address(&socket)?, &devices).map_err(io::Error::other)?;
         place.enter_kernel(InKernel::Select(select));
     }
-    let handler = BpfHandler::new(&object, place);
-    let builder = StreamBuilder::default()
-        .input(Object::datagrams("source", socket.into(), None, None)?, Framing::Whole)
-        .output(Object::datagrams("receiver", output.into(), None, Some(RECORD))?);
-    run(builder.handler(Handler::Peek(Box::new(handler))).build())
+    let handler = BpfHandler::new(&object, Arc::clone(&place));
+    let input = Object::datagrams("source", socket.into(), None, None)?;
+    input.take_joined_datagrams(!mirrors)?;
+    let mut builder = StreamBuilder::default().input(input, Framing::Whole).pattern(OutputPattern::Mirror);
+    for output in outputs {
+        builder = builder.output(Object::datagrams("receiver", output.into(), None, Some(RECORD))?);
+    }
+    let stream = builder.handler(Handler::Peek(Box::new(handler))).build();
+    if mirrors { run_beside_mirror(stream, place) } else { run(stream) }
+}
+
+/// Mirror of datagrams in the kernel, which has learned the way to each receiver from an empty datagram, which sinks
+/// do not count.
+fn mirror(object: &HandlerObject, input: &UdpSocket, outputs: &[UdpSocket]) -> io::Result<Mirror> {
+    let receiver = |output: &UdpSocket| {
+        let destination = match output.peer_addr()? {
+            SocketAddr::V4(destination) => destination,
+            SocketAddr::V6(_) => return Err(io::ErrorKind::AddrNotAvailable.into()),
+        };
+        Ok(Receiver { source: address(output)?, destination })
+    };
+    let receivers: Vec<Receiver> = outputs.iter().map(receiver).collect::<io::Result<_>>()?;
+    let mirror = Mirror::attach(object, address(input)?, &receivers).map_err(io::Error::other)?;
+    outputs.iter().try_for_each(|output| output.send(&[]).map(drop))?;
+    Ok(mirror)
+}
+
+/// Starts a stream that sends what a mirror in the kernel leaves to it, and waits until the mirror has begun. Then
+/// looks again and again whether the kernel can take over, as `wirepath relay` does.
+fn run_beside_mirror(stream: Stream, place: Arc<Place>) -> io::Result<Prepared> {
+    let engine = Engine::start(EngineOptions::default())?;
+    let running = stream.start(&engine, StreamOptions::default());
+    while is_left(&place) {
+        hand_over(&running, &place);
+        std::thread::sleep(HAND_OVER_INTERVAL);
+    }
+    Ok(Box::new(move || {
+        let _engine = engine;
+        loop {
+            std::thread::sleep(HAND_OVER_INTERVAL);
+            if is_left(&place) {
+                hand_over(&running, &place);
+            }
+        }
+    }))
+}
+
+/// Returns whether records were left to user space that it is not known to have sent.
+fn is_left(place: &Place) -> bool {
+    place.with_mirror(|mirror| mirror.left().is_some()).unwrap_or(false)
+}
+
+/// Lets the kernel take over if the stream has sent all records that were left to it.
+fn hand_over(running: &RunningStream, place: &Arc<Place>) {
+    let place = Arc::clone(place);
+    running.with(move |stream| {
+        place.with_mirror(|mirror| {
+            let Some(left) = mirror.left() else { return };
+            if stream.is_drained() && mirror.left() == Some(left) && stream.is_drained() {
+                mirror.set_sent_on(left).ok(); // if writing fails, the next call tries again
+            }
+        });
+    });
 }
 
 fn object(judged: &Judged) -> io::Result<HandlerObject> {
@@ -157,13 +228,13 @@ fn passed<'a>(records: &'a [u8], slices: &mut [IoSlice<'a>]) -> usize {
     number
 }
 
-/// Sends each passed datagram on.
-fn judge_datagrams(socket: &UdpSocket, output: &UdpSocket) -> io::Result<()> {
+/// Sends each passed datagram on to all outputs.
+fn judge_datagrams(socket: &UdpSocket, outputs: &[UdpSocket]) -> io::Result<()> {
     let mut datagram = vec![0; 1 << 16];
     loop {
         let length = socket.recv(&mut datagram)?;
         if is_passed(&datagram[..length]) {
-            output.send(&datagram[..length])?;
+            outputs.iter().try_for_each(|output| output.send(&datagram[..length]).map(drop))?;
         }
     }
 }

@@ -39,10 +39,16 @@ pub(super) fn targets(costs: &[RelayCost]) -> Vec<Goal> {
         {
             let streams = best(of(Method::Streams, touch, handler));
             let careful = best(of(Method::ReadWrite, touch, handler));
-            let plain = best(of(Method::Plain, touch, handler).filter(|cost| cost.case.block == Some(PLAIN)));
+            let of_buffer = |cost: &&RelayCost| cost.case.block == Some(PLAIN);
+            let plain = best(of(Method::Plain, touch, handler).filter(of_buffer));
+            // In merges, the buffer of a plain program has one record: it is compared with a stream of such records.
+            let beside_plain = match part {
+                Part::Merge => best(of(Method::Streams, touch, handler).filter(of_buffer)),
+                _ => streams,
+            };
             let name = format!("{part} with a handler {what}");
             found.extend(goal(format!("{name}, to the best careful loop"), limit, streams, careful));
-            found.extend(goal(format!("{name}, to a plain program of 32 KiB"), PLAINLY, streams, plain));
+            found.extend(goal(format!("{name}, to a plain program of 32 KiB"), PLAINLY, beside_plain, plain));
         }
         let of_records = |cost: &&RelayCost| cost.case.block == Some(PEEKED_RECORD);
         let peeked = best(of(Method::Streams, false, Some(HandlerKind::Peek)).filter(of_records));
@@ -92,6 +98,7 @@ mod tests {
                 delivered: 1 << 30,
                 machine_s: None,
                 tasks_s: None,
+                taken: None,
             };
             RelayCost { case, mtu: 1500, verified: true, runs: vec![run; 3] }
         })
@@ -129,7 +136,21 @@ mod tests {
         assert_eq!(ratio("in slices"), [0.5 / 0.8; 4]);
         assert!(targets(&measured(Part::Stripe, |_| 1.0)).is_empty());
         for part in PARTS {
-            assert!(targets(&measured(part, |_| 1.0)).len() >= 3, "{part}");
+            assert!(targets(&measured(part, |_| 1.0)).len() >= 5, "{part}");
         }
+    }
+
+    #[test]
+    fn merges_are_held_to_a_plain_program_with_records_of_the_same_length() {
+        let found = targets(&measured(Part::Merge, |case| match (case.method, case.block) {
+            (Method::Streams, Some(PLAIN)) => 0.6,
+            (Method::Streams, _) => 0.5,
+            (Method::Plain, _) => 1.0,
+            _ => 2.0,
+        }));
+        let of = |what: &str| -> Vec<f64> {
+            found.iter().filter(|goal| goal.what.contains(what)).map(|goal| goal.ratio).collect()
+        };
+        assert_eq!((of("plain program"), of("best careful")), (vec![0.6; 2], vec![0.25; 2]));
     }
 }

@@ -1,7 +1,7 @@
 //! Targets of an eBPF handler in the kernel, relative to the same handler in user space.
 
 use super::{Goal, scaled, sum};
-use crate::result::{Method, Part, RelayCost};
+use crate::result::{Method, Part, RelayCase, RelayCost};
 use crate::statistics::Summary;
 use crate::verdict::Significance;
 
@@ -16,31 +16,40 @@ pub(super) fn targets(costs: &[RelayCost]) -> Vec<Goal> {
 }
 
 fn target(kernel: &RelayCost, costs: &[RelayCost]) -> Option<Goal> {
-    let (part, passed) = (kernel.case.part, kernel.case.passed?);
-    let source = Summary::of(find(costs, part, Method::Discard, None)?.costs_of_others())?;
-    let user = Summary::of(find(costs, part, Method::Streams, Some(passed))?.costs())?;
+    let RelayCase { part, links, passed, .. } = kernel.case;
+    let source = Summary::of(find(costs, part, Method::Discard, 1, None)?.costs_of_others())?;
+    let user = Summary::of(find(costs, part, Method::Streams, links, passed)?.costs())?;
     let kernel = Summary::of(kernel.costs())?;
     let ratio = (kernel.median - source.median) / (user.median - source.median);
     // Limit of the whole cost.
     let allowed = sum(&scaled(&user, KERNEL), &scaled(&source, 1.0 - KERNEL));
-    let what = format!(
-        "{part}, records of 1 KiB, {passed} % passed: the handler in the kernel, to the same in user space"
-    );
+    let judged = match part {
+        Part::KernelMirror => format!("to {links} receivers"),
+        _ => format!("{} % passed", passed?),
+    };
+    let what =
+        format!("{part}, records of 1 KiB, {judged}: the handler in the kernel, to the same in user space");
     let significance = Significance::of(&kernel, &allowed);
     ratio.is_finite().then_some(Goal { what, limit: KERNEL, ratio, significance })
 }
 
-fn find(costs: &[RelayCost], part: Part, method: Method, passed: Option<u32>) -> Option<&RelayCost> {
-    let is_it =
-        |cost: &&RelayCost| (cost.case.part, cost.case.method, cost.case.passed) == (part, method, passed);
-    costs.iter().find(is_it)
+fn find(
+    costs: &[RelayCost],
+    part: Part,
+    method: Method,
+    links: u32,
+    passed: Option<u32>,
+) -> Option<&RelayCost> {
+    costs.iter().find(|RelayCost { case, .. }| {
+        (case.part, case.method, case.links, case.passed) == (part, method, links, passed)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::relay::cases::cases;
-    use crate::result::{RELAY_RECORD, RelayCase, RelayRun};
+    use crate::result::{RELAY_RECORD, RelayRun};
 
     /// Costs of all cases of a part, with the given microseconds for a record.
     fn measured(part: Part, cost: impl Fn(&RelayCase) -> f64) -> Vec<RelayCost> {
@@ -53,6 +62,7 @@ mod tests {
                 delivered: 0,
                 machine_s: None,
                 tasks_s: Some(cost(&case) * 1e-3),
+                taken: None,
             };
             RelayCost { case, mtu: 1500, verified: true, runs: vec![run; 3] }
         };
@@ -74,5 +84,18 @@ mod tests {
         let without: Vec<RelayCost> =
             costs.into_iter().filter(|cost| cost.case.method != Method::Discard).collect();
         assert!(targets(&without).is_empty());
+    }
+
+    /// Promise: A handler in the kernel is compared with the same in user space by the time of all that works for it.
+    #[test]
+    fn mirrors_are_compared_with_those_to_as_many_receivers() {
+        let costs = measured(Part::KernelMirror, |case| match (case.method, case.links) {
+            (Method::Discard, _) => 3.0, // of which the process takes 1
+            (Method::Streams, links) => 2.0 + f64::from(links),
+            (_, links) => 2.0 + 0.5 * f64::from(links),
+        });
+        let found: Vec<(f64, bool)> =
+            targets(&costs).iter().map(|goal| ((goal.ratio * 100.0).round(), goal.is_met())).collect();
+        assert_eq!(found, [(50.0, true); 2]);
     }
 }
