@@ -62,22 +62,25 @@ build: ## the release binaries, wirepath, wirepath-images and wirepath-records i
 	@scripts/install.sh
 	cargo build --release --locked -p wirepath -p wirepath-images -p wirepath-records -p wirepath-capi -p wirepath-loan
 
+BUILT = $(or $(CARGO_TARGET_DIR),target)/release
+INTO = $(DESTDIR)$(PREFIX)
 install: build install-library ## copy them, and man pages, to PREFIX/bin, lib, include and share (PREFIX=/usr/local)
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/wirepath target/release/wirepath-images target/release/wirepath-records
-	install -D -m 755 target/release/libwirepath_loan.so $(DESTDIR)$(PREFIX)/lib/libwirepath-loan.so
-	target/release/wirepath manual $(DESTDIR)$(PREFIX)/share/man/man1
+	install -D -m 755 -t "$(INTO)/bin" "$(BUILT)/wirepath" "$(BUILT)/wirepath-images" "$(BUILT)/wirepath-records"
+	install -D -m 755 "$(BUILT)/libwirepath_loan.so" "$(INTO)/lib/libwirepath-loan.so"
+	"$(BUILT)/wirepath" manual "$(INTO)/share/man/man1"
 
-# The library for C alone, from the folder LIBRARIES, where it was built.
-LIBRARIES ?= target/release
+LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
-install-library:
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include crates/capi/include/wirepath.h
-	install -D -m 755 $(LIBRARIES)/libwirepath.so $(DESTDIR)$(PREFIX)/lib/libwirepath.so.$(VERSION)
-	ln -sf libwirepath.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libwirepath.so.0
-	ln -sf libwirepath.so.0 $(DESTDIR)$(PREFIX)/lib/libwirepath.so
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(LIBRARIES)/libwirepath.a
-	@mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/capi/wirepath.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/wirepath.pc
+install-library: ## copy only the library for C, from the folder LIBRARIES, to PREFIX/lib and PREFIX/include
+	@[ -e "$(LIBRARIES)/libwirepath.so" ] || { echo "install-library: $(LIBRARIES) has no libwirepath.so:" \
+	  "run cargo build --release --locked -p wirepath-capi, or name its folder: LIBRARIES=FOLDER" >&2; exit 66; }
+	install -D -m 644 -t "$(INTO)/include" crates/capi/include/wirepath.h
+	install -D -m 755 "$(LIBRARIES)/libwirepath.so" "$(INTO)/lib/libwirepath.so.$(VERSION)"
+	ln -sf libwirepath.so.$(VERSION) "$(INTO)/lib/libwirepath.so.0"
+	ln -sf libwirepath.so.0 "$(INTO)/lib/libwirepath.so"
+	install -D -m 644 -t "$(INTO)/lib" "$(LIBRARIES)/libwirepath.a"
+	@mkdir -p "$(INTO)/lib/pkgconfig"
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/capi/wirepath.pc.in >"$(INTO)/lib/pkgconfig/wirepath.pc"
 
 deb: build ## a Debian package of the programs, the service, man pages and completions, in target/deb
 	scripts/deb.sh

@@ -21,7 +21,9 @@ install -D -m 644 -t "$root/etc/wirepath" packaging/wirepath.toml
 mkdir -p "$root/usr/lib/systemd/system" "$root/usr/share/man/man1" "$root/usr/share/doc/wirepath"
 sed 's|/usr/local/bin/|/usr/bin/|' packaging/wirepath.service >"$root/usr/lib/systemd/system/wirepath.service"
 install -m 644 -t "$root/usr/lib/systemd/system" packaging/wirepath-rtsp.socket packaging/wirepath-http.socket
-install -m 644 -t "$root/usr/share/doc/wirepath" README.md CHANGELOG.md docs/guide.md docs/reference.md packaging/relay.toml
+# Documents link to each other by these places.
+install -m 644 -t "$root/usr/share/doc/wirepath" README.md CHANGELOG.md packaging/relay.toml
+install -D -m 644 -t "$root/usr/share/doc/wirepath/docs" docs/*.md
 install -m 644 packaging/debian/copyright "$root/usr/share/doc/wirepath/copyright"
 "$built/wirepath" manual "$root/usr/share/man/man1"
 gzip -9 -n "$root"/usr/share/man/man1/*.1
@@ -60,7 +62,8 @@ install -m 755 -t "$root/DEBIAN" packaging/debian/postinst packaging/debian/prer
 
 mkdir -p "$folder"
 package=$folder/wirepath_${version}_$architecture.deb
-# Renamed when it is whole.
+# The folder has one package, so that wirepath_*.deb names it. It is renamed when it is whole.
 dpkg-deb --root-owner-group -Zzstd --build "$root" "$package.part" >/dev/null
+rm -f "$folder"/wirepath_*_"$architecture".deb
 mv "$package.part" "$package"
 echo "$package"

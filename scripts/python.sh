@@ -24,7 +24,8 @@ case $what in wheel) needed=$maturin ;; test) needed="${WIREPATH_LONG:+$maturin}
 *) echo "python.sh: unknown argument '$what': expected wheel or test" >&2; exit 64 ;; esac
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
   missing "Python 3.11 or newer is not installed"
-[ -x $python ] || python3 -m venv $environment ||
+# An interrupted installation leaves an environment without pip.
+$python -m pip --version >/dev/null 2>&1 || python3 -m venv --clear $environment ||
   { rm -rf $environment; missing "venv fails: install the package python3-venv"; }
 for package in $needed; do
   $python -c "import ${package%%>*}" 2>/dev/null || $python -m pip install --quiet "$package" ||

@@ -217,7 +217,9 @@ fn field(parser: &mut Parser<'_>) -> Result<Wanted> {
         }
         _ => {
             let value = parser.fresh_expression()?;
-            parser.tokens.expect_keyword("AS")?;
+            if !parser.tokens.keyword("AS") {
+                return Err(parser.tokens.expected("AS and a name for the computed field"));
+            }
             Ok(Wanted::of(parser.tokens.name()?, value))
         }
     }
@@ -263,7 +265,7 @@ mod tests {
         for (query, words) in [
             ("select=", "expected a column"),
             ("select=a,,b", "at character 3: expected a column"),
-            ("select=a+b", "expected AS"),
+            ("select=a+b", "expected AS and a name for the computed field"),
             ("select=a&select=b", "select is given twice"),
             ("where=a=", "at its end: expected a column"),
             ("form=csv", "invalid form: expected stream or file"),

@@ -59,7 +59,7 @@ pub enum LibraryError {
     #[error("nothing to serve: name at least one folder or file")]
     Nothing,
     /// A path cannot be opened.
-    #[error("cannot serve {path}: {1}", path = .0.display())]
+    #[error("cannot serve {path}: {1}; name folders and files that this user may read", path = .0.display())]
     Open(PathBuf, std::io::Error),
     /// A path leads to a device, a socket or a pipe.
     #[error("cannot serve {}: not a folder or regular file", .0.display())]

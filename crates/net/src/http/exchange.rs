@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use wirepath_counters::Gauge;
 use wirepath_engine::Engine;
-use wirepath_http::{AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
+use wirepath_http::{ALLOWED, AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
 use wirepath_streams as streams;
 
 use super::access_log::{Access, AccessLog};
@@ -280,7 +280,7 @@ impl<S: Site> Exchanges<S> {
             _ => {}
         }
         if let Some(response) = respond_to_method(&request.method) {
-            return (response.into(), None);
+            return (self.with_accepted(response, &request.target).into(), None);
         }
         let Target::Path(path) = &request.target else {
             return (Response::error(StatusCode::BAD_REQUEST, "this method needs a path").into(), None);
@@ -305,6 +305,16 @@ impl<S: Site> Exchanges<S> {
             false => answer,
         };
         (answer.into(), Some(permit))
+    }
+
+    /// Adds the [accepted](Site::accepts) methods of the path to `Allow`.
+    fn with_accepted(&self, mut response: Response, target: &Target) -> Response {
+        let Target::Path(path) = target else { return response };
+        let methods = [Method::POST, Method::PUT, Method::DELETE];
+        let is_accepted = |method: &&Method| self.shared.site.accepts(method, path).is_some();
+        let all: String = methods.iter().filter(is_accepted).map(|method| format!(", {method}")).collect();
+        response.headers.remove(header::ALLOW);
+        response.header(header::ALLOW, &format!("{ALLOWED}{all}"))
     }
 
     /// Sends a prepared response; returns the number of body bytes.

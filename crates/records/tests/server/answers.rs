@@ -110,5 +110,7 @@ fn requests_that_cannot_be_answered_are_refused() -> Result<()> {
         let text = String::from_utf8_lossy(&answer.body);
         ensure!(answer.status == status && text.contains(words), "{path}: {} {text}", answer.status);
     }
+    let answer = http::request(bed.address, "PUT", "/text", &[("Content-Length", "0")])?;
+    ensure!(answer.status == 405 && answer.header("allow") == Some("GET, HEAD, OPTIONS, POST"), "{answer:?}");
     Ok(())
 }
