@@ -46,6 +46,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_joins_a_channel => || unless_overloaded(ffmpeg_joins_a_channel),
         gstreamer_joins_a_channel => || unless_overloaded(gstreamer_joins_a_channel),
         assets_that_cannot_be_played_are_left_out,
+        assets_that_cannot_be_played_are_logged_once,
         a_channel_without_an_asset_waits_for_one,
         play_of_a_channel_that_has_not_begun_is_answered_at_once,
         what_cannot_be_a_channel_is_refused,
@@ -381,6 +382,41 @@ fn assets_that_cannot_be_played_are_left_out() -> Result<()> {
         .wait_for("two loops", Deadline::seconds(30.0), |received| received.payload.len() > enough)?;
     ensure_unbroken(&received)?;
     place(&received.payload, &stored.repeat(5)).map(drop)
+}
+
+/// Promise: The log names an asset of a channel that cannot be played once, until the list is read again.
+fn assets_that_cannot_be_played_are_logged_once() -> Result<()> {
+    let folder = clips::folder(&[("one.ts", &clips::constant(2)?)])?;
+    // The first is refused when it is opened, the second while it is packed: it has no clock.
+    fs::write(folder.path().join("junk.ts"), "no transport stream")?;
+    fs::write(folder.path().join("clockless.ts"), clips::without_clock(&clips::variable(2)?)?)?;
+    let list = folder.path().join("news.m3u");
+    fs::write(&list, "one.ts\njunk.ts\nclockless.ts\ngone.ts\n")?;
+    let channel = format!("tv/news={}", list.display());
+    let server = Server::of(folder.path()).with(["--channel", &channel]).start()?;
+    let lines = |words: &str| server.process.log().lines().filter(|line| line.contains(words)).count();
+    let named = ["news.m3u:2: cannot send", "news.m3u:3: cannot send", "news.m3u:4: cannot send"];
+    let counts = || (named.map(lines), lines("cannot pack an asset"));
+    let play = |seconds: f64| -> Result<()> {
+        let from = position_s(&server)?;
+        Deadline::seconds(60.0)
+            .wait_for("loops of the list", || Ok((position_s(&server)? > from + seconds).then_some(())))
+    };
+    // Longer than a failure is remembered: it is packed again.
+    play(13.0)?;
+    ensure!(counts() == ([1; 3], 1), "{:?}: {}", counts(), server.process.log());
+    let status = server.status()?["channels"][0].clone();
+    ensure!(status["left_out"] == 3 && status["entries"] == 4, "{status}");
+    server.process.signal(Signal::HUP)?;
+    wait_for_log(&server, "playlist read again")?;
+    play(13.0)?;
+    ensure!(counts() == ([2; 3], 1), "{:?}: {}", counts(), server.process.log());
+    Ok(())
+}
+
+/// Position of the only channel.
+fn position_s(server: &Server) -> Result<f64> {
+    server.status()?["channels"][0]["position_s"].as_f64().context("no position")
 }
 
 /// Promise: A channel with nothing to play gets 503 until an asset of its list can be played; other channels
