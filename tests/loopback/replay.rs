@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         packets_of_movies_have_the_wall_clock_and_flags,
         packets_of_transport_streams_have_the_wall_clock,
+        an_unreadable_recording_ends_a_section,
         without_rate_control_packets_come_as_fast_as_they_are_read,
         an_immediate_play_replaces_the_active_one,
         intra_frames_alone_are_played,
@@ -189,6 +190,36 @@ fn packets_of_transport_streams_have_the_wall_clock() -> Result<()> {
     ensure!(count(|extension| extension.end) >= 2 && count(|extension| extension.terminal) >= 1, "no E");
     let last = extensions[extensions.len() - 1];
     ensure!(last.terminal && (11.7..12.4).contains(&last.seconds), "{last:?}");
+    Ok(())
+}
+
+/// Promise: The last access unit before a recording that cannot be read is marked as the end of a section.
+fn an_unreadable_recording_ends_a_section() -> Result<()> {
+    let clip = clips::constant(3)?;
+    let folder = clips::folder(&[
+        ("cam/2026-11-23T10-00-00.ts", clip.as_path()),
+        ("cam/2026-11-23T10-00-06.ts", clip.as_path()),
+    ])?;
+    let unreadable = folder.path().join("cam/2026-11-23T10-00-03.ts");
+    std::fs::write(&unreadable, clips::without_clock(&clip)?)?;
+    // It is not being written.
+    let written = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    std::fs::File::open(&unreadable)?.set_modified(written)?;
+    let server = Server::of(folder.path()).with(["--archive", "cam"]).start()?;
+    let mut playback = Playback::set_up_with(server.rtsp, "cam", &[REPLAY])?;
+    playback.play(None)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &std::fs::read(&clip)?.repeat(2))?;
+    let extensions = extensions(&received)?;
+    let ends: Vec<f64> =
+        extensions.iter().filter(|extension| extension.end).map(|extension| extension.seconds).collect();
+    ensure!(ends.iter().any(|end| (2.5..3.1).contains(end)), "E at {ends:?}");
+    let seeks: Vec<f64> = extensions
+        .iter()
+        .filter(|extension| extension.discontinuity)
+        .map(|extension| extension.seconds)
+        .collect();
+    ensure!(seeks.len() == 2 && (5.9..6.2).contains(&seeks[1]), "D at {seeks:?}");
     Ok(())
 }
 
