@@ -617,8 +617,7 @@ fn what_a_confined_server_cannot_open_is_refused() -> Result<()> {
     bed.ensure_served("three/clip.ts", true)
 }
 
-/// Promise: If another folder that a confined server cannot open has a served path, a reload keeps the folder that was
-/// there, applies everything else and says so.
+/// Promise: A reload keeps a folder if a confined server cannot open the one that has its path now, and says so.
 fn a_folder_out_of_reach_does_not_hold_up_a_reload() -> Result<()> {
     const CONFIGURATION: &str = "users = \"users\"\npaths = [\"one\", \"two\"]\n";
     let everybody = format!("{CONFIGURATION}folder-users = [\"/=-\"]\n");

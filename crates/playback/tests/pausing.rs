@@ -481,8 +481,7 @@ fn a_pause_between_segments_begins_no_picture() {
     }
 }
 
-/// Promise: A change to intra frames where a session is leaves whole pictures; the response has the sequence number of
-/// the first of them.
+/// Promise: A change to intra frames leaves whole pictures; its response has the first sequence number.
 #[test]
 fn intra_frames_begin_where_the_session_is() {
     let playbacks = playbacks_in_bursts(DataPath::WireSendfile, BURST);
