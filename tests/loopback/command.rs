@@ -98,13 +98,19 @@ fn systemd_is_told() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Flags override the configuration file; an unknown key is an error with its position.
+/// Promise: Flags override the configuration file; an unknown key is an error with its line and a similar key.
 fn an_unknown_configuration_key_is_named_with_its_place() -> Result<()> {
     let folder = process::open_folder()?;
     let file = folder.path().join("wirepath.toml");
     std::fs::write(&file, "rtsp = \"127.0.0.1:0\"\nhtpp = \"127.0.0.1:0\"\n")?;
     let log = refused([folder.path(), Path::new("--config"), &file])?;
-    ensure!(log.contains("htpp") && log.contains("wirepath.toml") && log.contains('2'), "{log}");
+    let error = "wirepath.toml: line 2: unknown key `htpp`: did you mean `http`?";
+    ensure!(log.contains(error), "{log}");
+    let list = folder.path().join("news.toml");
+    std::fs::write(&list, "loop = true\nasset = [\"a.ts\"]\n")?;
+    let channel = format!("news={}", list.display());
+    let log = refused([folder.path(), Path::new("--channel"), Path::new(&channel)])?;
+    ensure!(log.contains("news.toml:2: unknown key `asset`: did you mean `assets`?"), "{log}");
     Ok(())
 }
 
@@ -125,7 +131,7 @@ fn a_key_is_refused_in_the_words_in_which_its_flag_is() -> Result<()> {
     Ok(())
 }
 
-/// Promise: Flags override the configuration file; an unknown key is an error with its position.
+/// Promise: Flags override the configuration file; an unknown key is an error with its line and a similar key.
 fn flags_win_over_the_configuration() -> Result<()> {
     let folder = process::open_folder()?;
     let file = folder.path().join("wirepath.toml");

@@ -9,7 +9,26 @@ use wirepath_tests::process::find;
 use wirepath_tests::{require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![a_package_has_programs_pages_completions_and_the_unit]
+    trials![a_package_has_programs_pages_completions_and_the_unit, the_service_is_confined]
+}
+
+/// Promise: The exposure of the systemd service is at most 2.0 by `systemd-analyze security`.
+fn the_service_is_confined() -> Result<()> {
+    require!(find("systemd-analyze").is_some(), "systemd-analyze is not installed");
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/wirepath.service");
+    let analyze = |threshold: &str| {
+        let mut command = Command::new("systemd-analyze");
+        command.args(["--no-pager", "security", "--offline=true", threshold, unit]);
+        command.output().context("systemd-analyze")
+    };
+    let output = analyze("--threshold=20")?;
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    require!(!error.contains("unrecognized option"), "systemd-analyze is older than version 250");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success() && table.contains("Overall exposure level"), "{error}{table}");
+    // The exit code tells.
+    ensure!(!analyze("--threshold=0")?.status.success(), "an exposure of 0.0 was accepted");
+    Ok(())
 }
 
 /// Promise: `make deb` makes a Debian package of the programs, the service, man pages and completions.

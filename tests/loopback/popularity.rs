@@ -3,13 +3,14 @@
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
+use serde_json::Value as Json;
 use wirepath_tests::playback::Playback;
 use wirepath_tests::process;
-use wirepath_tests::server::Server;
+use wirepath_tests::server::{Builder, Server};
 use wirepath_tests::{Deadline, clips, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![plays_are_counted_over_restarts]
+    trials![plays_are_counted_over_restarts, assets_of_other_folders_are_not_listed]
 }
 
 /// Promise: Play counts of assets survive restarts; damaged files in the cache folder are logged and ignored.
@@ -32,9 +33,57 @@ fn plays_are_counted_over_restarts() -> Result<()> {
     Playback::whole(server.rtsp, "clip.ts", 20.0).map(drop)
 }
 
+/// Promise: The status lists assets of the served paths only; a cache folder keeps the play counts of others.
+fn assets_of_other_folders_are_not_listed() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let one = clips::folder(&[("clip.ts", &clip)])?;
+    let other = clips::folder(&[("other.ts", &clip), ("new/clip.ts", &clip)])?;
+    let configuration = other.path().join("wirepath.toml");
+    let serve = |paths: String| std::fs::write(&configuration, format!("paths = [{paths}]\n"));
+    let cache = process::open_folder()?;
+    let start = |server: Builder<'static>| server.cache(cache.path()).start();
+    let stop = |mut server: Server| {
+        server.process.signal(Signal::TERM)?;
+        server.process.wait(Deadline::seconds(15.0))
+    };
+    let server = start(Server::of(one.path()))?;
+    Playback::whole(server.rtsp, "clip.ts", 20.0)?;
+    stop(server)?;
+
+    serve(format!("{:?}", other.path()))?;
+    let server = start(Server::configured(configuration.to_str().context("a temporary name")?))?;
+    Playback::whole(server.rtsp, "other.ts", 20.0)?;
+    ensure!(names(&server)? == ["other.ts"], "{:?}", names(&server)?);
+    // As the only path, this folder is the root of URLs.
+    serve(format!("{:?}", other.path().join("new")))?;
+    server.process.signal(Signal::HUP)?;
+    Deadline::seconds(10.0).wait_for("the assets of the new path", || {
+        // The other file is still open for some time.
+        Ok(assets(&server)?.iter().any(|asset| asset["name"] == "clip.ts").then_some(()))
+    })?;
+    let is_closed = |asset: &Json| asset["name"] == "other.ts" && asset["state"] == "closed";
+    ensure!(!assets(&server)?.iter().any(is_closed), "{:?}", assets(&server)?);
+    stop(server)?;
+
+    let server = start(Server::of(one.path()))?;
+    Deadline::seconds(10.0)
+        .wait_for("the assets of the first server", || Ok((names(&server)? == ["clip.ts"]).then_some(())))?;
+    ensure!(plays_of(&server)? == Some(1), "{:?} plays", plays_of(&server)?);
+    Ok(())
+}
+
 fn plays_of(server: &Server) -> Result<Option<u64>> {
-    let status = server.status()?;
-    let assets = status["assets"].as_array().with_context(|| format!("no assets in {status}"))?;
+    let assets = assets(server)?;
     let clip = assets.iter().find(|asset| asset["name"] == "clip.ts");
     Ok(clip.and_then(|asset| asset["plays"].as_u64()))
+}
+
+fn names(server: &Server) -> Result<Vec<String>> {
+    let names = assets(server)?.into_iter().map(|asset| asset["name"].as_str().map(str::to_owned));
+    names.collect::<Option<_>>().context("an asset without a name")
+}
+
+fn assets(server: &Server) -> Result<Vec<Json>> {
+    let status = server.status()?;
+    status["assets"].as_array().cloned().with_context(|| format!("no assets in {status}"))
 }

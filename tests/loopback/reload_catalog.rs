@@ -44,6 +44,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_reload_repeats_checks_that_it_overtakes,
         a_session_without_a_user_goes_on_without_one,
         what_a_confined_server_cannot_open_is_refused,
+        a_folder_out_of_reach_does_not_hold_up_a_reload,
     ]
 }
 
@@ -614,4 +615,26 @@ fn what_a_confined_server_cannot_open_is_refused() -> Result<()> {
     // Folders within reach need no restart.
     bed.reload(kept)?;
     bed.ensure_served("three/clip.ts", true)
+}
+
+/// Promise: A reload keeps a folder if a confined server cannot open the one that has its path now, and says so.
+fn a_folder_out_of_reach_does_not_hold_up_a_reload() -> Result<()> {
+    const CONFIGURATION: &str = "users = \"users\"\npaths = [\"one\", \"two\"]\n";
+    let everybody = format!("{CONFIGURATION}folder-users = [\"/=-\"]\n");
+    let bed = TestBed::new(&everybody)?;
+    let is_confined = bed.server.process.log().contains("to its folders by Landlock");
+    require!(is_confined, "this kernel has no Landlock");
+    bed.ensure_served("two/clip.ts", true)?;
+    let elsewhere = clips::folder(&[("four/clip.ts", &clips::constant(2)?)])?;
+    let two = bed.home.path().join("two");
+    fs::rename(&two, bed.home.path().join("before"))?;
+    std::os::unix::fs::symlink(elsewhere.path().join("four"), &two)?;
+    let line = bed.reload_until(&format!("{everybody}cors = [\"*\"]\n"), "another folder has this path")?;
+    ensure!(line.contains("WARN") && line.contains("two"), "{line}");
+    bed.ensure_served("two/clip.ts", true)?;
+    ensure!(bed.get("/two/clip.ts")?.body == bed.clip, "another file");
+    // Rules take effect.
+    bed.reload(CONFIGURATION)?;
+    ensure!(bed.describe("two/clip.ts")? == 401);
+    Ok(())
 }

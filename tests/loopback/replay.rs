@@ -1,28 +1,33 @@
 //! ONVIF replay of archives: header extensions with the wall clock, rate control, intra frames.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use tempfile::TempDir;
 use wirepath_tests::interleaved::Interleaved;
+use wirepath_tests::loss::unless_overloaded;
 use wirepath_tests::movie::Movie;
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::rtp::{Packet, Received};
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clients, clips, frames, process, trials};
+use wirepath_tests::tls::Certificate;
+use wirepath_tests::{Deadline, clients, clips, frames, process, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         packets_of_movies_have_the_wall_clock_and_flags,
         packets_of_transport_streams_have_the_wall_clock,
+        an_unreadable_recording_ends_a_section,
         without_rate_control_packets_come_as_fast_as_they_are_read,
         an_immediate_play_replaces_the_active_one,
         intra_frames_alone_are_played,
         what_replay_cannot_do_is_refused,
         gstreamer_replays_with_rate_control => || gstreamer_replays(true),
         gstreamer_replays_without_rate_control => || gstreamer_replays(false),
+        gstreamer_replays_srtp_over_udp => || unless_overloaded(|| gstreamer_replays_srtp("udp", "srtp_gso")),
+        gstreamer_replays_srtp_over_tcp => || gstreamer_replays_srtp("tcp", "srtp_interleaved"),
     ]
 }
 
@@ -192,6 +197,36 @@ fn packets_of_transport_streams_have_the_wall_clock() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The last access unit before a recording that cannot be read is marked as the end of a section.
+fn an_unreadable_recording_ends_a_section() -> Result<()> {
+    let clip = clips::constant(3)?;
+    let folder = clips::folder(&[
+        ("cam/2026-11-23T10-00-00.ts", clip.as_path()),
+        ("cam/2026-11-23T10-00-06.ts", clip.as_path()),
+    ])?;
+    let unreadable = folder.path().join("cam/2026-11-23T10-00-03.ts");
+    std::fs::write(&unreadable, clips::without_clock(&clip)?)?;
+    // It is not being written.
+    let written = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    std::fs::File::open(&unreadable)?.set_modified(written)?;
+    let server = Server::of(folder.path()).with(["--archive", "cam"]).start()?;
+    let mut playback = Playback::set_up_with(server.rtsp, "cam", &[REPLAY])?;
+    playback.play(None)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &std::fs::read(&clip)?.repeat(2))?;
+    let extensions = extensions(&received)?;
+    let ends: Vec<f64> =
+        extensions.iter().filter(|extension| extension.end).map(|extension| extension.seconds).collect();
+    ensure!(ends.iter().any(|end| (2.5..3.1).contains(end)), "E at {ends:?}");
+    let seeks: Vec<f64> = extensions
+        .iter()
+        .filter(|extension| extension.discontinuity)
+        .map(|extension| extension.seconds)
+        .collect();
+    ensure!(seeks.len() == 2 && (5.9..6.2).contains(&seeks[1]), "D at {seeks:?}");
+    Ok(())
+}
+
 /// Promise: With `Rate-Control: no` over TCP, packets come as fast as the client reads them, and no report
 /// has times.
 fn without_rate_control_packets_come_as_fast_as_they_are_read() -> Result<()> {
@@ -290,9 +325,42 @@ fn gstreamer_replays(has_rate_control: bool) -> Result<()> {
     let clip = clips::mp4(2)?;
     let (server, _folder) =
         archive(&[("2026-11-23T10-00-00.mp4", clip.clone()), ("2026-11-23T10-00-02.mp4", clip.clone())])?;
+    ensure_gstreamer_replays(&server.rtsp_url("cam"), ("tcp", has_rate_control), &clip)
+}
+
+/// Promise: GStreamer replays an archive by SRTP as an ONVIF client.
+fn gstreamer_replays_srtp(protocol: &str, path: &str) -> Result<()> {
+    require!(clients::gstreamer_has_tls(), "the TLS module of GLib (glib-networking) is not installed");
+    let (clip, certificate) = (clips::mp4(2)?, Certificate::new()?);
+    let names = ["00", "02"].map(|second| format!("cam/2026-11-23T10-00-{second}.mp4"));
+    let folder = clips::folder(&[(&names[0], &clip), (&names[1], &clip)])?;
+    let server = Server::of(folder.path())
+        .with(["--archive", "cam", "--srtp=mikey"])
+        .with(certificate.arguments())
+        .start()?;
+    let url = format!("rtsps://{}/cam", server.rtsps.context("no rtsps")?);
+    let session = std::thread::scope(|scope| {
+        let played = scope.spawn(|| ensure_gstreamer_replays(&url, (protocol, true), &clip));
+        let session = Deadline::seconds(20.0).wait_for("a session that plays", || {
+            let session = server.status()?["sessions"][0].clone();
+            Ok((session["packets"].as_u64() > Some(0) || played.is_finished()).then_some(session))
+        });
+        played.join().expect("no panic")?;
+        session
+    })?;
+    ensure!(session["data_path"] == path && session["srtp"] == "AES_CM_128_HMAC_SHA1_80", "{session}");
+    Ok(())
+}
+
+/// Ensures that GStreamer replays an archive of two recordings that are this clip.
+fn ensure_gstreamer_replays(
+    url: &str,
+    (protocol, has_rate_control): (&str, bool),
+    clip: &Path,
+) -> Result<()> {
     let home = process::open_folder()?;
     let (video, audio) = (home.path().join("video.h264"), home.path().join("audio.aac"));
-    clients::gstreamer_replay(&server.rtsp_url("cam"), has_rate_control, (&video, &audio), 60.0)?;
+    clients::gstreamer_replay(url, protocol, has_rate_control, (&video, &audio), 60.0)?;
     let stored = frames::decode(&[], clip.to_str().context("a clip's name")?, 60.0)?;
     let decoded = |file: &PathBuf| {
         let mut streams = frames::decode(&[], file.to_str().context("a file's name")?, 60.0)?;

@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         requests_may_be_pipelined,
         names_may_be_percent_encoded_and_nested,
         nothing_outside_the_folder_is_described,
+        a_folder_is_refused_with_what_to_ask_for,
         media_goes_to_the_address_that_asked,
         a_torn_down_session_is_gone,
     ]
@@ -111,6 +112,37 @@ fn nothing_outside_the_folder_is_described() -> Result<()> {
         ensure!([400, 403, 404].contains(&answer.status), "{path}: {answer:?}");
     }
     ensure!(!outside.exists());
+    Ok(())
+}
+
+/// Promise: DESCRIBE and SETUP of a folder get 404 with what to ask for, if the client may open the folder.
+fn a_folder_is_refused_with_what_to_ask_for() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder =
+        clips::folder(&[("cams/clip.ts", &clip), ("private/clip.ts", &clip), (".old/clip.ts", &clip)])?;
+    let users = tempfile::NamedTempFile::new()?;
+    std::fs::write(users.path(), format!("bob:home:{}\n", "0".repeat(32)))?;
+    let users = users.path().to_str().expect("temporary names are UTF-8");
+    let server = Server::of(folder.path())
+        .with(["--users", users, "--folder-users=/=-", "--folder-users=private=bob"])
+        .start()?;
+    let ask = |method: &str, path: &str| {
+        Client::connect(server.rtsp)?.request(method, &server.rtsp_url(path), &[("Transport", TRANSPORT)])
+    };
+    let says_folder =
+        |body: &[u8]| String::from_utf8_lossy(body).starts_with("this is a folder: DESCRIBE a file");
+    for path in ["cams", "cams/", ""] {
+        let answer = ask("DESCRIBE", path)?;
+        ensure!(answer.status == 404 && says_folder(&answer.body), "{path:?}: {answer:?}");
+    }
+    let answer = ask("SETUP", "cams/track1")?;
+    ensure!(answer.status == 404 && says_folder(&answer.body), "{answer:?}");
+    for (path, status) in
+        [("private", 401), ("private/", 401), (".old", 404), ("gone", 404), ("cams/clip.ts/", 200)]
+    {
+        let answer = ask("DESCRIBE", path)?;
+        ensure!(answer.status == status && !says_folder(&answer.body), "{path:?}: {answer:?}");
+    }
     Ok(())
 }
 

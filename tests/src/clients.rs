@@ -135,11 +135,12 @@ pub fn gstreamer_chains_controlled(
     took.with_context(|| format!("GStreamer did not print how long it took, but:\n{log}"))
 }
 
-/// Plays an archive of a movie of H.264 and AAC over TCP to the end with GStreamer as a client of ONVIF
-/// replay, with or without rate control, and stores both tracks as elementary streams. Each request requires
+/// Plays an archive of a movie of H.264 and AAC over `tcp` or `udp` to the end with GStreamer as a client of
+/// ONVIF replay, with or without rate control, and stores both tracks as elementary streams. Each request requires
 /// replay, which `rtspsrc` leaves to applications.
 pub fn gstreamer_replay(
     url: &str,
+    protocol: &str,
     has_rate_control: bool,
     (video, audio): (&Path, &Path),
     seconds: f64,
@@ -149,7 +150,8 @@ pub fn gstreamer_replay(
     let place =
         |file: &Path| Ok::<_, anyhow::Error>(format!("location={}", file.to_str().context("a name")?));
     let description = format!(
-        "rtspsrc name=source location={url} protocols=tcp onvif-mode=true onvif-rate-control={has_rate_control} {} \
+        "rtspsrc name=source location={url} protocols={protocol} tls-validation-flags=0 onvif-mode=true \
+         onvif-rate-control={has_rate_control} {} \
          source. ! application/x-rtp,media=video ! rtponvifparse ! rtph264depay ! h264parse ! \
          video/x-h264,stream-format=byte-stream ! queue ! filesink sync=false {} \
          source. ! application/x-rtp,media=audio ! rtponvifparse ! rtpmp4gdepay ! aacparse ! \

@@ -67,6 +67,18 @@ pub fn live_matroska(seconds: u32) -> Result<PathBuf> {
     make(&format!("live-{seconds}s"), "mkv", &lines(seconds, 1, &["-live", "1", "-f", "matroska"]))
 }
 
+/// Bytes of a transport stream without clock references (PCR): it looks well, but cannot be packed.
+pub fn without_clock(clip: &Path) -> Result<Vec<u8>> {
+    let mut bytes = std::fs::read(clip)?;
+    for packet in bytes.chunks_exact_mut(188) {
+        // ISO/IEC 13818-1 section 2.4.3.4: an adaptation field that is not empty, and its PCR_flag.
+        if packet[3] & 0x20 != 0 && packet[4] > 0 {
+            packet[5] &= !0x10;
+        }
+    }
+    Ok(bytes)
+}
+
 /// A movie whose first sample is a minute after time 0, as the second file of a recorder that does not reset
 /// times.
 pub fn late(seconds: u32, extension: &str) -> Result<PathBuf> {

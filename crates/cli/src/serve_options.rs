@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use bytesize::ByteSize;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches, Id, ValueEnum};
 use http::{HeaderValue, Uri};
 use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
-use wirepath_net::program::ListenAddress;
+use wirepath_net::program::{ListenAddress, unknown_key};
 use wirepath_relay::RateSpec;
 use wirepath_server::{
     ArchiveOptions, FolderBurst, FolderCacheControl, FolderDisposition, Gaps, HotMemorySize, ImagePolicy,
@@ -427,11 +427,10 @@ fn arguments(text: &str, folder: &Path) -> Result<(Vec<OsString>, Vec<PathBuf>)>
     let (mut arguments, mut paths) = (Vec::new(), Vec::new());
     for (key, value) in DeTable::parse(text)?.get_ref() {
         let (line, key) = (text[..key.span().start].matches('\n').count() + 1, key.get_ref().as_ref());
-        ensure!(
-            known.iter().any(|name| name == key),
-            "line {line}: unknown key `{key}`: expected {}",
-            known.join(", ")
-        );
+        if !known.iter().any(|name| name == key) {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            bail!("line {line}: {}", unknown_key(key, &known));
+        }
         let values: Vec<OsString> = match value.get_ref() {
             DeValue::Array(list) if key == "paths" => {
                 let path = list.iter().map(|path| Some(folder.join(path.get_ref().as_str()?)));
@@ -603,11 +602,12 @@ mod tests {
         assert_eq!(options.channel[0].playlist, options.paths[0].with_file_name("b.m3u"));
     }
 
-    /// Promise: Flags override the configuration file; an unknown key is an error with its position.
+    /// Promise: Flags override the configuration file; an unknown key is an error with its line and a similar key.
     #[test]
     fn errors_in_the_file_have_their_line() {
         for (text, words) in [
-            ("threads = 1\nport = 5", ["port", "line 2"]),
+            ("threads = 1\nport = 5", ["unknown key `port`: expected ", "line 2"]),
+            ("\ncache_size = 5", ["line 2", "unknown key `cache_size`: did you mean `cache-size`?"]),
             ("path = \"fastest\"", ["fastest", "line 1"]),
             ("\n\nrtp-ports = \"9-5\"", ["9-5", "line 3"]),
             ("rtp-ports = \"3000-2000\"", ["line 1", "the first port, 3000, is greater than the last, 2000"]),

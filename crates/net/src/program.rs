@@ -4,6 +4,7 @@
 mod log;
 mod options;
 mod signals;
+mod unknown_key;
 
 use std::fmt::Display;
 use std::future::Future;
@@ -18,6 +19,7 @@ use tokio::time::timeout;
 pub use log::{Log, Losses};
 pub use options::{ListenAddress, Service, ServiceOptions, bind_option, listen_address, threads};
 pub use signals::Signals;
+pub use unknown_key::{unknown_field, unknown_key};
 
 /// Time limit of draining, after which connections are cut.
 const DRAIN: Duration = Duration::from_secs(10);

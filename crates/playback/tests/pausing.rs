@@ -6,8 +6,8 @@ mod support;
 
 use std::io::Write;
 use std::net::UdpSocket;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use support::connection::{Came, Client};
@@ -17,14 +17,17 @@ use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Marker, Run};
 use wirepath_datapath::{DataPath, MappedFile, Train};
 use wirepath_engine::Waker;
 use wirepath_playback::{
-    At, Burst, Cursor, Departure, Load, Pictures, PlayError, PlayRequest, Playback, PlaybackEvent,
-    PlaybackOptions, PlaybackSink, Playbacks, Position, Scale, Segment, StreamSink, TrainSource,
+    At, Burst, Cursor, Departure, IntraPictures, Load, Pictures, PlayError, PlayRequest, Playback,
+    PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks, Position, ReplayRequest, Scale, Segment,
+    StreamSink, TrainSource,
 };
 
 /// A picture each 40 ms, of some packets that leave one by one.
 const PICTURE_US: u64 = 40_000;
 const PICTURE_PACKETS: u64 = 5;
 const APART_US: u64 = 7000;
+/// A decoder can begin with the first of so many pictures.
+const PICTURES_OF_START: u64 = 3;
 /// A frame of sound each 20 ms, of one packet without the marker, as Opus has it, or of two.
 const FRAME_US: u64 = 20_000;
 const FRAMES_OF_TWO: u64 = 5;
@@ -51,6 +54,8 @@ struct Packet {
     stream: u8,
     time_us: u64,
     is_last: bool,
+    /// True if a decoder can begin with it.
+    is_start: bool,
 }
 
 impl Spread {
@@ -72,6 +77,7 @@ impl Spread {
                 stream: VIDEO,
                 time_us: if is_endless { 0 } else { time_us },
                 is_last: packet + 1 == PICTURE_PACKETS && !is_endless,
+                is_start: packet == 0 && picture % PICTURES_OF_START == 0,
             }));
         }
         for frame in 0..pictures * PICTURE_US / FRAME_US {
@@ -82,6 +88,7 @@ impl Spread {
                 stream: AUDIO,
                 time_us,
                 is_last: packet == 1,
+                is_start: false,
             }));
         }
         all.sort_by_key(|packet| packet.at_us);
@@ -137,7 +144,7 @@ impl Spread {
 }
 
 fn run(packet: &Packet, number: u16) -> Run {
-    let Packet { stream, time_us, is_last, .. } = *packet;
+    let Packet { stream, time_us, is_last, is_start, .. } = *packet;
     let first = Header {
         padding: false,
         marker: false,
@@ -147,7 +154,7 @@ fn run(packet: &Packet, number: u16) -> Run {
         ssrc: 7 + u32::from(stream),
     };
     let marker = if is_last { Marker::Last } else { Marker::None };
-    Run { marker, stream, together: true, ..Run::new(first, 0) }
+    Run { marker, stream, start: is_start, together: true, ..Run::new(first, 0) }
 }
 
 impl TrainSource for Spread {
@@ -175,7 +182,7 @@ struct Session {
 }
 
 impl Session {
-    fn open(playbacks: &Playbacks, movie: &Arc<Spread>, sink: StreamSink) -> Session {
+    fn open(playbacks: &Playbacks, movie: &Arc<impl TrainSource + 'static>, sink: StreamSink) -> Session {
         let (tell, events) = channel();
         let options = PlaybackOptions {
             source: Arc::clone(movie) as Arc<dyn TrainSource>,
@@ -194,9 +201,13 @@ impl Session {
     }
 
     fn pause(&self) -> u64 {
+        self.begin_to_pause().recv_timeout(PATIENCE).unwrap().unwrap()
+    }
+
+    fn begin_to_pause(&self) -> Receiver<Result<u64, PlayError>> {
         let (tell, answer) = channel();
         self.playback.pause(move |result| tell.send(result).unwrap_or_default());
-        answer.recv_timeout(PATIENCE).unwrap().unwrap()
+        answer
     }
 
     fn stop(&self) -> u64 {
@@ -393,4 +404,112 @@ fn a_picture_without_an_end_does_not_delay_a_pause_for_long() {
     session.stop();
     assert!(begun.elapsed().as_millis() < 900, "{:?}", begun.elapsed());
     assert!(answer.recv_timeout(PATIENCE).unwrap().is_ok());
+}
+
+/// The first picture of a movie with its sound, and the rest, which comes late. The last frame of sound of the first
+/// picture has no marker.
+struct Late {
+    segments: [Arc<Segment>; 2],
+    is_at_edge: bool,
+    /// The waker of the playback, or none once the rest has come.
+    waiting: Mutex<Option<Vec<Waker>>>,
+}
+
+impl Late {
+    fn of(movie: &Spread, is_at_edge: bool) -> Arc<Late> {
+        let first = movie.departures.iter().position(|departure| departure.at_us == PICTURE_US).unwrap();
+        let (one, rest) = movie.departures.split_at(first);
+        let segments = [one, rest].map(|departures| {
+            let mapped_file = Arc::clone(&movie.segments[0].mapped_file);
+            Arc::new(Segment { mapped_file, departures: departures.into(), original: None, clock: None })
+        });
+        Arc::new(Late { segments, is_at_edge, waiting: Mutex::new(Some(Vec::new())) })
+    }
+
+    fn come(&self) {
+        self.waiting.lock().unwrap().take().into_iter().flatten().for_each(|waker| waker.wake());
+    }
+}
+
+impl TrainSource for Late {
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+        match (number, &mut *self.waiting.lock().unwrap()) {
+            (1, Some(waiting)) => {
+                waiting.extend(waker.cloned());
+                Load::Pending
+            }
+            (number @ (0 | 1), _) => Load::Ready(Arc::clone(&self.segments[number as usize])),
+            _ => Load::End,
+        }
+    }
+
+    fn is_at_edge(&self, _segment: u32) -> bool {
+        self.is_at_edge
+    }
+}
+
+/// Promise: A PAUSE while the next segment is read sends nothing of the next picture; at the edge of a recording it does
+/// not wait.
+#[test]
+fn a_pause_between_segments_begins_no_picture() {
+    for is_at_edge in [false, true] {
+        let playbacks = playbacks_in_bursts(DataPath::WireSendfile, BURST);
+        let (movie, ((video, video_sink), (audio, audio_sink))) = (Spread::of(4), (udp(VIDEO), udp(AUDIO)));
+        let late = Late::of(&movie, is_at_edge);
+        let session = Session::open(&playbacks, &late, video_sink);
+        playbacks.add(&session.playback, audio_sink).unwrap();
+        session.play(PlayRequest::default()).unwrap();
+        (0..PICTURE_PACKETS).for_each(|_| drop(receive(&video)));
+        // A frame of two packets, and one of one.
+        (0..3).for_each(|_| drop(receive(&audio)));
+        let begun = Instant::now();
+        let answer = session.begin_to_pause();
+        if is_at_edge {
+            answer.recv_timeout(PATIENCE).unwrap().unwrap();
+            assert!(begun.elapsed().as_millis() < 900, "{:?}", begun.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        late.come();
+        if !is_at_edge {
+            assert_eq!(answer.recv_timeout(PATIENCE).unwrap().unwrap(), PICTURE_US);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let mut came = Vec::new();
+        take(&video, &mut came);
+        take(&audio, &mut came);
+        assert!(came.is_empty(), "{} packets came after the pause", came.len());
+    }
+}
+
+/// Promise: A change to intra frames leaves whole pictures; its response has the first sequence number.
+#[test]
+fn intra_frames_begin_where_the_session_is() {
+    let playbacks = playbacks_in_bursts(DataPath::WireSendfile, BURST);
+    let mut skipped = 0;
+    for moment in moments().take(20) {
+        let (movie, (video, sink)) = (Spread::of(40), udp(VIDEO));
+        let session = Session::open(&playbacks, &movie, sink);
+        session.play(PlayRequest::default()).unwrap();
+        std::thread::sleep(moment + Duration::from_millis(40));
+        let intra = Some(IntraPictures { stream: VIDEO, interval_us: 0 });
+        let replay = ReplayRequest { intra, ..ReplayRequest::default() };
+        let position = session.play(PlayRequest { replay, ..PlayRequest::default() }).unwrap();
+        let told = position.streams.iter().find(|stream| stream.stream == VIDEO).unwrap();
+        std::thread::sleep(Duration::from_millis(60));
+        session.pause();
+        let mut came = Vec::new();
+        take(&video, &mut came);
+        let headers: Vec<_> = came.iter().map(|packet| Header::parse(packet).unwrap()).collect();
+        for (one, next) in headers.iter().zip(&headers[1..]) {
+            assert_eq!(next.sequence, one.sequence.wrapping_add(1));
+            assert_eq!(one.marker, one.timestamp != next.timestamp, "a picture is cut: {one:?}, {next:?}");
+        }
+        let first =
+            headers.iter().find(|header| Some(header.sequence) == told.sequence).expect("it was told");
+        let place = headers.iter().position(|header| header.timestamp == first.timestamp).unwrap();
+        assert_eq!(headers[place].sequence, first.sequence, "it is the first packet of a picture");
+        let pictures_us = first.timestamp.wrapping_sub(headers[place - 1].timestamp) / 90 * 1000;
+        skipped += usize::from(u64::from(pictures_us) > PICTURE_US);
+    }
+    assert!(skipped > 3, "{skipped} changes left pictures out");
 }

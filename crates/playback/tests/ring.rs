@@ -31,6 +31,7 @@ fn main() -> std::process::ExitCode {
         trains_leave_from_the_mapping_of_their_file,
         a_mapping_is_lent_where_nothing_is_in_hot_memory,
         memory_comes_and_goes_between_trains,
+        a_wait_for_a_recorder_is_no_lateness,
         after_a_seek_numbers_go_on,
         a_vanished_client_ends_its_playback_only,
         a_route_that_cannot_is_stepped_down_from,
@@ -221,6 +222,49 @@ fn what_the_kernel_copies_is_not_lent_for_long() -> anyhow::Result<()> {
 }
 
 /// A session of both tracks of a movie, and their receivers.
+/// A source whose second segment is recorded a second after its first one.
+struct Recorded {
+    numbered: Arc<Numbered>,
+    begun: Instant,
+}
+
+const RECORDER_LATE: Duration = Duration::from_secs(1);
+
+impl TrainSource for Recorded {
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+        if number == 0 || !self.is_at_edge(number) {
+            return self.numbered.segment(number, waker);
+        }
+        if let (1, Some(waker)) = (number, waker.cloned()) {
+            let left = RECORDER_LATE.saturating_sub(self.begun.elapsed());
+            std::thread::spawn(move || {
+                std::thread::sleep(left);
+                waker.wake();
+            });
+        }
+        Load::Pending
+    }
+
+    fn is_at_edge(&self, segment: u32) -> bool {
+        segment > 0 && self.begun.elapsed() < RECORDER_LATE
+    }
+}
+
+/// Promise: Trains that wait for a recorder do not count as late, also if they leave by io_uring.
+fn a_wait_for_a_recorder_is_no_lateness() {
+    let playbacks = playbacks(DataPath::WireUring);
+    let numbered = Numbered::new(2);
+    register_copy(&playbacks, &numbered.file);
+    let player = Player::new(&playbacks, Arc::new(Recorded { numbered, begun: Instant::now() }));
+    player.play(None, None).unwrap();
+    ensure_arrive(&player, 0..2 * TRAINS * TRAIN);
+    player.wait_for_end();
+    assert_eq!(player.playback.progress().path, Some(DataPath::WireUring));
+    let lateness = playbacks.counters().lateness_seconds;
+    assert_eq!(lateness.count(), u64::from(2 * TRAINS));
+    assert!(lateness.largest_us() < 700_000, "{} us late", lateness.largest_us());
+}
+
 fn session_of(playbacks: &Playbacks, movie: &Arc<Movie>) -> (Session, [UdpSocket; 2]) {
     let ((video, video_sink), (audio, audio_sink)) = (movie::udp(VIDEO), movie::udp(AUDIO));
     let session = Session::open(playbacks, movie, video_sink);

@@ -24,7 +24,7 @@ use crate::images::{
     FolderError, HotMemory, HotSession, Image, LimitsError, Progress as ImageProgress, SeekResult, Store,
     StoreError,
 };
-use crate::library::{Asset, FindError, Library};
+use crate::library::{Asset, FindError, Found, Library};
 use crate::multicast::{AssetMedia, MulticastGroups};
 use crate::played_as::PlayedAs;
 use crate::plays::Plays;
@@ -92,9 +92,12 @@ impl AssetPlayer {
     ) -> Result<Arc<dyn Presentation>, OpenError> {
         let path = AssetPath::from_decoded(path).map_err(|_| OpenError::NotFound)?;
         let (player, files, exact) = (self.clone(), Arc::clone(library), path.clone());
-        let opened = blocking(move || {
-            let asset = files.find_file(&exact).map_err(find_error)?;
-            player.open_found(&exact, asset, played_as, client)
+        let opened = blocking(move || match files.find(&exact).map_err(find_error)? {
+            Found::File(asset) if !exact.names_folder() => {
+                player.open_found(&exact, asset, played_as, client)
+            }
+            Found::File(_) => Err(OpenError::NotFound),
+            Found::Folder => Err(OpenError::Folder),
         });
         match opened.await {
             Err(OpenError::NotFound) => self.open_in_other_case(library, path, played_as, client).await,

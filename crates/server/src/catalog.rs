@@ -17,7 +17,7 @@ use wirepath_http::AssetPath;
 use crate::archive::{ArchiveFolder, ArchiveOptions, Archives, Gaps, TimeZone};
 use crate::channels::{ChannelError, Channels, LiveChannelOptions};
 use crate::images::Store;
-use crate::library::{Library, LibraryError};
+use crate::library::{FindError, Library, LibraryError};
 
 pub(crate) use self::player::CatalogPlayer;
 
@@ -116,6 +116,15 @@ impl Catalog {
         let channels = Channels::open(&options.channels, &self.channels, is_taken, store, pool)?;
         archives.read_new(&self.archives);
         Ok(Catalog { options, library, archives, channels })
+    }
+
+    /// Returns whether an asset, an archive or a channel has this name. Waits for storage.
+    pub(crate) fn serves(&self, name: &str) -> bool {
+        let path = name.as_bytes();
+        let is_there = |path| !matches!(self.library.find(&path), Err(FindError::NotFound));
+        self.channels.find(path).is_some()
+            || self.archives.find(path).is_some()
+            || AssetPath::from_decoded(path).is_ok_and(is_there)
     }
 
     /// The entries of this catalog that its successor has, too, under the same paths in URLs.

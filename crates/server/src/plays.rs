@@ -10,30 +10,56 @@ const MOST_ASSETS: usize = 4096;
 
 /// Number of plays by the names of assets.
 #[derive(Debug, Default)]
-pub struct Plays(Mutex<HashMap<String, u64>>);
+pub struct Plays(Mutex<HashMap<String, Count>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    plays: u64,
+    /// True if the server has the asset. Servers of other folders may have used the same cache before.
+    is_served: bool,
+}
 
 impl Plays {
     /// Counts a session that has begun to play an asset.
     pub(crate) fn count(&self, asset: &str) {
         let mut plays = self.0.lock();
         if let Some(count) = plays.get_mut(asset) {
-            *count += 1;
+            *count = Count { plays: count.plays + 1, is_served: true };
             return;
         }
         if plays.len() >= MOST_ASSETS {
-            forget_half(&mut plays, |count| *count, |_| false);
+            forget_half(&mut plays, |count| count.plays, |_| false);
         }
-        plays.insert(asset.to_owned(), 1);
+        plays.insert(asset.to_owned(), Count { plays: 1, is_served: true });
     }
 
-    /// Adds the counts of an earlier run.
+    /// Adds the counts of an earlier run, whose assets are not served until [`note_served`](Self::note_served).
     pub(crate) fn restore(&self, plays: HashMap<String, u64>) {
-        self.0.lock().extend(plays.into_iter().take(MOST_ASSETS));
+        let restored = plays.into_iter().take(MOST_ASSETS);
+        self.0.lock().extend(restored.map(|(name, plays)| (name, Count { plays, is_served: false })));
     }
 
-    /// Plays of all assets that were played.
+    /// Notes which of the assets the server has. Calls the function without a lock.
+    pub(crate) fn note_served(&self, is_served: impl Fn(&str) -> bool) {
+        let names: Vec<String> = self.0.lock().keys().cloned().collect();
+        for name in names {
+            let is_served = is_served(&name);
+            if let Some(count) = self.0.lock().get_mut(&name) {
+                count.is_served = is_served;
+            }
+        }
+    }
+
+    /// Plays of all assets that were played, also of those that the server does not have.
     pub(crate) fn read(&self) -> HashMap<String, u64> {
-        self.0.lock().clone()
+        self.0.lock().iter().map(|(name, count)| (name.clone(), count.plays)).collect()
+    }
+
+    /// Plays of the assets that the server has.
+    pub(crate) fn read_served(&self) -> HashMap<String, u64> {
+        let plays = self.0.lock();
+        let served = plays.iter().filter(|(_, count)| count.is_served);
+        served.map(|(name, count)| (name.clone(), count.plays)).collect()
     }
 }
 
@@ -63,6 +89,20 @@ pub(crate) fn forget_half<Key: Eq + Hash, Value>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_assets_of_the_server_are_shown() {
+        let plays = Plays::default();
+        plays.restore([("own.ts".to_owned(), 3), ("other.ts".to_owned(), 2)].into());
+        plays.count("new.ts");
+        assert_eq!(plays.read_served(), [("new.ts".to_owned(), 1)].into());
+        plays.note_served(|name| name != "other.ts");
+        assert_eq!(plays.read_served(), [("new.ts".to_owned(), 1), ("own.ts".to_owned(), 3)].into());
+        plays.count("other.ts");
+        assert_eq!(plays.read_served()["other.ts"], 3, "it is there now");
+        plays.note_served(|_| false);
+        assert!(plays.read_served().is_empty() && plays.read().len() == 3);
+    }
 
     #[test]
     fn what_is_played_most_is_remembered() {

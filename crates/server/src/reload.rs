@@ -14,6 +14,7 @@ use crate::catalog::{CatalogError, CatalogOptions, CurrentCatalog};
 use crate::http::{CurrentFields, ResponseFields};
 use crate::images::Store;
 use crate::library::Library;
+use crate::plays::Plays;
 
 /// Rules of who may open what.
 #[derive(Clone, Debug)]
@@ -67,6 +68,7 @@ pub struct Reloader {
     pub(crate) terminator: Option<Arc<Terminator>>,
     pub(crate) fields: Arc<CurrentFields>,
     pub(crate) bursts: Arc<BurstLimits>,
+    pub(crate) plays: Arc<Plays>,
 }
 
 impl Reloader {
@@ -119,6 +121,7 @@ impl Reloader {
         // Last, since this may wait for storage for long.
         let next = self.catalog.get();
         current.log_changes(&next);
+        self.plays.note_served(|name| next.serves(name));
         warn_of_idle_users(&next.library, &folders.unwrap_or_default());
         warn_of_idle_options(&next.library, &response_fields, &folder_bursts);
         Ok(())

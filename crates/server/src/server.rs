@@ -214,7 +214,10 @@ impl Server {
         status.add("channels", move || listed.get().channels.json());
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
-        status::register(&playbacks, &store, hot, plays, &mut metrics, &mut status);
+        let (counted, served) = (Arc::clone(&plays), catalog.get());
+        // Slow storage must not hold up the start.
+        tokio::task::spawn_blocking(move || counted.note_served(|name| served.serves(name)));
+        status::register(&playbacks, &store, hot, Arc::clone(&plays), &mut metrics, &mut status);
         let endpoint = Endpoint::new(metrics, status);
         let terminator = tls.as_ref().map(|tls| Arc::clone(&tls.terminator));
         let reloader = Reloader {
@@ -225,6 +228,7 @@ impl Server {
             terminator,
             fields: Arc::clone(&fields),
             bursts,
+            plays,
         };
         let site = LibrarySite::of(catalog, endpoint, rtsp_listener.local_addr()?.port(), open_files);
         let session_end = SessionEnd::new(rtsp_service.session_control(), access.clone());

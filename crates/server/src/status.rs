@@ -40,7 +40,7 @@ pub(crate) fn register(
     let shown = Arc::clone(playbacks);
     status.add("engine", move || json!({"threads": shown.engine().threads()}));
     let shown = Arc::clone(store);
-    status.add("assets", move || assets(&shown.open_images(), plays.read()));
+    status.add("assets", move || assets(&shown.open_images(), plays.read_served()));
     status.add("threads", threads);
     status.conclude("warnings", warnings::conclude);
     if let Some(hot) = hot {

@@ -23,7 +23,10 @@ pub(super) fn trials() -> Vec<Trial> {
 fn wrong_files_are_named_with_their_line() -> Result<()> {
     for (configuration, said) in [
         ("[[class]]\nname = \"a\"\n".to_owned(), "relay.toml has no [[stream]]"),
-        (format!("{COPY}frame = \"ts\"\n"), "relay.toml, line 5: unknown field `frame`"),
+        (
+            format!("{COPY}frame = \"ts\"\n"),
+            "relay.toml, line 5: unknown key `frame`: did you mean `framing`?",
+        ),
         (format!("{COPY}class = \"live\"\n"), "relay.toml, line 5: unknown class live; declare it"),
         (
             format!("{COPY}rate = \"100M/s\"\n"),

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
+use wirepath_net::program::unknown_field;
 use wirepath_server::{ChannelOptions, Destination, Interface};
 
 /// Maximum size of the file, enough for ten thousand channels.
@@ -57,11 +58,15 @@ pub(super) fn read(file: &Path) -> Result<Vec<ChannelOptions>> {
 }
 
 fn parse(text: &str, folder: &Path) -> Result<Vec<ChannelOptions>> {
-    let tables: BTreeMap<String, Spanned<Table>> = toml::from_str(text)?;
+    let tables: BTreeMap<String, Spanned<Table>> = toml::from_str(text).map_err(|error| {
+        let Some(unknown) = unknown_field(error.message()) else { return anyhow!(error) };
+        let at = error.span().map_or(0, |span| span.start);
+        anyhow!("line {}: {unknown}", line_of(text, at))
+    })?;
     ensure!(tables.len() <= CHANNEL_LIMIT, "{} channels: at most {CHANNEL_LIMIT} can be sent", tables.len());
     let below = |paths: Vec<PathBuf>| paths.into_iter().map(|path| folder.join(path)).collect::<Vec<_>>();
     let channels = tables.into_iter().map(|(name, table)| {
-        let line = text[..table.span().start.min(text.len())].matches('\n').count() + 1;
+        let line = line_of(text, table.span().start);
         let Table { assets, to, repeats, sdp, sap, interface } = table.into_inner();
         ensure!(!assets.is_empty(), "line {line}: channel {name} has no assets");
         ensure!(!to.is_empty(), "line {line}: channel {name} has no destination: add to = [\"rtp://…\"]");
@@ -78,6 +83,11 @@ fn parse(text: &str, folder: &Path) -> Result<Vec<ChannelOptions>> {
         Ok(super::leaving_by(options, interface.as_ref()))
     });
     channels.collect()
+}
+
+/// Number of the line, from 1, that has the byte at `at`.
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at.min(text.len())].matches('\n').count() + 1
 }
 
 #[cfg(test)]
@@ -107,7 +117,7 @@ mod tests {
             ("[a]\nassets = [\"a.ts\"]\nto = [\"rtp://1.2.3.4:5\"]", ["line 3", "port 5 is odd"]),
             ("[a]\nassets = [\"a.ts\"]\nto = []", ["line 1", "channel a has no destination"]),
             ("\n[a]\nassets = []\nto = [\"rtp://1.2.3.4:6\"]", ["line 2", "channel a has no assets"]),
-            ("[a]\nasset = [\"a.ts\"]", ["line 2", "unknown field `asset`"]),
+            ("[a]\nasset = [\"a.ts\"]", ["line 2", "unknown key `asset`: did you mean `assets`?"]),
             ("[a]\nassets = [\"a.ts\"]", ["line 1", "missing field `to`"]),
             ("a = 3", ["line 1", "invalid type"]),
             ("[a\n", ["line 1", "[a"]),

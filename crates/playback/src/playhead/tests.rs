@@ -456,6 +456,40 @@ fn access_units_are_seen_across_segments() {
     }
 }
 
+/// Promise: At the edge of a recording, and in a transport stream, the last packet so far is complete.
+#[test]
+fn the_last_packet_so_far_is_complete_at_an_edge() {
+    struct Edge {
+        units: Units,
+        is_at_edge: bool,
+    }
+    impl TrainSource for Edge {
+        fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+            if number == 0 { self.units.segment(number, waker) } else { Load::Pending }
+        }
+        fn is_at_edge(&self, segment: u32) -> bool {
+            assert_eq!(segment, 1);
+            self.is_at_edge
+        }
+    }
+    let presentation = Timestamps::Presentation { first: 0, clock_hz: 90_000 };
+    for (is_at_edge, timestamps, is_within) in
+        [(false, presentation, true), (true, presentation, false), (false, Timestamps::Departure, false)]
+    {
+        let units = Units { segments: vec![vec![(0, 1, false)]], is_late: false };
+        let mut playhead = playhead(Edge { units, is_at_edge });
+        let mut stream = Stream { number: 0, numbering: Numbering::new(timestamps, 0), replay: None };
+        let Next::Due(departure) = playhead.next() else { panic!("there is a packet") };
+        stream.numbering.begin(numbers(&departure));
+        let next = playhead.advance(1).unwrap();
+        stream.numbering.advance((next.sequence, next.timestamp));
+        for _ in 0..2 {
+            assert_eq!(playhead.is_within_unit(&stream), is_within, "{is_at_edge}, {timestamps:?}");
+            assert!(matches!(playhead.next(), Next::Pending));
+        }
+    }
+}
+
 /// Promise: In transport streams and runs of sound, each packet is complete.
 #[test]
 fn packets_with_times_of_their_own_are_whole() {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 use wirepath_engine::{Class, Rate, Sharing};
+use wirepath_net::program::unknown_field;
 use wirepath_streams::LendingSwitch;
 
 use super::spec::{HandlerSpec, SpecError};
@@ -203,6 +204,9 @@ impl Invalid {
 
 /// Message of the TOML parser, replaced by a clearer message where one is known.
 fn in_words(message: &str) -> String {
+    if let Some(unknown) = unknown_field(message) {
+        return unknown;
+    }
     let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
     match (missing, message) {
         (Some(key), _) => {

@@ -26,6 +26,8 @@ pub(super) struct Chain {
     pub(super) epoch: u32,
     pub(super) pieces: VecDeque<Piece>,
     pub(super) following: Following,
+    /// Start of the last recording behind the last one that cannot be read, if there is one.
+    pub(super) passed_us: Option<i64>,
 }
 
 /// The recording after the last one.
@@ -79,7 +81,7 @@ impl Chain {
         pool: &BlockingPool,
     ) -> Chain {
         let piece = Piece::new(first, 0, Joined::first(streams, begin_us), 0, pool);
-        Chain { epoch, pieces: VecDeque::from([piece]), following: Following::Unknown }
+        Chain { epoch, pieces: VecDeque::from([piece]), following: Following::Unknown, passed_us: None }
     }
 
     /// The recording that contains a segment, and whether it is the last one.
@@ -102,6 +104,30 @@ impl Chain {
         Some(if is_gap { Join::Gap } else { Join::Continuous })
     }
 
+    /// Passes over the recording after the last one if nothing of it can be read, so that another one is opened. Returns
+    /// the answer to the request for its first segment if that is not known yet, or if it was passed over.
+    pub(super) fn pass_unreadable(&mut self, waker: Option<&Waker>) -> Option<Load> {
+        let Following::Known(next) = &self.following else { return None };
+        // A recording that is being written may have no segment for long.
+        if next.image.grows_with_recording() {
+            return None;
+        }
+        match next.image.segment(0, waker) {
+            Load::Ready(_) => None,
+            load @ (Load::Pending | Load::Busy) => Some(load),
+            failed @ (Load::End | Load::Failed(_)) => {
+                self.passed_us = Some(next.start_us);
+                self.following = Following::Unknown;
+                Some(failed)
+            }
+        }
+    }
+
+    /// Start of the recording behind which the next one is searched.
+    pub(super) fn end_us(&self) -> Option<i64> {
+        Some(self.pieces.back()?.start_us.max(self.passed_us.unwrap_or(i64::MIN)))
+    }
+
     /// The recording that is played at a time of the source.
     pub(super) fn piece_at(&self, source_us: u64) -> Option<&Piece> {
         self.pieces.iter().rfind(|piece| piece.joined.begin_us <= source_us).or(self.pieces.front())
@@ -111,6 +137,7 @@ impl Chain {
     /// where the last one ends, or after its last packet if the rest cannot be read.
     pub(super) fn push(&mut self, next: Opened, segment: u32, gaps: Gaps, pool: &BlockingPool) {
         let Some(last) = self.pieces.back() else { return };
+        self.passed_us = None;
         let length_us = last.joined.length_us(&last.image);
         let gap_us = last.gap_us(next.start_us);
         let is_gap = gap_us > LEAST_GAP_US;

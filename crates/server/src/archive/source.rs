@@ -99,11 +99,11 @@ impl ArchiveSource {
         at_us + source_us.saturating_sub(piece.joined.begin_us)
     }
 
-    /// Start of the last recording, if the recording after it should be opened, and its chain.
+    /// Start of the recording after which the next one should be opened, and its chain; none if one is open.
     fn wanted(&self) -> Option<(u32, i64)> {
         let state = self.state.lock();
-        let last = state.chain.pieces.back()?;
-        matches!(state.chain.following, Following::Unknown).then_some((state.chain.epoch, last.start_us))
+        let end_us = state.chain.end_us()?;
+        matches!(state.chain.following, Following::Unknown).then_some((state.chain.epoch, end_us))
     }
 
     /// Sets the recording after the last one of a chain, unless the playback was told to leave that chain.
@@ -211,6 +211,22 @@ impl TrainSource for ArchiveSource {
                         Err(Some(load)) => return load,
                         Err(None) => continue, // it has changed meanwhile
                     };
+                    let is_end = is_last && matches!(rest, Rest::None | Rest::Segment(_));
+                    let is_in_range =
+                        |next: &Opened| until_us.is_none_or(|until_us| next.start_us < until_us);
+                    if is_end && matches!(&chain.following, Following::Known(next) if is_in_range(next)) {
+                        match chain.pass_unreadable(waker) {
+                            Some(load @ (Load::Pending | Load::Busy)) => return load,
+                            Some(_) => {
+                                self.wanted.notify_one();
+                                let new = waker.filter(|waker| !waiters.contains(waker));
+                                waiters.extend(new.cloned());
+                                return Load::Pending;
+                            }
+                            None => {}
+                        }
+                    }
+                    let Some((piece, _)) = chain.piece(number) else { continue };
                     let given = piece.joined.give_own(&piece.image, &segment, local, &self.streams);
                     let join = match &rest {
                         Rest::Long => Some(Join::Continuous),
@@ -288,6 +304,9 @@ impl TrainSource for ArchiveSource {
         let State { chain, left, .. } = &*state;
         for piece in chain.pieces.iter().chain(left.iter().flat_map(|left| &left.pieces)) {
             piece.image.forget(waker);
+        }
+        if let Following::Known(next) = &chain.following {
+            next.image.forget(waker);
         }
     }
 }

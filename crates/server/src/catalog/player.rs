@@ -43,7 +43,9 @@ impl CatalogPlayer {
         let folder = match archives.find(path) {
             Some(folder) => folder,
             None => match self.assets.open(library, path, played_as, client).await {
-                Err(OpenError::NotFound) => archives.find_in_other_case(path).ok_or(OpenError::NotFound)?,
+                Err(error @ (OpenError::NotFound | OpenError::Folder)) => {
+                    archives.find_in_other_case(path).ok_or(error)?
+                }
                 result => return result,
             },
         };

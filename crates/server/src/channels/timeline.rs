@@ -10,8 +10,8 @@ use wirepath_engine::{BlockingPool, DropOnPool, Waker, now_us};
 use wirepath_playback::Cursor;
 
 use super::LiveChannel;
-use crate::images::{Image, Progress};
-use crate::sending::{RETRY, formats, wait_until};
+use crate::images::{Failure, Image, Progress};
+use crate::sending::{Fault, RETRY, formats, wait_until};
 
 /// Least time from the beginning of an asset to that of the next: a list of empty files must not keep a thread busy.
 const LEAST_LENGTH_US: u64 = 100_000;
@@ -198,15 +198,21 @@ pub(super) async fn run(channel: Arc<LiveChannel>) {
         timeline.push(Arc::clone(&image), begin_us);
         tokio::time::sleep(Duration::from_micros(begin_us.saturating_sub(timeline.now_us()))).await;
         // Channels repeat, so there is a next one.
-        let Some((next, found)) = list.next(&like, place).await else { return };
-        place = found;
+        let Some((next, found)) = list.next(&like, place.clone()).await else { return };
+        let before = std::mem::replace(&mut place, found);
         let end_us = match length_us(&image).await {
             Some(length_us) => {
                 failures = 0;
+                list.left_out().note_played(&before.entry.path);
                 begin_us + length_us.max(LEAST_LENGTH_US)
             }
             None => {
                 failures += 1;
+                // The store logs other failures.
+                if let Progress::Failed(Failure { is_asset: true, reason, .. }) = &*image.progress().borrow()
+                {
+                    list.left_out().log(&before.entry, Fault::LeftOut, reason);
+                }
                 if failures >= list.length() {
                     failures = 0;
                     tokio::time::sleep(RETRY).await;

@@ -1,6 +1,7 @@
 //! Open, idle and failed images: bookkeeping without waiting for storage.
 
 use std::collections::{HashMap, VecDeque};
+use std::mem::{Discriminant, discriminant};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,9 @@ pub(super) const IDLE_TTL: Duration = Duration::from_secs(60);
 /// Time for which a failure is remembered and not retried.
 const FAILURE_TTL: Duration = Duration::from_secs(10);
 
+/// Most assets whose failures are remembered so that they are logged once.
+const MOST_LOGGED: usize = 4096;
+
 /// Time after the last request for which packing continues though nobody holds the image, as between DESCRIBE
 /// and SETUP.
 const ABANDON_DELAY: Duration = Duration::from_secs(10);
@@ -34,6 +38,8 @@ pub(super) struct OpenImages {
     open_locks: HashMap<Key, Weak<Mutex<()>>>,
     idle: VecDeque<Idle>,
     failures: HashMap<Key, Failure>,
+    /// Kinds of failures that were logged, until the asset can be packed.
+    logged: HashMap<Key, (Identity, Discriminant<StoreError>)>,
 }
 
 struct Idle {
@@ -56,7 +62,22 @@ impl OpenImages {
             open_locks: HashMap::new(),
             idle: VecDeque::new(),
             failures: HashMap::new(),
+            logged: HashMap::new(),
         }
+    }
+
+    /// Notes the failure to pack a version of an asset. Returns false if one of this kind was noted before.
+    pub(super) fn is_news(&mut self, key: Key, identity: Identity, error: &StoreError) -> bool {
+        if self.logged.len() == MOST_LOGGED {
+            self.logged.clear();
+        }
+        let failure = (identity, discriminant(error));
+        self.logged.insert(key, failure) != Some(failure)
+    }
+
+    /// Notes that an asset was packed.
+    pub(super) fn note_packed(&mut self, key: Key) {
+        self.logged.remove(&key);
     }
 
     /// Returns whether an image of this version of an asset is open, or failed.
@@ -199,6 +220,22 @@ mod tests {
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_failure_is_news_until_the_asset_can_be_packed() {
+        let mut open = OpenImages::new(IDLE_TTL);
+        let (key, identity, _image) = image(1);
+        let (other, other_identity, _other_image) = image(2);
+        let error = |text: &str| StoreError::NotPlayable(text.to_owned());
+        assert!(open.is_news(key, identity, &error("no clock")));
+        assert!(!open.is_news(key, identity, &error("no clock at 188")), "of the same kind");
+        assert!(open.is_news(other, other_identity, &error("no clock")));
+        assert!(open.is_news(key, Identity { mtime_ns: 3, ..identity }, &error("no clock")), "changed");
+        assert!(open.is_news(key, identity, &StoreError::Busy));
+        open.note_packed(key);
+        assert!(open.is_news(key, identity, &StoreError::Busy));
+        assert!(!open.is_news(other, other_identity, &error("no clock")));
     }
 
     #[test]

@@ -539,7 +539,12 @@ impl Store {
             tracing::info!(asset, image = %path, "packing was stopped");
         } else {
             self.counters.failed.increment();
-            tracing::warn!(asset, image = %path, %error, "cannot pack an asset");
+            let is_news = self.open.lock().is_news(key, image.identity(), &error);
+            if is_news {
+                tracing::warn!(asset, image = %path, %error, "cannot pack an asset");
+            } else {
+                tracing::debug!(asset, image = %path, %error, "cannot pack an asset");
+            }
             self.open.lock().fail(key, image, error, Instant::now());
         }
         image.end(generation, Err(failure));

@@ -323,6 +323,25 @@ fn a_folder_is_held_open_until_another_library_finds_another_one() {
     assert!(after.is_in_place() && !after.is_like(&before));
 }
 
+/// Promise: A reload serves another file of the same folder if a served symlink leads to it.
+#[test]
+fn a_served_link_to_another_file_is_followed_again() {
+    let dir = tree();
+    let link = dir.path().join("link.ts");
+    symlink("media/clip.ts", &link).unwrap();
+    let paths = [link.clone()];
+    let before = Library::open(&paths).unwrap();
+    assert!(before.is_in_place());
+    assert_eq!(content(&before, "/link.ts").unwrap(), "clip");
+    fs::remove_file(&link).unwrap();
+    fs::write(dir.path().join("media/other.ts"), "other").unwrap();
+    symlink("media/other.ts", &link).unwrap();
+    assert!(!before.is_in_place());
+    let after = Library::open_like(&paths, &before).unwrap();
+    assert_eq!(content(&after, "/link.ts").unwrap(), "other");
+    assert!(after.is_in_place() && !after.is_like(&before));
+}
+
 #[test]
 fn a_library_takes_over_what_another_serves() {
     let dir = tree();

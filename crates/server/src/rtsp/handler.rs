@@ -325,7 +325,7 @@ impl RequestHandler {
 
     pub(super) fn open_refusal(&self, error: OpenError) -> Refusal {
         match error {
-            OpenError::NotFound => refuse(StatusCode::NotFound, error.to_string()),
+            OpenError::NotFound | OpenError::Folder => refuse(StatusCode::NotFound, error.to_string()),
             OpenError::Forbidden(why) => refuse(StatusCode::Forbidden, why),
             OpenError::NotPlayable(why) => refuse(StatusCode::UnsupportedMediaType, why),
             OpenError::NotYet(why) => refuse(StatusCode::ServiceUnavailable, why),

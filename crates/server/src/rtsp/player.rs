@@ -270,6 +270,12 @@ pub(crate) enum OpenError {
     /// Missing, or not served.
     #[error("no such file")]
     NotFound,
+    /// A folder that is not an archive.
+    #[error(
+        "this is a folder: DESCRIBE a file in it (HTTP lists them), or serve its recordings as one timeline \
+         (--archive)"
+    )]
+    Folder,
     /// The server has no permission to read it; the text is for clients.
     #[error("{0}")]
     Forbidden(String),

@@ -450,6 +450,22 @@ mod tests {
         assert_eq!(state.finished(), None);
     }
 
+    /// Promise: A PLAY with `Immediate: yes` and no Range keeps the end of the active one, and those that wait.
+    #[test]
+    fn an_immediate_play_without_a_range_keeps_the_end() {
+        let mut state = playing("npt=0-10");
+        let third = seconds(Some(20), Some(30));
+        assert_eq!(state.play(range("npt=20-30"), AS_RECORDED, MINUTE, 0), Ok(PlayStep::Queued(third)));
+        let immediate = Pace { is_immediate: true, ..AS_RECORDED };
+        assert_eq!(state.play(None, immediate, MINUTE, 1), Ok(PlayStep::Unchanged));
+        let replay = ReplayPlay { intra_us: Some(0), ..NO_REPLAY };
+        let intra = Pace { replay, asks_replay: true, ..immediate };
+        let second = PlayRange { replay, ..seconds(None, Some(10)) };
+        assert_eq!(state.play(None, intra, MINUTE, 1), Ok(PlayStep::Start(second)));
+        state.started(second);
+        assert_eq!(state.finished(), Some(third));
+    }
+
     /// Promise: A PLAY to keep alive leaves ONVIF replay as it is.
     #[test]
     fn replay_is_changed_by_its_own_fields_only() {

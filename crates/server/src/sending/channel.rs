@@ -16,7 +16,8 @@ use wirepath_media::image::PathLimits;
 
 use super::destination::Form;
 use super::item::Item;
-use super::playlist::{Entry, Playlist, PlaylistError};
+use super::left_out::{Fault, LeftOut};
+use super::playlist::{Entry, Playlist};
 use super::{ChannelOptions, SendFailure};
 use crate::formats::Formats;
 use crate::images::{Image, Store};
@@ -44,6 +45,7 @@ pub(crate) struct Channel {
     waits_until_s: AtomicU64,
     /// Place of the first item.
     first: ListPlace,
+    left_out: Arc<LeftOut>,
 }
 
 /// Most missing assets that are logged at the start.
@@ -65,7 +67,7 @@ type NameOf = fn(&Path) -> String;
 #[derive(Clone)]
 pub(crate) struct ListPlace {
     index: usize,
-    entry: Entry,
+    pub(crate) entry: Entry,
 }
 
 impl Channel {
@@ -85,9 +87,12 @@ impl Channel {
                 "transport streams of the channel play by their tracks: its list also has movies"
             );
         }
-        let (first, image) = first(&options.name, &playlist, &store, (limits, played_as), name_of)?;
-        for error in playlist.missing_from(first.index).take(MOST_MISSING) {
+        let left_out = LeftOut::new(&options.name);
+        let (first, image) =
+            first((&options.name, &left_out), &playlist, &store, (limits, played_as), name_of)?;
+        for (entry, error) in playlist.missing_from(first.index).take(MOST_MISSING) {
             tracing::warn!(channel = options.name, %error, "an item of a channel is missing");
+            left_out.note(entry, Fault::LeftOut);
         }
         let playlist = Mutex::new(playlist);
         let is_changed = AtomicBool::new(false);
@@ -108,6 +113,7 @@ impl Channel {
             changed,
             waits_until_s,
             first,
+            left_out: Arc::new(left_out),
         };
         Ok((Arc::new(channel), image))
     }
@@ -126,6 +132,11 @@ impl Channel {
     /// Name of the channel.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Entries that cannot be played.
+    pub(crate) fn left_out(&self) -> &Arc<LeftOut> {
+        &self.left_out
     }
 
     /// Replaces assets and playlists, which are read before the next asset is opened.
@@ -149,8 +160,12 @@ impl Channel {
         let mut failures = 0;
         loop {
             item.wait_for_begin().await;
-            let has_failed = before.replace(Arc::clone(&item)).is_some_and(|before| before.has_failed());
+            let before = before.replace(Arc::clone(&item));
+            let has_failed = before.as_ref().is_some_and(|before| before.has_failed());
             failures = if has_failed { failures + 1 } else { 0 };
+            if let Some(before) = before {
+                before.note_end();
+            }
             if failures >= self.length() {
                 failures = 0;
                 tokio::time::sleep(RETRY).await;
@@ -159,7 +174,7 @@ impl Channel {
                 return item.follow(None);
             };
             place = found;
-            let next = Item::new(image);
+            let next = Item::of(image, &self.left_out, place.entry.clone());
             item.follow(Some(Arc::clone(&next)));
             item = next;
         }
@@ -227,14 +242,10 @@ impl Channel {
         let image =
             open(&self.store, &entry, (self.limits, self.played_as), self.name_of).and_then(|image| {
                 let differs = like.difference(&formats(&image));
-                differs.map_or(Ok(image), |differs| Err(entry.error(&differs)))
+                differs.map_or(Ok(image), Err)
             });
-        let channel = &self.name;
-        let image = image.inspect_err(|error| {
-            tracing::warn!(channel, %error, "an item of a channel is left out");
-        });
-        let image = image.ok();
-        Some((image, ListPlace { index, entry }))
+        let image = image.inspect_err(|reason| self.left_out.log(&entry, Fault::LeftOut, reason));
+        Some((image.ok(), ListPlace { index, entry }))
     }
 
     fn read_again(&self) {
@@ -243,6 +254,7 @@ impl Channel {
             Ok(playlist) => {
                 tracing::info!(channel = name, assets = playlist.entries.len(), "playlist read again");
                 let before = std::mem::replace(&mut *self.playlist.lock(), playlist);
+                self.left_out.clear();
                 if before.is_demuxed != self.playlist.lock().is_demuxed {
                     tracing::warn!(channel = name, "demux of the playlist has changed: restart to apply it");
                 }
@@ -268,7 +280,7 @@ fn time_until(unix_s: u64) -> Option<Duration> {
 
 /// The place and the image of the first entry that can be sent. Waits for storage.
 fn first(
-    name: &str,
+    (name, left_out): (&str, &LeftOut),
     playlist: &Playlist,
     store: &Store,
     form: (PathLimits, PlayedAs),
@@ -278,7 +290,8 @@ fn first(
     for (index, entry) in playlist.entries.iter().enumerate() {
         match open(store, entry, form, name_of) {
             Ok(image) => {
-                if let Some(error) = failure {
+                if let Some((entry, error)) = failure {
+                    left_out.note(entry, Fault::LeftOut);
                     tracing::warn!(
                         channel = name, %error, left_out = index,
                         "the first items of a channel are left out"
@@ -286,8 +299,8 @@ fn first(
                 }
                 return Ok((ListPlace { index, entry: entry.clone() }, image));
             }
-            Err(error) => {
-                failure.get_or_insert(error);
+            Err(reason) => {
+                failure.get_or_insert_with(|| (entry, entry.error(&reason)));
             }
         }
     }
@@ -295,7 +308,7 @@ fn first(
         1 => SendFailure::Playlist(error),
         count => SendFailure::NonePlayable(count, error),
     };
-    Err(failure.map_or(SendFailure::Nothing, several))
+    Err(failure.map_or(SendFailure::Nothing, |(_, error)| several(error)))
 }
 
 /// Opens a file of a list. A pipe of this name is not waited for. Waits for storage.
@@ -333,20 +346,20 @@ fn is_mixed(playlist: &Playlist) -> bool {
     false
 }
 
-/// The image of an entry. Waits for storage.
+/// The image of an entry, or the reason why there is none. Waits for storage.
 fn open(
     store: &Store,
     entry: &Entry,
     (limits, played_as): (PathLimits, PlayedAs),
     name_of: NameOf,
-) -> Result<Arc<Image>, PlaylistError> {
-    let file = open_asset(&entry.path).map_err(|error| entry.error(&error.to_string()))?;
+) -> Result<Arc<Image>, String> {
+    let file = open_asset(&entry.path).map_err(|error| error.to_string())?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(entry.error("not a regular file"));
+        return Err("not a regular file".to_owned());
     }
     let name = name_of(&entry.path);
     let image = store.image_for(None, Arc::new(file), &name, limits, played_as);
-    image.map_err(|error| entry.error(&error.to_string()))
+    image.map_err(|error| error.to_string())
 }
 
 /// Formats of the tracks of an image.

@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use wirepath_engine::Waker;
 
+use super::left_out::{Fault, LeftOut};
+use super::playlist::Entry;
 use crate::images::Image;
 
 /// Item of a channel.
@@ -21,6 +23,10 @@ pub(crate) struct Item {
     begun: Notify,
     has_begun: AtomicBool,
     has_failed: AtomicBool,
+    /// True if not all of the item could be sent.
+    has_ended_early: AtomicBool,
+    /// Entry of a channel's list that the item is, and where its faults are noted.
+    entry: Option<(Arc<LeftOut>, Entry)>,
 }
 
 /// Answer to the question for the next item.
@@ -34,14 +40,26 @@ pub(crate) enum Following {
 }
 
 impl Item {
+    /// An item of no list.
     pub(crate) fn new(image: Arc<Image>) -> Arc<Item> {
+        Item::with(image, None)
+    }
+
+    /// An item that is this entry of a list.
+    pub(crate) fn of(image: Arc<Image>, left_out: &Arc<LeftOut>, entry: Entry) -> Arc<Item> {
+        Item::with(image, Some((Arc::clone(left_out), entry)))
+    }
+
+    fn with(image: Arc<Image>, entry: Option<(Arc<LeftOut>, Entry)>) -> Arc<Item> {
         Arc::new(Item {
             image,
+            entry,
             next: OnceLock::new(),
             waiters: Mutex::default(),
             begun: Notify::new(),
             has_begun: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
+            has_ended_early: AtomicBool::new(false),
         })
     }
 
@@ -57,9 +75,23 @@ impl Item {
         self.begun.notified().await;
     }
 
-    /// Notes that nothing of the item could be sent.
-    pub(crate) fn fail(&self) {
-        self.has_failed.store(true, Relaxed);
+    /// Notes that the item, or the rest of it, cannot be sent, and logs it.
+    pub(crate) fn fail(&self, fault: Fault, reason: &str) {
+        self.has_failed.fetch_or(fault == Fault::LeftOut, Relaxed);
+        self.has_ended_early.store(true, Relaxed);
+        match &self.entry {
+            Some((left_out, entry)) => left_out.log(entry, fault, reason),
+            None => tracing::warn!(asset = self.image.name(), reason, "an asset ends early"),
+        }
+    }
+
+    /// Notes that the next item begins.
+    pub(crate) fn note_end(&self) {
+        if let Some((left_out, entry)) = &self.entry
+            && !self.has_ended_early.load(Relaxed)
+        {
+            left_out.note_played(&entry.path);
+        }
     }
 
     /// Returns whether nothing of the item could be sent.

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
+use wirepath_net::program::unknown_key;
 
 /// Most bytes of a list, of one of its lines, and most entries of a channel.
 const LIST_LIMIT: u64 = 4 << 20;
@@ -117,15 +118,15 @@ impl Playlist {
         Ok(())
     }
 
-    /// Errors of the assets from a place on that are no regular files.
-    pub(crate) fn missing_from(&self, index: usize) -> impl Iterator<Item = PlaylistError> {
+    /// The entries from a place on whose assets are no regular files, with the errors.
+    pub(crate) fn missing_from(&self, index: usize) -> impl Iterator<Item = (&Entry, PlaylistError)> {
         self.entries.iter().skip(index).filter_map(|entry| {
             let reason = match entry.path.metadata() {
                 Ok(metadata) if metadata.is_file() => return None,
                 Ok(_) => "not a regular file".to_owned(),
                 Err(error) => error.to_string(),
             };
-            Some(entry.error(&reason))
+            Some((entry, entry.error(&reason)))
         })
     }
 
@@ -171,7 +172,7 @@ impl Playlist {
                 }
                 ("assets", _) => return Err(fail(lines.number(at), "assets: expected a list")),
                 (key, _) => {
-                    let reason = format!("unknown key `{key}`: expected assets, demux, loop");
+                    let reason = unknown_key(key, &["assets", "demux", "loop"]);
                     return Err(fail(lines.number(key_at(text, key, at)), &reason));
                 }
             }
@@ -237,6 +238,7 @@ fn toml_asset<'a>(value: &'a DeValue<'_>) -> Result<(&'a str, Option<u64>), Stri
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("path", DeValue::String(path)) => name = Some(path.as_ref()),
             ("at", DeValue::Datetime(at)) => not_before_s = Some(unix_s(at)?),
+            (key, _) if key != "path" && key != "at" => return Err(unknown_key(key, &["path", "at"])),
             _ => return Err(EXPECTED.to_owned()),
         }
     }
@@ -376,7 +378,17 @@ mod tests {
             ("a.toml", "\nassets = 3", "a.toml:2: assets: expected a list"),
             ("a.toml", "assets = [\n3]", "a.toml:2: expected a path, or"),
             ("a.toml", "assets = []", "nothing to send"),
-            ("a.toml", "assets = [\"a\"]\nshuffle = true", "a.toml:2: unknown key `shuffle`"),
+            (
+                "a.toml",
+                "assets = [\"a\"]\nshuffle = true",
+                "a.toml:2: unknown key `shuffle`: expected assets, demux, loop",
+            ),
+            ("a.toml", "asset = [\"a\"]", "a.toml:1: unknown key `asset`: did you mean `assets`?"),
+            (
+                "a.toml",
+                "assets = [\n  { paht = \"a\" },\n]",
+                "a.toml:2: unknown key `paht`: did you mean `path`?",
+            ),
             ("a.toml", "assets = [\"a\"]\nloop = 3", "a.toml:2: loop: expected true or false"),
             ("a.toml", "assets = [\"a\"]\n\ndemux = 1", "a.toml:3: demux: expected true or false"),
             ("a.toml", "assets = [\"a\"\n\nb", "a.toml:3: "),

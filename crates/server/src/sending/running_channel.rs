@@ -71,8 +71,8 @@ impl RunningChannel {
         let ChannelOptions { destinations, descriptions, is_announced, .. } = options.clone();
         let name_of = |path: &Path| path.to_string_lossy().into_owned();
         let (channel, image) = Channel::open(options, playlist, Arc::clone(&core.store), limits, name_of)?;
-        let (_, not_before_s) = channel.first_place();
-        let first = Item::new(image);
+        let (place, not_before_s) = channel.first_place();
+        let first = Item::of(image, channel.left_out(), place.entry);
         let is_movie = !first.image.plan().recipe.is_transport_stream();
         let mut outputs = Vec::new();
         for destination in &destinations {

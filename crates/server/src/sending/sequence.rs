@@ -8,6 +8,7 @@ use wirepath_media::image::StreamPlan;
 use wirepath_playback::{Load, Segment, TrainSource};
 
 use super::item::{Following, Item};
+use super::left_out::Fault;
 use super::output::OutputSource;
 use crate::joined::Joined;
 
@@ -111,10 +112,7 @@ impl Place {
     /// Notes that the rest of the item cannot be had.
     fn note_failure(&mut self, reason: &str) {
         self.joined.is_cut = true;
-        tracing::warn!(asset = self.item.image.name(), reason, "an item of a channel ends early");
-        if self.joined.is_untouched() {
-            self.item.fail();
-        }
+        self.item.fail(if self.joined.is_untouched() { Fault::LeftOut } else { Fault::EndsEarly }, reason);
     }
 
     /// A segment of the item, in its place.

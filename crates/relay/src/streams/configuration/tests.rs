@@ -120,7 +120,8 @@ fn each_wrong_thing_is_named_with_its_line() {
         before(&format!("[sharing]\npolicy = \"fair-share\"\nresource = \"cpu\"\nround = \"{round}\""))
     };
     let cases = [
-        (with("framin = \"ts\""), 5, "unknown field `framin`, expected one of `name`, `class`"),
+        (with("framin = \"ts\""), 5, "unknown key `framin`: did you mean `framing`?"),
+        (with("when_full = \"drop\""), 5, "unknown key `when_full`: did you mean `when-full`?"),
         (with("framing = \"tss\""), 5, "unknown framing \"tss\": expected whole"),
         (with("order = \"sorted\""), 5, "unknown order \"sorted\""),
         (with("pattern = \"all\""), 5, "unknown pattern \"all\""),
@@ -203,8 +204,10 @@ fn each_wrong_thing_is_named_with_its_line() {
             3,
             "carry is -1.5: expected a whole number",
         ),
-        (before("[shareing]"), 1, "unknown field `shareing`"),
-        (before("port = 5"), 1, "unknown field `port`"),
+        (before("[shareing]"), 1, "unknown key `shareing`: did you mean `sharing`?"),
+        (before("port = 5"), 1, "unknown key `port`: expected sharing, class, stream"),
+        (before("[[class]]\nname = \"a\"\nprio = 1"), 3, "unknown key `prio`: did you mean `priority`?"),
+        (before("[sharing]\npolcy = \"fair-share\""), 2, "unknown key `polcy`: did you mean `policy`?"),
         (with("]"), 5, ""),
         (
             with("[[stream]]\nname = \"b\"\nin = [\"-\"]\nout = [\"file:b\"]"),

@@ -189,6 +189,7 @@ impl Store {
                     Layout::Image => self.counters.packed.increment(),
                     Layout::Index => self.counters.indexed.increment(),
                 }
+                self.open.lock().note_packed(job.goal.key);
                 summary.warn(job.goal.image.name(), job.goal.image.summary().warnings());
                 job.goal.image.end(job.goal.generation, Ok(summary));
             }
