@@ -19,7 +19,7 @@ use crate::sockets;
 use crate::test_bed::TestBed;
 
 /// Records of a burst, and time between bursts: 40,000 records a second.
-const BURST: u64 = 40;
+pub(crate) const BURST: u64 = 40;
 const TICK: Duration = Duration::from_millis(1);
 
 /// Paced source.

@@ -116,12 +116,17 @@ fn run_beside_mirror(stream: Stream, place: Arc<Place>) -> io::Result<Prepared> 
     let running = stream.start(&engine, StreamOptions::default());
     while is_left(&place) {
         hand_over(&running, &place);
-        std::thread::sleep(HAND_OVER_INTERVAL);
+        if let Some(end) = running.wait_for(HAND_OVER_INTERVAL) {
+            end.result.map_err(io::Error::other)?;
+            return Err(io::Error::other("the stream ended before the mirror began"));
+        }
     }
     Ok(Box::new(move || {
         let _engine = engine;
         loop {
-            std::thread::sleep(HAND_OVER_INTERVAL);
+            if let Some(end) = running.wait_for(HAND_OVER_INTERVAL) {
+                return end.result.map_err(io::Error::other);
+            }
             if is_left(&place) {
                 hand_over(&running, &place);
             }

@@ -134,7 +134,9 @@ impl Trials<'_> {
             Receiving::Datagrams(receivers) => Some(receivers.least()),
             _ => None,
         };
-        let window = (BACKLOG / u64::from(case.links) * RECORD as u64).min(paced::WINDOW);
+        // The source sends a burst whenever less than the window is on its way.
+        let records_before = (BACKLOG / u64::from(case.links)).saturating_sub(paced::BURST).max(1);
+        let window = (records_before * RECORD as u64).min(paced::WINDOW);
         let room = least.map(|received| Room { received, window });
         Ok(Ends { source: Paced::connect(self.test_bed, to, records, number, room)?, side, receiving })
     }
