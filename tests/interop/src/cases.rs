@@ -8,9 +8,10 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use wirepath_tests::frames::{self, Frame};
 use wirepath_tests::server::Server;
-use wirepath_tests::tls::Certificate;
+use wirepath_tests::tls::{Certificate, TunnelListener};
 use wirepath_tests::{clips, process};
 
+use crate::sessions::{self, Seen};
 use crate::{ffmpeg, gstreamer, live555, retina, vlc};
 
 /// Seconds of each clip.
@@ -196,11 +197,22 @@ pub(crate) enum Transport {
     Tunnel,
     Multicast,
     Tls,
+    /// SRTP over UDP, of a session over TLS.
+    SrtpUdp,
+    /// SRTP interleaved in the connection over TLS.
+    SrtpTls,
 }
 
 impl Transport {
-    pub(crate) const ALL: [Transport; 5] =
-        [Transport::Udp, Transport::Tcp, Transport::Tunnel, Transport::Multicast, Transport::Tls];
+    pub(crate) const ALL: [Transport; 7] = [
+        Transport::Udp,
+        Transport::Tcp,
+        Transport::Tunnel,
+        Transport::Multicast,
+        Transport::Tls,
+        Transport::SrtpUdp,
+        Transport::SrtpTls,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -209,6 +221,22 @@ impl Transport {
             Transport::Tunnel => "HTTP tunnel",
             Transport::Multicast => "multicast",
             Transport::Tls => "rtsps",
+            Transport::SrtpUdp => "SRTP, UDP",
+            Transport::SrtpTls => "SRTP, rtsps",
+        }
+    }
+
+    /// Returns whether packets are encrypted by SRTP.
+    pub(crate) fn is_srtp(self) -> bool {
+        matches!(self, Transport::SrtpUdp | Transport::SrtpTls)
+    }
+
+    /// Name of the transport in the server's status.
+    fn status(self) -> &'static str {
+        match self {
+            Transport::Udp | Transport::SrtpUdp => "udp",
+            Transport::Tcp | Transport::Tunnel | Transport::Tls | Transport::SrtpTls => "tcp",
+            Transport::Multicast => "multicast",
         }
     }
 }
@@ -301,6 +329,38 @@ impl Case {
         }
     }
 
+    /// User agent that the client sends, by which the server's status tells its session from others.
+    pub(crate) fn agent(&self) -> String {
+        let transport = self.transport.name().replace([' ', ','], "");
+        format!("interop/{}/{transport}/{}", self.format.file, self.operation.name())
+    }
+
+    /// Value of the server's `--srtp`.
+    fn keys(&self) -> &'static str {
+        match (self.transport.is_srtp(), self.client) {
+            (false, _) => "off",
+            (true, Client::Ffmpeg) => "sdes",
+            (true, _) => "mikey",
+        }
+    }
+
+    /// Ensures that the server sent over the transport of the case, encrypted or not, and at its rate.
+    pub(crate) fn ensure_seen(&self, seen: &Seen) -> Result<()> {
+        let transport = self.transport.status();
+        ensure!(
+            seen.transports.iter().eq([transport]),
+            "the server saw no session over {transport}: {seen:?}"
+        );
+        ensure!(seen.srtp.iter().eq([&self.transport.is_srtp()]), "SRTP of the session: {seen:?}");
+        let (name, rates, wanted) = match self.operation {
+            Operation::Play | Operation::Pause | Operation::Seek => return Ok(()),
+            Operation::Speed => ("Speed", &seen.speeds, SPEED),
+            Operation::Scale => ("Scale", &seen.scales, SCALE),
+        };
+        ensure!(rates.contains(&wanted), "the server saw no {name} {wanted}: {seen:?}");
+        Ok(())
+    }
+
     /// Ensures that decoded pictures are those of the file: all, from a random access point near the time of
     /// the seek on, or random access points only. So many may be missing at the end, which the client cuts.
     pub(crate) fn ensure_pictures(&self, came: &[Frame], bed: &Bed, missing: usize) -> Result<()> {
@@ -356,17 +416,18 @@ fn ensure_random_access_points(came: &[Frame], stored: &[Frame]) -> Result<()> {
     Ok(())
 }
 
-/// A server of the formats to play.
+/// Servers of the formats to play.
 pub(crate) struct Bed {
-    pub(crate) server: Server,
+    /// Servers by their `--srtp`.
+    servers: HashMap<&'static str, Server>,
     /// Frames of each file.
     stored: HashMap<&'static str, Vec<Vec<Frame>>>,
     folder: TempDir,
-    _certificate: Certificate,
+    certificate: Certificate,
 }
 
 impl Bed {
-    /// Makes the clips of these cases, and starts the server.
+    /// Makes the clips of these cases, and starts their servers.
     pub(crate) fn new(cases: &[Case]) -> Result<Bed> {
         let is_played = |format: &Format| cases.iter().any(|case| case.format == *format);
         let formats: Vec<Format> = Format::ALL.into_iter().filter(is_played).collect();
@@ -382,19 +443,44 @@ impl Bed {
         }
         let certificate = Certificate::new()?;
         let groups = "239.9.9.1-239.9.9.99:5004?ttl=1&interface=127.0.0.1";
-        let server =
-            Server::of(folder.path()).with(certificate.arguments()).with(["--multicast", groups]).start()?;
-        Ok(Bed { server, stored, folder, _certificate: certificate })
+        let mut servers = HashMap::new();
+        for keys in ["off", "sdes", "mikey"] {
+            if cases.iter().any(|case| case.keys() == keys) {
+                let options = ["--multicast", groups, "--srtp", keys];
+                let server = Server::of(folder.path()).with(certificate.arguments()).with(options).start()?;
+                servers.insert(keys, server);
+            }
+        }
+        Ok(Bed { servers, stored, folder, certificate })
+    }
+
+    /// Server of a case.
+    pub(crate) fn server(&self, case: &Case) -> Result<&Server> {
+        self.servers.get(case.keys()).context("a case without a server")
     }
 
     /// URL of a case for clients that know its transport by an option.
     pub(crate) fn url(&self, case: &Case) -> Result<String> {
+        let server = self.server(case)?;
         let (scheme, address) = match case.transport {
-            Transport::Tls => ("rtsps", self.server.rtsps.context("the server has no rtsps")?),
-            Transport::Tunnel => ("rtsp", self.server.http),
-            Transport::Udp | Transport::Tcp | Transport::Multicast => ("rtsp", self.server.rtsp),
+            Transport::Tls | Transport::SrtpUdp | Transport::SrtpTls => {
+                ("rtsps", server.rtsps.context("the server has no rtsps")?)
+            }
+            Transport::Tunnel => ("rtsp", server.http),
+            Transport::Udp | Transport::Tcp | Transport::Multicast => ("rtsp", server.rtsp),
         };
         Ok(format!("{scheme}://{address}/{}{}", case.format.file, case.format.query))
+    }
+
+    /// Address where a client without TLS may connect once to reach the server of a case over TLS.
+    pub(crate) fn tunnel(&self, case: &Case) -> Result<TunnelListener> {
+        let address = self.server(case)?.rtsps.context("the server has no rtsps")?;
+        TunnelListener::open(address, &self.certificate.file())
+    }
+
+    /// Plays a case, and returns what the server's status showed of its sessions meanwhile.
+    pub(crate) fn watch<T>(&self, case: &Case, play: impl FnOnce() -> Result<T>) -> Result<(T, Seen)> {
+        sessions::watch(self.server(case)?, &case.agent(), play)
     }
 
     /// The file of a format.

@@ -27,10 +27,12 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Transport::Tcp => ("rtsp:", &["protocols=tcp"]),
         Transport::Tunnel => ("rtsph:", &[]),
         Transport::Multicast => ("rtsp:", &["protocols=udp-mcast"]),
-        Transport::Tls => ("rtsps:", &["tls-validation-flags=0"]),
+        Transport::Tls | Transport::SrtpTls => ("rtsps:", &["protocols=tcp", "tls-validation-flags=0"]),
+        Transport::SrtpUdp => ("rtsps:", &["protocols=udp", "tls-validation-flags=0"]),
     };
+    let agent = format!("user-agent={}", case.agent());
     // By default a socket has room for a second of these clips, and a busy machine stalls longer.
-    let properties = [properties, &["udp-buffer-size=4194304"]].concat();
+    let properties = [properties, &[&agent, "udp-buffer-size=4194304"]].concat();
     let url = bed.url(case)?;
     let (_, place) = url.split_once(':').context("a URL without a scheme")?;
     let url = format!("{scheme}{place}");
@@ -51,7 +53,9 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         chains.push(chain("audio", codec, &sound)?);
     }
     let to_play = (chains.as_slice(), pictures.as_path());
-    let took = clients::gstreamer_chains_controlled(&properties, &url, to_play, control, LIMIT_S)?;
+    let play = || clients::gstreamer_chains_controlled(&properties, &url, to_play, control, LIMIT_S);
+    let (took, seen) = bed.watch(case, play)?;
+    case.ensure_seen(&seen)?;
     // At its normal speed it takes as long as the clip, and then the latency.
     let is_faster = took < f64::from(CLIP_S);
     ensure!(case.operation != Operation::Speed || is_faster, "Speed {SPEED} took {took} s for {CLIP_S} s");

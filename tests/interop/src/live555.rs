@@ -20,13 +20,16 @@ fn program() -> Option<PathBuf> {
 pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     let program = program();
     require!(program.is_some(), "not installed");
-    let tunnel = bed.server.http.port().to_string();
+    let server = bed.server(case)?;
+    let tunnel = server.http.port().to_string();
     let transport: &[&str] = match case.transport {
         Transport::Udp => &[],
         Transport::Tcp => &["-t"],
         Transport::Tunnel => &["-T", &tunnel],
         Transport::Multicast => return Err(Cannot("does not request multicast").into()),
-        Transport::Tls => return Err(Cannot("built without TLS").into()),
+        Transport::Tls | Transport::SrtpUdp | Transport::SrtpTls => {
+            return Err(Cannot("built without TLS").into());
+        }
     };
     match (case.format.video, case.operation) {
         (Codec::Av1, _) => return Err(Cannot("has no depacketizer of AV1").into()),
@@ -40,16 +43,16 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     let home = home()?;
     let mut command = Command::new(program.context("no openRTSP")?);
     // It ends when nothing has come for a second. Buffers have room for a picture.
-    command.current_dir(home.path()).args(["-D", "1", "-b", "1000000"]).args(transport);
-    match case.operation {
-        Operation::Seek => drop(command.args(["-s", &SEEK_S.to_string()])),
-        Operation::Scale => drop(command.args(["-z", &SCALE.to_string()])),
-        _ => {}
-    }
+    command.current_dir(home.path()).args(["-D", "1", "-b", "1000000", "-g", &case.agent()]).args(transport);
+    command.args(match case.operation {
+        Operation::Seek => vec!["-s".to_owned(), SEEK_S.to_string()],
+        Operation::Scale => vec!["-z".to_owned(), SCALE.to_string()],
+        Operation::Play | Operation::Pause | Operation::Speed => vec![],
+    });
     // It also takes the port of a tunnel by its option.
-    let url = format!("rtsp://{}/{}{}", bed.server.rtsp, case.format.file, case.format.query);
+    let url = format!("rtsp://{}/{}{}", server.rtsp, case.format.file, case.format.query);
     let mut process = Process::start(command.arg(url), true)?;
-    let status = process.wait(Deadline::seconds(LIMIT_S))?;
+    let (status, seen) = bed.watch(case, || process.wait(Deadline::seconds(LIMIT_S)))?;
     let video = std::fs::read_dir(home.path())?.filter_map(|entry| Some(entry.ok()?.path()));
     let video = video.into_iter().find(|file| file.to_string_lossy().contains("video-"));
     let video =
@@ -57,5 +60,6 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     let is_whole = video.to_string_lossy().contains("video-MP2T");
     ensure!(is_whole == (case.format.video == Codec::TransportStream), "it stored {}", video.display());
     ensure!(video.metadata()?.len() > 0, "it received nothing: {}", process.log());
+    case.ensure_seen(&seen)?;
     case.ensure_pictures(&decode(&video)?[0], bed, MISSING)
 }

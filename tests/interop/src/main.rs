@@ -15,6 +15,7 @@ mod gstreamer;
 mod live555;
 mod matrix;
 mod retina;
+mod sessions;
 mod vlc;
 
 use std::path::Path;

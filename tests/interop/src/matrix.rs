@@ -339,7 +339,7 @@ mod tests {
         });
         let text = matrix.markdown();
         let (yes, no, fails) = ("all", "none (1)", "none; **fails**: play, pause, seek, speed, scale (2)");
-        let row = format!("| transport stream | {yes} | {no} | {no} | {no} | {fails} |\n");
+        let row = format!("| transport stream | {yes} | {no} | {no} | {no} | {fails} | {no} | {no} |\n");
         assert!(text.contains(&row) && text.ends_with("\n1. no: UDP only\n2. fails: late\n"), "{text}");
         assert_eq!(matrix.failures(), Operation::ALL.len() * Format::ALL.len());
     }
