@@ -29,6 +29,12 @@ pub(crate) const SPEED: f64 = 2.0;
 /// Rate requested by Scale.
 pub(crate) const SCALE: f64 = 4.0;
 
+/// Rate requested by Scale for a rewind.
+pub(crate) const REWIND: f64 = -4.0;
+
+/// Seconds into the clip from which clients rewind to its beginning.
+pub(crate) const REWIND_FROM_S: u32 = 5;
+
 /// Pictures from one random access point of a clip to the next, a second.
 const GROUP: usize = 25;
 
@@ -254,11 +260,19 @@ pub(crate) enum Operation {
     Speed,
     /// Plays random access points at [`SCALE`].
     Scale,
+    /// Plays random access points at [`REWIND`], from [`REWIND_FROM_S`] to the beginning.
+    Rewind,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Operation; 5] =
-        [Operation::Play, Operation::Pause, Operation::Seek, Operation::Speed, Operation::Scale];
+    pub(crate) const ALL: [Operation; 6] = [
+        Operation::Play,
+        Operation::Pause,
+        Operation::Seek,
+        Operation::Speed,
+        Operation::Scale,
+        Operation::Rewind,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -267,6 +281,7 @@ impl Operation {
             Operation::Seek => "seek",
             Operation::Speed => "speed",
             Operation::Scale => "scale",
+            Operation::Rewind => "rewind",
         }
     }
 }
@@ -317,7 +332,8 @@ impl Case {
         if self.transport == Transport::Multicast && self.operation != Operation::Play {
             return Err(Cannot("a multicast group has one position for all clients").into());
         }
-        if self.format.video == Codec::TransportStream && self.operation == Operation::Scale {
+        let is_scan = matches!(self.operation, Operation::Scale | Operation::Rewind);
+        if self.format.video == Codec::TransportStream && is_scan {
             return Err(Cannot("the server plays whole transport streams at Scale 1 only").into());
         }
         match self.client {
@@ -356,6 +372,7 @@ impl Case {
             Operation::Play | Operation::Pause | Operation::Seek => return Ok(()),
             Operation::Speed => ("Speed", &seen.speeds, SPEED),
             Operation::Scale => ("Scale", &seen.scales, SCALE),
+            Operation::Rewind => ("Scale", &seen.scales, REWIND),
         };
         ensure!(rates.contains(&wanted), "the server saw no {name} {wanted}: {seen:?}");
         Ok(())
@@ -369,7 +386,13 @@ impl Case {
             Operation::Play | Operation::Pause | Operation::Speed => {
                 frames::ensure_all(came, stored, missing)
             }
-            Operation::Scale => ensure_random_access_points(came, stored),
+            Operation::Scale => ensure_random_access_points(came, &random_access_points(stored)),
+            Operation::Rewind => {
+                let mut points = random_access_points(stored);
+                points.truncate(1 + REWIND_FROM_S as usize);
+                points.reverse();
+                ensure_random_access_points(came, &points)
+            }
             Operation::Seek => {
                 // The decoder may show a picture that needs one before the random access point.
                 let first = frames::ensure_from(came, stored, 2, missing)?;
@@ -401,10 +424,14 @@ impl fmt::Display for Case {
     }
 }
 
-/// Ensures that pictures are random access points of the file in its order, and at least half of them.
-fn ensure_random_access_points(came: &[Frame], stored: &[Frame]) -> Result<()> {
-    let points: Vec<&Frame> = stored.iter().step_by(GROUP).collect();
-    let mut left = points.as_slice();
+/// Random access points of a clip.
+fn random_access_points(stored: &[Frame]) -> Vec<&Frame> {
+    stored.iter().step_by(GROUP).collect()
+}
+
+/// Ensures that pictures are of these in their order, and at least half of them.
+fn ensure_random_access_points(came: &[Frame], points: &[&Frame]) -> Result<()> {
+    let mut left = points;
     for (index, picture) in came.iter().enumerate() {
         let place = left.iter().position(|point| point.hash == picture.hash);
         let place = place.with_context(|| {
@@ -517,8 +544,9 @@ mod tests {
     #[test]
     fn a_scan_has_random_access_points_in_order() {
         let stored = pictures(0..6 * GROUP);
+        let points = random_access_points(&stored);
         let ensure =
-            |numbers: &[usize]| ensure_random_access_points(&pictures(numbers.iter().copied()), &stored);
+            |numbers: &[usize]| ensure_random_access_points(&pictures(numbers.iter().copied()), &points);
         assert!(ensure(&[0, 25, 50, 75, 100, 125]).is_ok() && ensure(&[0, 50, 125]).is_ok());
         assert!(ensure(&[0, 25]).is_err(), "too few");
         assert!(ensure(&[0, 25, 26, 50]).is_err(), "another picture");

@@ -15,7 +15,7 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         (_, Operation::Pause) => {
             return Err(Cannot("not tried: only ffplay pauses, which needs a window").into());
         }
-        (_, Operation::Speed | Operation::Scale) => {
+        (_, Operation::Speed | Operation::Scale | Operation::Rewind) => {
             return Err(Cannot("requests neither Speed nor Scale").into());
         }
         (Codec::TransportStream, _) if case.transport.is_srtp() => {

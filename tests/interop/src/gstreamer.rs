@@ -8,8 +8,8 @@ use wirepath_tests::frames::{self, Frame};
 use wirepath_tests::{process, require};
 
 use crate::cases::{
-    Bed, CLIP_S, Cannot, Case, Codec, LIMIT_S, Operation, PAUSE_S, SCALE, SEEK_S, SPEED, Transport, decode,
-    home,
+    Bed, CLIP_S, Cannot, Case, Codec, LIMIT_S, Operation, PAUSE_S, REWIND, REWIND_FROM_S, SCALE, SEEK_S,
+    SPEED, Transport, decode, home,
 };
 
 /// Last pictures and frames of sound that parsers hold back.
@@ -42,15 +42,16 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Operation::Seek => Control::Seek(SEEK_S.into()),
         Operation::Speed => Control::Speed(SPEED),
         Operation::Scale => Control::Scale(SCALE),
+        Operation::Rewind => Control::Rewind(REWIND, REWIND_FROM_S.into()),
     };
     // Without it, `rtspsrc` leaves sound out: at a Scale there is none, and a chain would wait for it.
     let is_normal = matches!(case.operation, Operation::Play | Operation::Pause | Operation::Seek);
     let audio = case.format.audio.filter(|_| is_normal);
     let home = home()?;
     let (pictures, sound) = (home.path().join("pictures"), home.path().join("sound"));
-    let mut chains = vec![chain("video", case.format.video, &pictures)?];
+    let mut chains = vec![chain("video", case, case.format.video, &pictures)?];
     if let Some(codec) = audio {
-        chains.push(chain("audio", codec, &sound)?);
+        chains.push(chain("audio", case, codec, &sound)?);
     }
     let to_play = (chains.as_slice(), pictures.as_path());
     let play = || clients::gstreamer_chains_controlled(&properties, &url, to_play, control, LIMIT_S);
@@ -83,6 +84,7 @@ fn ensure_pictures(case: &Case, bed: &Bed, file: &Path) -> Result<()> {
             case.ensure_pictures(whole(came)?, bed, held_back)
         }
         Operation::Speed | Operation::Scale => ensure_after_change(case, bed, whole(came)?, held_back),
+        Operation::Rewind => ensure_rewind(case, bed, came),
     }
 }
 
@@ -92,6 +94,20 @@ fn ensure_after_change(case: &Case, bed: &Bed, came: &[Frame], missing: usize) -
         case.ensure_pictures(came.get(count..).context("too few pictures came")?, bed, missing)
     };
     (0..=ON_THE_WAY).map(without).find(Result::is_ok).unwrap_or_else(|| without(0))
+}
+
+/// Compares the pictures of a rewind. Parsers and decoders of GStreamer gather what comes up to a buffer marked
+/// as a discontinuity, and then pass it on in the opposite order; `rtspsrc` marks none.
+fn ensure_rewind(case: &Case, bed: &Bed, came: &[Frame]) -> Result<()> {
+    let compare = |came: &[Frame]| ensure_after_change(case, bed, whole(came)?, 0);
+    if compare(came).is_ok() {
+        return Ok(());
+    }
+    compare(&came.iter().rev().cloned().collect::<Vec<_>>())?;
+    Err(Cannot(
+        "receives a rewind, but its parsers and decoders pass the pictures on at the end only, forward",
+    )
+    .into())
 }
 
 fn ensure_sound(case: &Case, bed: &Bed, codec: Codec, file: &Path) -> Result<()> {
@@ -130,7 +146,7 @@ fn pcm(case: &Case, bed: &Bed, name: &str) -> Result<Vec<u8>> {
 const RAW: &[&str] = &["-f", "rawvideo", "-pixel_format", "yuv420p", "-video_size", "640x360"];
 
 /// Elements that store a track in a file that ffmpeg reads.
-fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
+fn chain(media: &str, case: &Case, codec: Codec, file: &Path) -> Result<String> {
     let elements = match codec {
         Codec::TransportStream => "rtpmp2tdepay",
         Codec::H264 => "rtph264depay ! h264parse ! video/x-h264,stream-format=byte-stream",
@@ -152,8 +168,10 @@ fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
     // Its name links it, and a seek is sent to it, since what writes a container (oggmux) takes none.
     let (depayloader, others) = elements.split_at(elements.find(' ').unwrap_or(elements.len()));
     // Times of buffers count from before the session is set up, which takes half a second with TLS and longer on a
-    // busy machine, but the segment ends with the range: parsers and sinks would leave out what is behind.
-    let elements = format!("{depayloader} name={media} ! identity single-segment=true{others}");
+    // busy machine, but the segment ends with the range: parsers and sinks would leave out what is behind. A parser
+    // that passes a rewind on must see the segment's rate.
+    let open = if case.operation == Operation::Rewind { "" } else { " ! identity single-segment=true" };
+    let elements = format!("{depayloader} name={media}{open}{others}");
     // A pause ends only when all sinks have paused, for which one would wait for a buffer.
     let sink = format!("filesink async=false location={file}");
     Ok(format!("{elements} ! queue ! {sink}"))

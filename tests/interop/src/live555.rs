@@ -7,7 +7,10 @@ use anyhow::{Context, Result, ensure};
 use wirepath_tests::process::{Process, find};
 use wirepath_tests::{Deadline, require};
 
-use crate::cases::{Bed, Cannot, Case, Codec, LIMIT_S, Operation, SCALE, SEEK_S, Transport, decode, home};
+use crate::cases::{
+    Bed, Cannot, Case, Codec, LIMIT_S, Operation, REWIND, REWIND_FROM_S, SCALE, SEEK_S, Transport, decode,
+    home,
+};
 
 /// Pictures at the end that may be in its buffer when the BYE comes.
 const MISSING: usize = 3;
@@ -38,7 +41,7 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         }
         (_, Operation::Pause) => return Err(Cannot("has no option to pause").into()),
         (_, Operation::Speed) => return Err(Cannot("does not request Speed").into()),
-        (_, Operation::Play | Operation::Seek | Operation::Scale) => {}
+        (_, Operation::Play | Operation::Seek | Operation::Scale | Operation::Rewind) => {}
     }
     let home = home()?;
     let mut command = Command::new(program.context("no openRTSP")?);
@@ -47,6 +50,9 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     command.args(match case.operation {
         Operation::Seek => vec!["-s".to_owned(), SEEK_S.to_string()],
         Operation::Scale => vec!["-z".to_owned(), SCALE.to_string()],
+        Operation::Rewind => {
+            vec!["-z".to_owned(), REWIND.to_string(), "-s".to_owned(), REWIND_FROM_S.to_string()]
+        }
         Operation::Play | Operation::Pause | Operation::Speed => vec![],
     });
     // It also takes the port of a tunnel by its option.
@@ -61,5 +67,38 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     ensure!(is_whole == (case.format.video == Codec::TransportStream), "it stored {}", video.display());
     ensure!(video.metadata()?.len() > 0, "it received nothing: {}", process.log());
     case.ensure_seen(&seen)?;
+    if (case.format.video, case.operation) == (Codec::H265, Operation::Rewind) {
+        std::fs::write(&video, with_ends(&std::fs::read(&video)?))?;
+    }
     case.ensure_pictures(&decode(&video)?[0], bed, MISSING)
+}
+
+/// A stream of H.265 with an end of sequence before each of its beginnings. Without it a decoder takes the pictures
+/// of a rewind, which count backward, for one sequence, and sorts them.
+fn with_ends(stream: &[u8]) -> Vec<u8> {
+    const VIDEO_PARAMETER_SET: u8 = 32;
+    const END_OF_SEQUENCE: [u8; 5] = [0, 0, 1, 36 << 1, 1];
+    let is_beginning = |unit: &[u8]| unit[..3] == [0, 0, 1] && unit[3] >> 1 == VIDEO_PARAMETER_SET;
+    let beginnings = stream.windows(4).enumerate().filter(|(_, unit)| is_beginning(unit)).map(|(at, _)| at);
+    let (mut ended, mut copied) = (Vec::with_capacity(stream.len()), 0);
+    for at in beginnings {
+        ended.extend_from_slice(&stream[copied..at]);
+        ended.extend(END_OF_SEQUENCE);
+        copied = at;
+    }
+    ended.extend_from_slice(&stream[copied..]);
+    ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_end_before_the_next_begins() {
+        let (set, picture) = ([0, 0, 1, 64, 7], [0, 0, 1, 42, 9]);
+        let stream = [set, picture, set, picture].concat();
+        let end = [0, 0, 1, 72, 1];
+        assert_eq!(with_ends(&stream), [end, set, picture, end, set, picture].concat());
+    }
 }

@@ -338,7 +338,8 @@ mod tests {
             _ => Cell::Cannot("UDP only".into()),
         });
         let text = matrix.markdown();
-        let (yes, no, fails) = ("all", "none (1)", "none; **fails**: play, pause, seek, speed, scale (2)");
+        let (yes, no, fails) =
+            ("all", "none (1)", "none; **fails**: play, pause, seek, speed, scale, rewind (2)");
         let row = format!("| transport stream | {yes} | {no} | {no} | {no} | {fails} | {no} | {no} |\n");
         assert!(text.contains(&row) && text.ends_with("\n1. no: UDP only\n2. fails: late\n"), "{text}");
         assert_eq!(matrix.failures(), Operation::ALL.len() * Format::ALL.len());

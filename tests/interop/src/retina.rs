@@ -22,7 +22,7 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Operation::Play => {}
         Operation::Pause => return Err(Cannot("has no pause").into()),
         Operation::Seek => return Err(Cannot("has no seek").into()),
-        Operation::Speed | Operation::Scale => {
+        Operation::Speed | Operation::Scale | Operation::Rewind => {
             return Err(Cannot("requests neither Speed nor Scale").into());
         }
     }
