@@ -68,26 +68,24 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     ensure!(video.metadata()?.len() > 0, "it received nothing: {}", process.log());
     case.ensure_seen(&seen)?;
     if (case.format.video, case.operation) == (Codec::H265, Operation::Rewind) {
-        std::fs::write(&video, with_ends(&std::fs::read(&video)?))?;
+        let mut stream = std::fs::read(&video)?;
+        splice(&mut stream);
+        std::fs::write(&video, stream)?;
     }
     case.ensure_pictures(&decode(&video)?[0], bed, MISSING)
 }
 
-/// A stream of H.265 with an end of sequence before each of its beginnings. Without it a decoder takes the pictures
-/// of a rewind, which count backward, for one sequence, and sorts them.
-fn with_ends(stream: &[u8]) -> Vec<u8> {
-    const VIDEO_PARAMETER_SET: u8 = 32;
-    const END_OF_SEQUENCE: [u8; 5] = [0, 0, 1, 36 << 1, 1];
-    let is_beginning = |unit: &[u8]| unit[..3] == [0, 0, 1] && unit[3] >> 1 == VIDEO_PARAMETER_SET;
-    let beginnings = stream.windows(4).enumerate().filter(|(_, unit)| is_beginning(unit)).map(|(at, _)| at);
-    let (mut ended, mut copied) = (Vec::with_capacity(stream.len()), 0);
-    for at in beginnings {
-        ended.extend_from_slice(&stream[copied..at]);
-        ended.extend(END_OF_SEQUENCE);
-        copied = at;
+/// Marks the random access pictures of a stream of H.265 as those of spliced sequences (CRA as BLA pictures, ITU-T
+/// H.265 section 8.1.3). Without it a decoder takes the pictures of a rewind, which count backward, for one sequence,
+/// and sorts them.
+fn splice(stream: &mut [u8]) {
+    const CLEAN_RANDOM_ACCESS: u8 = 21 << 1;
+    const BROKEN_LINK_ACCESS: u8 = 16 << 1;
+    let is_random_access = |unit: &[u8]| unit == [0, 0, 1, CLEAN_RANDOM_ACCESS];
+    let found = stream.windows(4).enumerate().filter(|(_, unit)| is_random_access(unit)).map(|(at, _)| at);
+    for at in found.collect::<Vec<_>>() {
+        stream[at + 3] = BROKEN_LINK_ACCESS;
     }
-    ended.extend_from_slice(&stream[copied..]);
-    ended
 }
 
 #[cfg(test)]
@@ -95,10 +93,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequences_end_before_the_next_begins() {
-        let (set, picture) = ([0, 0, 1, 64, 7], [0, 0, 1, 42, 9]);
-        let stream = [set, picture, set, picture].concat();
-        let end = [0, 0, 1, 72, 1];
-        assert_eq!(with_ends(&stream), [end, set, picture, end, set, picture].concat());
+    fn only_random_access_pictures_are_marked() {
+        let (set, picture, other) = ([0, 0, 1, 64, 7], [0, 0, 1, 42, 9], [0, 0, 1, 2, 42]);
+        let mut stream = [set, picture, other, picture].concat();
+        splice(&mut stream);
+        let marked = [0, 0, 1, 32, 9];
+        assert_eq!(stream, [set, marked, other, marked].concat());
     }
 }
