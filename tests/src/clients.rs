@@ -113,15 +113,16 @@ pub fn gstreamer_seeking(protocol: &str, url: &str, to_s: f64, output: &Path, se
     let chains = [format!("source. ! rtpmp2tdepay ! {sink} location={file}")];
     let properties = format!("protocols={protocol}");
     let control = Control::Seek(to_s);
-    gstreamer_chains_controlled(&[&properties], url, (&chains, output), control, seconds).map(drop)
+    gstreamer_chains_controlled(&[&properties], url, (&chains, output, 100_000), control, seconds).map(drop)
 }
 
 /// The same with these properties of `rtspsrc`, this operation, and these chains of elements, one of which
-/// stores the file that tells when media have come. Returns the seconds from the operation to the end.
+/// stores the file that tells when media have come: it has so many bytes then. Returns the seconds from the
+/// operation to the end.
 pub fn gstreamer_chains_controlled(
     properties: &[&str],
     url: &str,
-    (chains, file): (&[String], &Path),
+    (chains, file, enough): (&[String], &Path, u64),
     control: Control,
     seconds: f64,
 ) -> Result<f64> {
@@ -131,7 +132,8 @@ pub fn gstreamer_chains_controlled(
     let source = format!("rtspsrc name=source location={url} {} {}", properties.join(" "), latency());
     let description = format!("{source} {}", chains.join(" "));
     let mut command = Command::new("python3");
-    command.args(["-c", include_str!("gstreamer_control.py"), &description, file]).args(control.arguments());
+    command.args(["-c", include_str!("gstreamer_control.py"), &description, file, &enough.to_string()]);
+    command.args(control.arguments());
     // The script reads messages.
     command.env("LC_ALL", "C");
     let mut process = Process::start(&command, true)?;

@@ -1,7 +1,8 @@
 """Plays with GStreamer's library, controls playback once media have come, and plays to the end.
 
-Arguments: DESCRIPTION FILE OPERATION NUMBER... The first elements of chains for tracks are named "video" and
-"audio" in the description, or linked to "source" by it. FILE tells when media have come. Operations:
+Arguments: DESCRIPTION FILE BYTES OPERATION NUMBER... The first elements of chains for tracks are named "video" and
+"audio" in the description, or linked to "source" by it. If some are named, only these tracks are set up. Media have
+come when FILE has more than so many bytes. Operations:
   play                 only plays
   pause SECONDS        pauses for so long, and resumes
   seek SECONDS         seeks to that time
@@ -49,6 +50,19 @@ def element(name):
     return ctypes.c_void_p(found) if found else None
 
 
+def medium(caps):
+    """The medium of RTP, such as "video"."""
+    structure = ctypes.c_void_p(call("gst_caps_get_structure", ctypes.c_void_p, ctypes.c_void_p(caps), 0))
+    return call("gst_structure_get_string", ctypes.c_char_p, structure, b"media")
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p)
+def select(source, number, caps, data):
+    """Selects the tracks to set up. Of a track that is not linked, a seek sometimes ends the reading of all."""
+    is_named = element(b"video") or element(b"audio")
+    return 1 if not is_named or element(medium(caps)) else 0
+
+
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 def link(source, pad, data):
     """Links a new pad of the source to the element that is named as its medium.
@@ -56,10 +70,7 @@ def link(source, pad, data):
     Links of a description are made as pads appear, too, but of two that appear at once one is sometimes left out.
     """
     pad = ctypes.c_void_p(pad)
-    caps = ctypes.c_void_p(call("gst_pad_query_caps", ctypes.c_void_p, pad, None))
-    structure = ctypes.c_void_p(call("gst_caps_get_structure", ctypes.c_void_p, caps, 0))
-    medium = call("gst_structure_get_string", ctypes.c_char_p, structure, b"media")
-    if chain := element(medium):
+    if chain := element(medium(call("gst_pad_query_caps", ctypes.c_void_p, pad, None))):
         sink = ctypes.c_void_p(call("gst_element_get_static_pad", ctypes.c_void_p, chain, b"sink"))
         if not call("gst_pad_is_linked", ctypes.c_int, sink):
             call("gst_pad_link", ctypes.c_int, pad, sink)
@@ -111,18 +122,19 @@ def seek(pipeline, rate, flags, start_s, stop_s=None):
         sys.exit("the seek was refused")
 
 
-description, file, operation = sys.argv[1:4]
-numbers = [float(number) for number in sys.argv[4:]]
+description, file, enough, operation = sys.argv[1:5]
+numbers = [float(number) for number in sys.argv[5:]]
 call("gst_init", None, None, None)
 pipeline = ctypes.c_void_p(call("gst_parse_launch", ctypes.c_void_p, description.encode(), None))
 bus = ctypes.c_void_p(call("gst_element_get_bus", ctypes.c_void_p, pipeline))
 source = element(b"source")
+gobject.g_signal_connect_data(source, b"select-stream", select, None, None, 0)
 gobject.g_signal_connect_data(source, b"pad-added", link, None, None, 0)
 set_state(pipeline, PLAYING)
 if operation != "play":
     # On a busy machine media come before the answer to PLAY is read, and a request would cancel the reading.
     wait_for_request(bus, b"Sent PLAY request")
-    while not (os.path.exists(file) and os.path.getsize(file) > 100_000):
+    while not (os.path.exists(file) and os.path.getsize(file) > int(enough)):
         if pop(bus, END | ERROR, 0):
             sys.exit("it ended before media came")
         time.sleep(0.01)

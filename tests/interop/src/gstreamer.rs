@@ -44,7 +44,7 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Operation::Scale => Control::Scale(SCALE),
         Operation::Rewind => Control::Rewind(REWIND, REWIND_FROM_S.into()),
     };
-    // Without it, `rtspsrc` leaves sound out: at a Scale there is none, and a chain would wait for it.
+    // Without a chain, the script leaves sound out: at a Scale there is none, and the chain would wait for it.
     let is_normal = matches!(case.operation, Operation::Play | Operation::Pause | Operation::Seek);
     let audio = case.format.audio.filter(|_| is_normal);
     let home = home()?;
@@ -53,7 +53,12 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     if let Some(codec) = audio {
         chains.push(chain("audio", case, codec, &sound)?);
     }
-    let to_play = (chains.as_slice(), pictures.as_path());
+    // Half a second.
+    let enough = match case.format.video {
+        Codec::Vp8 | Codec::Vp9 => 13 * RAW_PICTURE,
+        _ => 100_000,
+    };
+    let to_play = (chains.as_slice(), pictures.as_path(), enough);
     let play = || clients::gstreamer_chains_controlled(&properties, &url, to_play, control, LIMIT_S);
     let (took, seen) = bed.watch(case, play)?;
     case.ensure_seen(&seen)?;
@@ -144,6 +149,9 @@ fn pcm(case: &Case, bed: &Bed, name: &str) -> Result<Vec<u8>> {
 
 /// Options with which ffmpeg reads raw pictures of clips.
 const RAW: &[&str] = &["-f", "rawvideo", "-pixel_format", "yuv420p", "-video_size", "640x360"];
+
+/// Bytes of a raw picture.
+const RAW_PICTURE: u64 = 640 * 360 * 3 / 2;
 
 /// Elements that store a track in a file that ffmpeg reads.
 fn chain(media: &str, case: &Case, codec: Codec, file: &Path) -> Result<String> {
