@@ -31,9 +31,9 @@ soak: ## SESSIONS (2000) at random with everything that goes wrong, for MINUTES 
 	  WIREPATH_SOAK_SUMMARY=$(abspath $(or $(SUMMARY),target/soak.json)) \
 	  cargo test --release --locked -p wirepath-tests --test loopback -- soak::
 
-interop: ## play every format with every client over every transport, pause, seek, and write docs/interop.md; 15 minutes
-	@scripts/install.sh test
-	cargo build --locked -p wirepath -p wirepath-interop
+interop: ## play every format with every client over every transport, pause, seek, rewind, and write docs/interop.md; 15 minutes
+	@scripts/install.sh players
+	cargo build --locked -p wirepath
 	cargo run --quiet --locked -p wirepath-interop -- $(or $(ARGS),--write docs/interop.md)
 
 overload: ## twice the clients that fit on one processor, by the thousand; writes SUMMARY (target/overload.json); needs root

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing: scripts/install.sh [run] [test] [vm] [debug-kernel] [bench] [clients] [bpf]. Debian 12, Debian 13, Ubuntu 24.04.
+# Installs what is missing: scripts/install.sh [run] [test] [players] [vm] [debug-kernel] [bench] [clients] [bpf]. Debian 12, Debian 13, Ubuntu 24.04.
 # Nothing missing: nothing is called. No way to become root: prints the command for root and exits with 69.
 set -eu
 cd "$(dirname "$0")/.."
@@ -33,6 +33,15 @@ need_guests() {
   need ip iproute2; need ethtool ethtool; need nft nftables; need setpriv util-linux; need ffmpeg ffmpeg
 }
 
+# Clients of the matrix of interoperability.
+need_players() {
+  need ffmpeg ffmpeg; need ip iproute2; need setpriv util-linux; need openssl openssl; need python3 python3
+  need gst-launch-1.0 gstreamer1.0-tools
+  for set in base good bad; do need_package gstreamer1.0-plugins-$set; done
+  need_package glib-networking # TLS of GStreamer
+  need cvlc vlc-bin; need_package vlc-plugin-base
+}
+
 # Handlers as eBPF objects.
 need_bpf() { need clang clang; need_package libbpf-dev; need_package linux-libc-dev; }
 
@@ -49,14 +58,12 @@ for purpose in "$@"; do
       # What `wirepath assess relay` compares with.
       need haproxy haproxy; need nginx nginx; need_package libnginx-mod-stream; need socat socat ;;
     clients) need ip iproute2 ;;
+    players) need_players ;;
     bpf) need_bpf ;;
     test)
-      need ffmpeg ffmpeg; need wget wget; need ip iproute2; need ethtool ethtool; need setpriv util-linux
-      need gst-launch-1.0 gstreamer1.0-tools
-      for set in base good bad; do need_package gstreamer1.0-plugins-$set; done
-      need cvlc vlc-bin; need_package vlc-plugin-base
+      need_players; need wget wget; need ethtool ethtool
       need pamcut netpbm
-      need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream; need socat socat; need nc netcat-openbsd; need openssl openssl
+      need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream; need socat socat; need nc netcat-openbsd
       need python3 python3; python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv); need_python=1
       # Ubuntu has a browser only as a snap, which does not run everywhere: its test says that it is skipped.
       grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium
@@ -67,7 +74,7 @@ for purpose in "$@"; do
       need_guests
       # What builds a kernel from its sources.
       need flex flex; need bison bison; need m4 m4; need bc bc; need perl perl; need_package libelf-dev ;;
-    *) echo "install.sh: unknown purpose $purpose; known are run, test, vm, debug-kernel, bench, clients, bpf" >&2; exit 64 ;;
+    *) echo "install.sh: unknown purpose $purpose; known are run, test, players, vm, debug-kernel, bench, clients, bpf" >&2; exit 64 ;;
   esac
 done
 install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }

@@ -75,6 +75,8 @@ pub fn gstreamer_with(properties: &[&str], url: &str, output: &Path, seconds: f6
 /// Operation of a playing GStreamer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Control {
+    /// Plays to the end only.
+    Play,
     /// Pauses for so many seconds, and resumes.
     Pause(f64),
     /// Seeks to a time in seconds.
@@ -84,18 +86,22 @@ pub enum Control {
     Speed(f64),
     /// The same with random access points only, which `rtspsrc` requests by `Scale`.
     Scale(f64),
+    /// The same with a negative rate, from a time in seconds to the beginning.
+    Rewind(f64, f64),
 }
 
 impl Control {
     /// Arguments of the script.
-    fn arguments(self) -> [String; 2] {
-        let (name, number) = match self {
-            Control::Pause(seconds) => ("pause", seconds),
-            Control::Seek(seconds) => ("seek", seconds),
-            Control::Speed(rate) => ("speed", rate),
-            Control::Scale(rate) => ("scale", rate),
+    fn arguments(self) -> Vec<String> {
+        let (name, numbers) = match self {
+            Control::Play => ("play", vec![]),
+            Control::Pause(seconds) => ("pause", vec![seconds]),
+            Control::Seek(seconds) => ("seek", vec![seconds]),
+            Control::Speed(rate) => ("speed", vec![rate]),
+            Control::Scale(rate) => ("scale", vec![rate]),
+            Control::Rewind(rate, from) => ("rewind", vec![rate, from]),
         };
-        [name.to_owned(), number.to_string()]
+        std::iter::once(name.to_owned()).chain(numbers.iter().map(f64::to_string)).collect()
     }
 }
 
@@ -107,15 +113,16 @@ pub fn gstreamer_seeking(protocol: &str, url: &str, to_s: f64, output: &Path, se
     let chains = [format!("source. ! rtpmp2tdepay ! {sink} location={file}")];
     let properties = format!("protocols={protocol}");
     let control = Control::Seek(to_s);
-    gstreamer_chains_controlled(&[&properties], url, (&chains, output), control, seconds).map(drop)
+    gstreamer_chains_controlled(&[&properties], url, (&chains, output, 100_000), control, seconds).map(drop)
 }
 
 /// The same with these properties of `rtspsrc`, this operation, and these chains of elements, one of which
-/// stores the file that tells when media have come. Returns the seconds from the operation to the end.
+/// stores the file that tells when media have come: it has so many bytes then. Returns the seconds from the
+/// operation to the end.
 pub fn gstreamer_chains_controlled(
     properties: &[&str],
     url: &str,
-    (chains, file): (&[String], &Path),
+    (chains, file, enough): (&[String], &Path, u64),
     control: Control,
     seconds: f64,
 ) -> Result<f64> {
@@ -125,7 +132,10 @@ pub fn gstreamer_chains_controlled(
     let source = format!("rtspsrc name=source location={url} {} {}", properties.join(" "), latency());
     let description = format!("{source} {}", chains.join(" "));
     let mut command = Command::new("python3");
-    command.args(["-c", include_str!("gstreamer_control.py"), &description, file]).args(control.arguments());
+    command.args(["-c", include_str!("gstreamer_control.py"), &description, file, &enough.to_string()]);
+    command.args(control.arguments());
+    // The script reads messages.
+    command.env("LC_ALL", "C");
     let mut process = Process::start(&command, true)?;
     let status = process.wait(Deadline::seconds(seconds))?;
     require!(status.code() != Some(MISSING), "libgstreamer-1.0 is not installed");
@@ -205,7 +215,7 @@ pub fn gstreamer_movie(protocol: &str, url: &str, video: &Path, audio: &Path, se
 /// gst-launch links chains as pads appear. Of two pads that appear at once it sometimes leaves one out (1.22:
 /// one time in thirty on a busy machine): its file stays empty, and the program never ends. Such a run is
 /// repeated.
-pub fn gstreamer_chains(
+fn gstreamer_chains(
     properties: &[&str],
     url: &str,
     (chains, files): (&[String], &[&Path]),

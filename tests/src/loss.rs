@@ -79,7 +79,7 @@ pub fn unless_overloaded(test: impl Fn() -> Result<()>) -> Result<()> {
 }
 
 /// Runs a test. Returns its result, and what overload was seen meanwhile.
-fn watch(test: impl Fn() -> Result<()>) -> Result<(Result<()>, Option<String>)> {
+pub fn watch(test: impl Fn() -> Result<()>) -> Result<(Result<()>, Option<String>)> {
     let dropped_before = dropped_by_all()?;
     let (longest, result) = std::thread::scope(|scope| {
         let (stop, stopped) = channel::<()>();

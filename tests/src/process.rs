@@ -204,8 +204,13 @@ pub fn of_threads(pid: u32, file: &str) -> Result<Vec<String>> {
 
 /// A folder that any user may use, for programs that refuse to run as root.
 pub fn open_folder() -> Result<tempfile::TempDir> {
+    open_folder_in(&std::env::temp_dir())
+}
+
+/// The same in another folder than that of temporary files.
+pub fn open_folder_in(parent: &Path) -> Result<tempfile::TempDir> {
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().context("making a temporary folder")?;
+    let folder = tempfile::tempdir_in(parent).context("making a temporary folder")?;
     let everyone = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(folder.path(), everyone).context("opening it to everyone")?;
     Ok(folder)

@@ -8,9 +8,10 @@ use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use wirepath_tests::frames::{self, Frame};
 use wirepath_tests::server::Server;
-use wirepath_tests::tls::Certificate;
+use wirepath_tests::tls::{Certificate, TunnelListener};
 use wirepath_tests::{clips, process};
 
+use crate::sessions::{self, Seen};
 use crate::{ffmpeg, gstreamer, live555, retina, vlc};
 
 /// Seconds of each clip.
@@ -27,6 +28,12 @@ pub(crate) const SPEED: f64 = 2.0;
 
 /// Rate requested by Scale.
 pub(crate) const SCALE: f64 = 4.0;
+
+/// Rate requested by Scale for a rewind.
+pub(crate) const REWIND: f64 = -4.0;
+
+/// Seconds into the clip from which clients rewind to its beginning.
+pub(crate) const REWIND_FROM_S: u32 = 5;
 
 /// Pictures from one random access point of a clip to the next, a second.
 const GROUP: usize = 25;
@@ -196,11 +203,22 @@ pub(crate) enum Transport {
     Tunnel,
     Multicast,
     Tls,
+    /// SRTP over UDP, of a session over TLS.
+    SrtpUdp,
+    /// SRTP interleaved in the connection over TLS.
+    SrtpTls,
 }
 
 impl Transport {
-    pub(crate) const ALL: [Transport; 5] =
-        [Transport::Udp, Transport::Tcp, Transport::Tunnel, Transport::Multicast, Transport::Tls];
+    pub(crate) const ALL: [Transport; 7] = [
+        Transport::Udp,
+        Transport::Tcp,
+        Transport::Tunnel,
+        Transport::Multicast,
+        Transport::Tls,
+        Transport::SrtpUdp,
+        Transport::SrtpTls,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -209,6 +227,22 @@ impl Transport {
             Transport::Tunnel => "HTTP tunnel",
             Transport::Multicast => "multicast",
             Transport::Tls => "rtsps",
+            Transport::SrtpUdp => "SRTP, UDP",
+            Transport::SrtpTls => "SRTP, rtsps",
+        }
+    }
+
+    /// Returns whether packets are encrypted by SRTP.
+    pub(crate) fn is_srtp(self) -> bool {
+        matches!(self, Transport::SrtpUdp | Transport::SrtpTls)
+    }
+
+    /// Name of the transport in the server's status.
+    fn status(self) -> &'static str {
+        match self {
+            Transport::Udp | Transport::SrtpUdp => "udp",
+            Transport::Tcp | Transport::Tunnel | Transport::Tls | Transport::SrtpTls => "tcp",
+            Transport::Multicast => "multicast",
         }
     }
 }
@@ -226,11 +260,19 @@ pub(crate) enum Operation {
     Speed,
     /// Plays random access points at [`SCALE`].
     Scale,
+    /// Plays random access points at [`REWIND`], from [`REWIND_FROM_S`] to the beginning.
+    Rewind,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Operation; 5] =
-        [Operation::Play, Operation::Pause, Operation::Seek, Operation::Speed, Operation::Scale];
+    pub(crate) const ALL: [Operation; 6] = [
+        Operation::Play,
+        Operation::Pause,
+        Operation::Seek,
+        Operation::Speed,
+        Operation::Scale,
+        Operation::Rewind,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -239,6 +281,7 @@ impl Operation {
             Operation::Seek => "seek",
             Operation::Speed => "speed",
             Operation::Scale => "scale",
+            Operation::Rewind => "rewind",
         }
     }
 }
@@ -289,7 +332,8 @@ impl Case {
         if self.transport == Transport::Multicast && self.operation != Operation::Play {
             return Err(Cannot("a multicast group has one position for all clients").into());
         }
-        if self.format.video == Codec::TransportStream && self.operation == Operation::Scale {
+        let is_scan = matches!(self.operation, Operation::Scale | Operation::Rewind);
+        if self.format.video == Codec::TransportStream && is_scan {
             return Err(Cannot("the server plays whole transport streams at Scale 1 only").into());
         }
         match self.client {
@@ -301,6 +345,39 @@ impl Case {
         }
     }
 
+    /// User agent that the client sends, by which the server's status tells its session from others.
+    pub(crate) fn agent(&self) -> String {
+        let transport = self.transport.name().replace([' ', ','], "");
+        format!("interop/{}/{transport}/{}", self.format.file, self.operation.name())
+    }
+
+    /// Value of the server's `--srtp`.
+    fn keys(&self) -> &'static str {
+        match (self.transport.is_srtp(), self.client) {
+            (false, _) => "off",
+            (true, Client::Ffmpeg) => "sdes",
+            (true, _) => "mikey",
+        }
+    }
+
+    /// Ensures that the server sent over the transport of the case, encrypted or not, and at its rate.
+    pub(crate) fn ensure_seen(&self, seen: &Seen) -> Result<()> {
+        let transport = self.transport.status();
+        ensure!(
+            seen.transports.iter().eq([transport]),
+            "the server saw no session over {transport}: {seen:?}"
+        );
+        ensure!(seen.srtp.iter().eq([&self.transport.is_srtp()]), "SRTP of the session: {seen:?}");
+        let (name, rates, wanted) = match self.operation {
+            Operation::Play | Operation::Pause | Operation::Seek => return Ok(()),
+            Operation::Speed => ("Speed", &seen.speeds, SPEED),
+            Operation::Scale => ("Scale", &seen.scales, SCALE),
+            Operation::Rewind => ("Scale", &seen.scales, REWIND),
+        };
+        ensure!(rates.contains(&wanted), "the server saw no {name} {wanted}: {seen:?}");
+        Ok(())
+    }
+
     /// Ensures that decoded pictures are those of the file: all, from a random access point near the time of
     /// the seek on, or random access points only. So many may be missing at the end, which the client cuts.
     pub(crate) fn ensure_pictures(&self, came: &[Frame], bed: &Bed, missing: usize) -> Result<()> {
@@ -309,7 +386,13 @@ impl Case {
             Operation::Play | Operation::Pause | Operation::Speed => {
                 frames::ensure_all(came, stored, missing)
             }
-            Operation::Scale => ensure_random_access_points(came, stored),
+            Operation::Scale => ensure_random_access_points(came, &random_access_points(stored)),
+            Operation::Rewind => {
+                let mut points = random_access_points(stored);
+                points.truncate(1 + REWIND_FROM_S as usize);
+                points.reverse();
+                ensure_random_access_points(came, &points)
+            }
             Operation::Seek => {
                 // The decoder may show a picture that needs one before the random access point.
                 let first = frames::ensure_from(came, stored, 2, missing)?;
@@ -341,10 +424,14 @@ impl fmt::Display for Case {
     }
 }
 
-/// Ensures that pictures are random access points of the file in its order, and at least half of them.
-fn ensure_random_access_points(came: &[Frame], stored: &[Frame]) -> Result<()> {
-    let points: Vec<&Frame> = stored.iter().step_by(GROUP).collect();
-    let mut left = points.as_slice();
+/// Random access points of a clip.
+fn random_access_points(stored: &[Frame]) -> Vec<&Frame> {
+    stored.iter().step_by(GROUP).collect()
+}
+
+/// Ensures that pictures are of these in their order, and at least half of them.
+fn ensure_random_access_points(came: &[Frame], points: &[&Frame]) -> Result<()> {
+    let mut left = points;
     for (index, picture) in came.iter().enumerate() {
         let place = left.iter().position(|point| point.hash == picture.hash);
         let place = place.with_context(|| {
@@ -356,17 +443,18 @@ fn ensure_random_access_points(came: &[Frame], stored: &[Frame]) -> Result<()> {
     Ok(())
 }
 
-/// A server of the formats to play.
+/// Servers of the formats to play.
 pub(crate) struct Bed {
-    pub(crate) server: Server,
+    /// Servers by their `--srtp`.
+    servers: HashMap<&'static str, Server>,
     /// Frames of each file.
     stored: HashMap<&'static str, Vec<Vec<Frame>>>,
     folder: TempDir,
-    _certificate: Certificate,
+    certificate: Certificate,
 }
 
 impl Bed {
-    /// Makes the clips of these cases, and starts the server.
+    /// Makes the clips of these cases, and starts their servers.
     pub(crate) fn new(cases: &[Case]) -> Result<Bed> {
         let is_played = |format: &Format| cases.iter().any(|case| case.format == *format);
         let formats: Vec<Format> = Format::ALL.into_iter().filter(is_played).collect();
@@ -382,19 +470,44 @@ impl Bed {
         }
         let certificate = Certificate::new()?;
         let groups = "239.9.9.1-239.9.9.99:5004?ttl=1&interface=127.0.0.1";
-        let server =
-            Server::of(folder.path()).with(certificate.arguments()).with(["--multicast", groups]).start()?;
-        Ok(Bed { server, stored, folder, _certificate: certificate })
+        let mut servers = HashMap::new();
+        for keys in ["off", "sdes", "mikey"] {
+            if cases.iter().any(|case| case.keys() == keys) {
+                let options = ["--multicast", groups, "--srtp", keys];
+                let server = Server::of(folder.path()).with(certificate.arguments()).with(options).start()?;
+                servers.insert(keys, server);
+            }
+        }
+        Ok(Bed { servers, stored, folder, certificate })
+    }
+
+    /// Server of a case.
+    pub(crate) fn server(&self, case: &Case) -> Result<&Server> {
+        self.servers.get(case.keys()).context("a case without a server")
     }
 
     /// URL of a case for clients that know its transport by an option.
     pub(crate) fn url(&self, case: &Case) -> Result<String> {
+        let server = self.server(case)?;
         let (scheme, address) = match case.transport {
-            Transport::Tls => ("rtsps", self.server.rtsps.context("the server has no rtsps")?),
-            Transport::Tunnel => ("rtsp", self.server.http),
-            Transport::Udp | Transport::Tcp | Transport::Multicast => ("rtsp", self.server.rtsp),
+            Transport::Tls | Transport::SrtpUdp | Transport::SrtpTls => {
+                ("rtsps", server.rtsps.context("the server has no rtsps")?)
+            }
+            Transport::Tunnel => ("rtsp", server.http),
+            Transport::Udp | Transport::Tcp | Transport::Multicast => ("rtsp", server.rtsp),
         };
         Ok(format!("{scheme}://{address}/{}{}", case.format.file, case.format.query))
+    }
+
+    /// Address where a client without TLS may connect once to reach the server of a case over TLS.
+    pub(crate) fn tunnel(&self, case: &Case) -> Result<TunnelListener> {
+        let address = self.server(case)?.rtsps.context("the server has no rtsps")?;
+        TunnelListener::open(address, &self.certificate.file())
+    }
+
+    /// Plays a case, and returns what the server's status showed of its sessions meanwhile.
+    pub(crate) fn watch<T>(&self, case: &Case, play: impl FnOnce() -> Result<T>) -> Result<(T, Seen)> {
+        sessions::watch(self.server(case)?, &case.agent(), play)
     }
 
     /// The file of a format.
@@ -408,9 +521,11 @@ impl Bed {
     }
 }
 
-/// A folder for what a client stores.
+/// A folder for what a client stores. Raw pictures of a clip are 52 MB: a disk that others keep busy would stall the
+/// client, so it is in memory if it can be.
 pub(crate) fn home() -> Result<TempDir> {
-    process::open_folder()
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { process::open_folder_in(memory) } else { process::open_folder() }
 }
 
 /// Decodes what a client stored. Damaged pictures are for the comparison to find: ffmpeg does not tell of
@@ -431,8 +546,9 @@ mod tests {
     #[test]
     fn a_scan_has_random_access_points_in_order() {
         let stored = pictures(0..6 * GROUP);
+        let points = random_access_points(&stored);
         let ensure =
-            |numbers: &[usize]| ensure_random_access_points(&pictures(numbers.iter().copied()), &stored);
+            |numbers: &[usize]| ensure_random_access_points(&pictures(numbers.iter().copied()), &points);
         assert!(ensure(&[0, 25, 50, 75, 100, 125]).is_ok() && ensure(&[0, 50, 125]).is_ok());
         assert!(ensure(&[0, 25]).is_err(), "too few");
         assert!(ensure(&[0, 25, 26, 50]).is_err(), "another picture");

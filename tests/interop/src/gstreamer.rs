@@ -1,5 +1,4 @@
-//! GStreamer: `rtspsrc` and the depayloaders of each format, by `gst-launch-1.0`, which only plays, and by
-//! its library.
+//! GStreamer: `rtspsrc` and the depayloaders of each format, by its library.
 
 use std::path::Path;
 
@@ -9,12 +8,17 @@ use wirepath_tests::frames::{self, Frame};
 use wirepath_tests::{process, require};
 
 use crate::cases::{
-    Bed, CLIP_S, Cannot, Case, Codec, LIMIT_S, Operation, PAUSE_S, SCALE, SEEK_S, SPEED, Transport, decode,
-    home,
+    Bed, CLIP_S, Cannot, Case, Codec, LIMIT_S, Operation, PAUSE_S, REWIND, REWIND_FROM_S, SCALE, SEEK_S,
+    SPEED, Transport, decode, home,
 };
 
 /// Last pictures and frames of sound that parsers hold back.
 const MISSING: usize = 3;
+
+/// First pictures after a change of the rate that may be of those before it: `rtspsrc` passes on all packets that
+/// come, also those that were on the way when it requested the change. On a busy machine one of them may be a
+/// random access point, which parsers and decoders do not leave out.
+const ON_THE_WAY: usize = 2;
 
 pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     require!(process::find("gst-launch-1.0").is_some(), "not installed");
@@ -23,38 +27,44 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Transport::Tcp => ("rtsp:", &["protocols=tcp"]),
         Transport::Tunnel => ("rtsph:", &[]),
         Transport::Multicast => ("rtsp:", &["protocols=udp-mcast"]),
-        Transport::Tls => ("rtsps:", &["tls-validation-flags=0"]),
+        Transport::Tls | Transport::SrtpTls => ("rtsps:", &["protocols=tcp", "tls-validation-flags=0"]),
+        Transport::SrtpUdp => ("rtsps:", &["protocols=udp", "tls-validation-flags=0"]),
     };
+    let agent = format!("user-agent={}", case.agent());
+    // By default a socket has room for a second of these clips, and a busy machine stalls longer.
+    let properties = [properties, &[&agent, "udp-buffer-size=4194304"]].concat();
     let url = bed.url(case)?;
     let (_, place) = url.split_once(':').context("a URL without a scheme")?;
     let url = format!("{scheme}{place}");
     let control = match case.operation {
-        Operation::Play => None,
-        Operation::Pause => Some(Control::Pause(PAUSE_S)),
-        Operation::Seek => Some(Control::Seek(SEEK_S.into())),
-        Operation::Speed => Some(Control::Speed(SPEED)),
-        Operation::Scale => Some(Control::Scale(SCALE)),
+        Operation::Play => Control::Play,
+        Operation::Pause => Control::Pause(PAUSE_S),
+        Operation::Seek => Control::Seek(SEEK_S.into()),
+        Operation::Speed => Control::Speed(SPEED),
+        Operation::Scale => Control::Scale(SCALE),
+        Operation::Rewind => Control::Rewind(REWIND, REWIND_FROM_S.into()),
     };
-    // Without it, `rtspsrc` leaves sound out: at a Scale there is none, and a chain would wait for it.
-    let audio = case.format.audio.filter(|_| !matches!(case.operation, Operation::Speed | Operation::Scale));
+    // Without a chain, the script leaves sound out: at a Scale there is none, and the chain would wait for it.
+    let is_normal = matches!(case.operation, Operation::Play | Operation::Pause | Operation::Seek);
+    let audio = case.format.audio.filter(|_| is_normal);
     let home = home()?;
     let (pictures, sound) = (home.path().join("pictures"), home.path().join("sound"));
-    let mut chains = vec![chain("video", case.format.video, &pictures)?];
+    let mut chains = vec![chain("video", case, case.format.video, &pictures)?];
     if let Some(codec) = audio {
-        chains.push(chain("audio", codec, &sound)?);
+        chains.push(chain("audio", case, codec, &sound)?);
     }
-    match control {
-        None => {
-            let files: &[&Path] = if audio.is_some() { &[&pictures, &sound] } else { &[&pictures] };
-            clients::gstreamer_chains(properties, &url, (&chains, files), LIMIT_S)?;
-        }
-        Some(control) => {
-            let to_play = (chains.as_slice(), pictures.as_path());
-            let took = clients::gstreamer_chains_controlled(properties, &url, to_play, control, LIMIT_S)?;
-            let is_faster = took < 0.75 * f64::from(CLIP_S);
-            ensure!(case.operation != Operation::Speed || is_faster, "Speed took {took} s for {CLIP_S} s");
-        }
-    }
+    // Half a second.
+    let enough = match case.format.video {
+        Codec::Vp8 | Codec::Vp9 => 13 * RAW_PICTURE,
+        _ => 100_000,
+    };
+    let to_play = (chains.as_slice(), pictures.as_path(), enough);
+    let play = || clients::gstreamer_chains_controlled(&properties, &url, to_play, control, LIMIT_S);
+    let (took, seen) = bed.watch(case, play)?;
+    case.ensure_seen(&seen)?;
+    // At its normal speed it takes as long as the clip, and then the latency.
+    let is_faster = took < f64::from(CLIP_S);
+    ensure!(case.operation != Operation::Speed || is_faster, "Speed {SPEED} took {took} s for {CLIP_S} s");
     ensure_pictures(case, bed, &pictures).context("pictures")?;
     match audio {
         Some(codec) if case.operation != Operation::Seek => {
@@ -73,7 +83,36 @@ fn ensure_pictures(case: &Case, bed: &Bed, file: &Path) -> Result<()> {
     };
     let speed = if case.operation == Operation::Speed { SPEED } else { 1.0 };
     let held_back = MISSING + frames::within_last(&bed.stored(&case.format)?[0], speed * LATENCY_S);
-    case.ensure_pictures(whole(&came[0])?, bed, held_back)
+    let came = &came[0];
+    match case.operation {
+        Operation::Play | Operation::Pause | Operation::Seek => {
+            case.ensure_pictures(whole(came)?, bed, held_back)
+        }
+        Operation::Speed | Operation::Scale => ensure_after_change(case, bed, whole(came)?, held_back),
+        Operation::Rewind => ensure_rewind(case, bed, came),
+    }
+}
+
+/// Compares the pictures after a change of the rate.
+fn ensure_after_change(case: &Case, bed: &Bed, came: &[Frame], missing: usize) -> Result<()> {
+    let without = |count: usize| {
+        case.ensure_pictures(came.get(count..).context("too few pictures came")?, bed, missing)
+    };
+    (0..=ON_THE_WAY).map(without).find(Result::is_ok).unwrap_or_else(|| without(0))
+}
+
+/// Compares the pictures of a rewind. Parsers and decoders of GStreamer gather what comes up to a buffer marked
+/// as a discontinuity, and then pass it on in the opposite order; `rtspsrc` marks none.
+fn ensure_rewind(case: &Case, bed: &Bed, came: &[Frame]) -> Result<()> {
+    let compare = |came: &[Frame]| ensure_after_change(case, bed, whole(came)?, 0);
+    if compare(came).is_ok() {
+        return Ok(());
+    }
+    compare(&came.iter().rev().cloned().collect::<Vec<_>>())?;
+    Err(Cannot(
+        "receives a rewind, but its parsers and decoders pass the pictures on at the end only, forward",
+    )
+    .into())
 }
 
 fn ensure_sound(case: &Case, bed: &Bed, codec: Codec, file: &Path) -> Result<()> {
@@ -111,8 +150,11 @@ fn pcm(case: &Case, bed: &Bed, name: &str) -> Result<Vec<u8>> {
 /// Options with which ffmpeg reads raw pictures of clips.
 const RAW: &[&str] = &["-f", "rawvideo", "-pixel_format", "yuv420p", "-video_size", "640x360"];
 
+/// Bytes of a raw picture.
+const RAW_PICTURE: u64 = 640 * 360 * 3 / 2;
+
 /// Elements that store a track in a file that ffmpeg reads.
-fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
+fn chain(media: &str, case: &Case, codec: Codec, file: &Path) -> Result<String> {
     let elements = match codec {
         Codec::TransportStream => "rtpmp2tdepay",
         Codec::H264 => "rtph264depay ! h264parse ! video/x-h264,stream-format=byte-stream",
@@ -131,10 +173,14 @@ fn chain(media: &str, codec: Codec, file: &Path) -> Result<String> {
         Codec::ALaw => "rtppcmadepay",
     };
     let file = file.to_str().context("a file's name")?;
-    // A seek is sent to the depayloader, since what writes a container (oggmux) takes none.
+    // Its name links it, and a seek is sent to it, since what writes a container (oggmux) takes none.
     let (depayloader, others) = elements.split_at(elements.find(' ').unwrap_or(elements.len()));
-    let elements = format!("{depayloader} name={media}{others}");
+    // Times of buffers count from before the session is set up, which takes half a second with TLS and longer on a
+    // busy machine, but the segment ends with the range: parsers and sinks would leave out what is behind. A parser
+    // that passes a rewind on must see the segment's rate.
+    let open = if case.operation == Operation::Rewind { "" } else { " ! identity single-segment=true" };
+    let elements = format!("{depayloader} name={media}{open}{others}");
     // A pause ends only when all sinks have paused, for which one would wait for a buffer.
     let sink = format!("filesink async=false location={file}");
-    Ok(format!("source. ! application/x-rtp,media={media} ! {elements} ! queue ! {sink}"))
+    Ok(format!("{elements} ! queue ! {sink}"))
 }

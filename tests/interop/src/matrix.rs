@@ -1,7 +1,7 @@
 //! Results, the file that keeps them, and their tables.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,20 +9,71 @@ use wirepath_tests::trial::Skip;
 
 use crate::cases::{Cannot, Case, Client, Format, Operation, Transport};
 
+/// Result of playing a case once.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    result: Result<()>,
+    /// Signs of an overloaded machine while it played.
+    overload: Option<String>,
+}
+
+impl Attempt {
+    pub(crate) fn new(result: Result<()>, overload: Option<String>) -> Attempt {
+        Attempt { result, overload }
+    }
+
+    /// Returns whether the case is to be played again.
+    pub(crate) fn failed(&self) -> bool {
+        self.result.as_ref().is_err_and(|error| !error.is::<Cannot>() && !error.is::<Skip>())
+    }
+
+    /// The failure, and the overload at that time if there was one.
+    fn reason(&self) -> String {
+        let reason = self.result.as_ref().map_or_else(|error| format!("{error:#}"), |()| String::new());
+        let reason = reason.lines().next().unwrap_or_default();
+        self.overload.as_ref().map_or_else(|| reason.to_owned(), |seen| format!("{reason} ({seen})"))
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&Cell::of_one(&self.result).text())?;
+        match &self.overload {
+            Some(seen) if self.failed() => write!(out, " ({seen})"),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cell {
     /// What came is what the file has.
     Plays,
+    /// The same at the second attempt; how the first one failed.
+    Unstable(String),
     /// The client has not what it takes.
     Cannot(String),
-    /// The client is not installed.
+    /// The client is not installed, or the machine was overloaded at both attempts.
     Skipped(String),
     Fails(String),
 }
 
 impl Cell {
-    pub(crate) fn of(result: Result<()>) -> Cell {
+    /// Result of an attempt, and of the second one if the first one failed.
+    pub(crate) fn of(first: Attempt, second: Option<Attempt>) -> Cell {
+        let is_overloaded = first.overload.is_some();
+        match (first.failed(), second) {
+            (true, Some(second)) if second.result.is_ok() => Cell::Unstable(first.reason()),
+            (true, Some(second)) if second.failed() && is_overloaded && second.overload.is_some() => {
+                Cell::Skipped(format!("the machine is overloaded: {}", second.reason()))
+            }
+            (true, Some(second)) => Cell::of_one(&second.result),
+            (_, _) => Cell::of_one(&first.result),
+        }
+    }
+
+    fn of_one(result: &Result<()>) -> Cell {
         match result {
             Ok(()) => Cell::Plays,
             Err(error) => match (error.downcast_ref::<Cannot>(), error.downcast_ref::<Skip>()) {
@@ -43,6 +94,7 @@ impl Cell {
     fn parts(&self) -> (&'static str, &str) {
         match self {
             Cell::Plays => ("yes", ""),
+            Cell::Unstable(why) => ("unstable", why),
             Cell::Cannot(why) => ("no", why),
             Cell::Skipped(why) => ("skipped", why),
             Cell::Fails(why) => ("fails", why),
@@ -52,10 +104,11 @@ impl Cell {
     fn parse(word: &str, why: &str) -> Result<Cell> {
         Ok(match word {
             "yes" => Cell::Plays,
+            "unstable" => Cell::Unstable(why.to_owned()),
             "no" => Cell::Cannot(why.to_owned()),
             "skipped" => Cell::Skipped(why.to_owned()),
             "fails" => Cell::Fails(why.to_owned()),
-            _ => bail!("unknown result {word}: expected yes, no, skipped or fails"),
+            _ => bail!("unknown result {word}: expected yes, unstable, no, skipped or fails"),
         })
     }
 }
@@ -89,6 +142,7 @@ fn summary(results: &[(Operation, Option<&Cell>)], notes: &mut Notes) -> String 
         _ => works.join(", "),
     };
     for (what, wanted) in [
+        ("unstable", names(&|cell| matches!(cell, Some(Cell::Unstable(_))))),
         ("**fails**", names(&|cell| matches!(cell, Some(Cell::Fails(_))))),
         ("not tried", names(&|cell| cell.is_none())),
     ] {
@@ -129,6 +183,15 @@ impl Matrix {
     /// Number of cells that failed.
     pub(crate) fn failures(&self) -> usize {
         self.0.iter().filter(|(_, cell, _)| matches!(cell, Cell::Fails(_))).count()
+    }
+
+    /// Number of cells with each result.
+    pub(crate) fn summary(&self) -> String {
+        let words = ["yes", "unstable", "no", "skipped", "fails"];
+        let counts = words.map(|word| self.0.iter().filter(|(_, cell, _)| cell.parts().0 == word).count());
+        let texts: Vec<String> =
+            words.iter().zip(counts).map(|(word, count)| format!("{count} {word}")).collect();
+        format!("{} cells: {}", self.0.len(), texts.join(", "))
     }
 
     /// Reads kept results: lines of client, format, transport, operation, day, result and reason, with tabs
@@ -225,13 +288,37 @@ fn replace(document: &str, tables: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn attempt(result: Result<()>) -> Attempt {
+        Attempt::new(result, None)
+    }
+
+    fn failure(is_overloaded: bool) -> Attempt {
+        let error = anyhow::anyhow!("frame 3 differs\nmore").context("pictures");
+        Attempt::new(Err(error), is_overloaded.then(|| "no room".to_owned()))
+    }
+
     #[test]
     fn results_are_told_apart() {
-        assert_eq!(Cell::of(Ok(())), Cell::Plays);
-        assert_eq!(Cell::of(Err(Cannot("no TLS").into())), Cell::Cannot("no TLS".into()));
-        assert_eq!(Cell::of(Err(Skip("not installed".into()).into())), Cell::Skipped("not installed".into()));
-        let error = anyhow::anyhow!("frame 3 differs").context("pictures");
-        assert_eq!(Cell::of(Err(error)), Cell::Fails("pictures: frame 3 differs".into()));
+        let of = |result| Cell::of(attempt(result), None);
+        assert_eq!(of(Ok(())), Cell::Plays);
+        assert_eq!(of(Err(Cannot("no TLS").into())), Cell::Cannot("no TLS".into()));
+        assert_eq!(of(Err(Skip("not installed".into()).into())), Cell::Skipped("not installed".into()));
+        assert_eq!(Cell::of(failure(false), None), Cell::Fails("pictures: frame 3 differs\nmore".into()));
+        assert!(failure(true).failed() && !attempt(Ok(())).failed());
+        assert!(!attempt(Err(Cannot("no TLS").into())).failed());
+    }
+
+    #[test]
+    fn a_second_attempt_decides() {
+        let reason = "pictures: frame 3 differs";
+        assert_eq!(Cell::of(failure(false), Some(attempt(Ok(())))), Cell::Unstable(reason.into()));
+        let overloaded = Cell::of(failure(true), Some(attempt(Ok(()))));
+        assert_eq!(overloaded, Cell::Unstable(format!("{reason} (no room)")));
+        for (first, second) in [(false, false), (true, false), (false, true)] {
+            assert!(matches!(Cell::of(failure(first), Some(failure(second))), Cell::Fails(_)));
+        }
+        let skipped = Cell::of(failure(true), Some(failure(true)));
+        assert_eq!(skipped, Cell::Skipped(format!("the machine is overloaded: {reason} (no room)")));
     }
 
     /// Results of a client, the same for all formats and operations of a transport.
@@ -251,8 +338,9 @@ mod tests {
             _ => Cell::Cannot("UDP only".into()),
         });
         let text = matrix.markdown();
-        let (yes, no, fails) = ("all", "none (1)", "none; **fails**: play, pause, seek, speed, scale (2)");
-        let row = format!("| transport stream | {yes} | {no} | {no} | {no} | {fails} |\n");
+        let (yes, no, fails) =
+            ("all", "none (1)", "none; **fails**: play, pause, seek, speed, scale, rewind (2)");
+        let row = format!("| transport stream | {yes} | {no} | {no} | {no} | {fails} | {no} | {no} |\n");
         assert!(text.contains(&row) && text.ends_with("\n1. no: UDP only\n2. fails: late\n"), "{text}");
         assert_eq!(matrix.failures(), Operation::ALL.len() * Format::ALL.len());
     }
@@ -265,8 +353,10 @@ mod tests {
             (Operation::ALL[1], Some(&cannot)),
             (Operation::ALL[2], Some(&Cell::Plays)),
             (Operation::ALL[3], None),
+            (Operation::ALL[4], Some(&Cell::Unstable("late".into()))),
         ];
-        assert_eq!(summary(&results, &mut Notes::default()), "play, seek; not tried: speed (1)");
+        let text = summary(&results, &mut Notes::default());
+        assert_eq!(text, "play, seek; unstable: scale; not tried: speed (1, 2)");
     }
 
     #[test]

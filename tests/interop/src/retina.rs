@@ -22,7 +22,7 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Operation::Play => {}
         Operation::Pause => return Err(Cannot("has no pause").into()),
         Operation::Seek => return Err(Cannot("has no seek").into()),
-        Operation::Speed | Operation::Scale => {
+        Operation::Speed | Operation::Scale | Operation::Rewind => {
             return Err(Cannot("requests neither Speed nor Scale").into());
         }
     }
@@ -31,7 +31,9 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Transport::Tcp => retina::client::Transport::Tcp(Default::default()),
         Transport::Tunnel => return Err(Cannot("has no tunnel").into()),
         Transport::Multicast => return Err(Cannot("has no multicast").into()),
-        Transport::Tls => return Err(Cannot("has no TLS").into()),
+        Transport::Tls | Transport::SrtpUdp | Transport::SrtpTls => {
+            return Err(Cannot("has no TLS").into());
+        }
     };
     // Of the sound that it has a depacketizer for, only AAC is divided into samples as the file is.
     let has_sound = case.format.audio == Some(Codec::Aac);
@@ -40,10 +42,13 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let url = bed.url(case)?;
-    let samples = Samples::receive(&url, &transport, has_sound);
-    let came =
-        runtime.block_on(async { tokio::time::timeout(Duration::from_secs_f64(LIMIT_S), samples).await });
-    let came = came.context("it did not end in time")??;
+    let agent = case.agent();
+    let (came, seen) = bed.watch(case, || {
+        let samples = Samples::receive(&url, &agent, &transport, has_sound);
+        let limited = async { tokio::time::timeout(Duration::from_secs_f64(LIMIT_S), samples).await };
+        runtime.block_on(limited).context("it did not end in time")?
+    })?;
+    case.ensure_seen(&seen)?;
     let home = home()?;
     let file = in_mp4(bed.file(&case.format), home.path())?;
     ensure_equal(&came.pictures, &stored(&file, case, "0:v:0")?).context("pictures")?;
@@ -65,8 +70,14 @@ struct Samples {
 
 impl Samples {
     /// Plays to the end.
-    async fn receive(url: &str, transport: &retina::client::Transport, has_sound: bool) -> Result<Samples> {
-        let mut session = Session::describe(url::Url::parse(url)?, SessionOptions::default()).await?;
+    async fn receive(
+        url: &str,
+        agent: &str,
+        transport: &retina::client::Transport,
+        has_sound: bool,
+    ) -> Result<Samples> {
+        let options = SessionOptions::default().user_agent(agent.to_owned());
+        let mut session = Session::describe(url::Url::parse(url)?, options).await?;
         for number in 0..session.streams().len() {
             if has_sound || session.streams()[number].media() == "video" {
                 let options =
