@@ -111,6 +111,12 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { process, user: peer.uid })
 }
 
+/// Makes sends of a UDP socket over IPv4 fail with `ENOBUFS` if the queue of the device drops their packet
+/// (`IP_RECVERR`); otherwise such a send succeeds.
+pub fn report_full_queues(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::SOL_IP, libc::IP_RECVERR, 1)
+}
+
 /// Identity of the network namespace of a socket (`SO_NETNS_COOKIE`), unique until the next boot.
 ///
 /// # Errors
