@@ -36,6 +36,7 @@ fn main() -> std::process::ExitCode {
         a_million_writes_during_sends_do_not_reach_the_packets,
         writes_to_memory_that_is_lent_without_a_guard_reach_the_packets,
         datagrams_keep_their_bytes,
+        a_million_writes_during_sends_do_not_reach_datagrams,
         threads_that_write_at_the_same_time_lose_no_write,
         the_kernel_writes_to_lent_memory,
         freed_memory_is_sent_as_it_was,
@@ -206,6 +207,56 @@ fn datagrams_keep_their_bytes() -> Result<()> {
         }
     }
     ensure!(lent > 0, "none was lent");
+    Ok(())
+}
+
+/// Promise: A write to lent memory does not wait, and the packet keeps the bytes as of the send.
+///
+/// Ranges of all sizes of a datagram, from any offset in a page; writes anywhere in the buffer.
+fn a_million_writes_during_sends_do_not_reach_datagrams() -> Result<()> {
+    const LENGTH: usize = 96 * 1024;
+    const ROUNDS: usize = 500;
+    slow_loopback()?;
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    receiver.set_read_timeout(Some(Duration::from_secs(60)))?;
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 1 << 26)?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    sender.connect(receiver.local_addr()?)?;
+    sender.set_nonblocking(true)?;
+    rustix::net::sockopt::set_socket_send_buffer_size_force(&sender, 1 << 26)?;
+    let (mut lender, mut state) = (Lender::new()?, 88_172_645_463_325_252);
+    let guard = WriteGuard::of_process()?;
+    let (faults, mut expected) = (guard.write_faults(), Vec::new());
+    let mut buffer = vec![0_u8; LENGTH];
+    let mut model = buffer.clone();
+    for round in 0..ROUNDS {
+        let start = random(&mut state) % (LENGTH / 2);
+        let end = start + 1 + random(&mut state) % 49_000;
+        expected.push(buffer[start..end].to_vec());
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let taken = loop {
+            // While other loans are out, or another test protects pages, nothing can be lent.
+            match lender.send(sender.as_fd(), &buffer[start..end], 0)? {
+                Some(taken) => break taken,
+                None => lender.collect()?,
+            }
+            ensure!(std::time::Instant::now() < deadline, "round {round}: it cannot be lent");
+            thread::yield_now();
+        };
+        ensure!(taken == end - start, "round {round}: {taken} bytes of a datagram were sent");
+        for _ in 0..1_000_000 / ROUNDS {
+            let (at, value) = (random(&mut state) % buffer.len(), random(&mut state) as u8);
+            (buffer[at], model[at]) = (value, value);
+        }
+        ensure!(buffer == model, "round {round}: writes were lost");
+    }
+    let faults = guard.write_faults() - faults;
+    ensure!(faults > 100, "only {faults} writes had to wait for a copy");
+    let mut received = vec![0; 1 << 16];
+    for (number, expected) in expected.iter().enumerate() {
+        let length = receiver.recv(&mut received)?;
+        ensure!(received[..length] == expected[..], "datagram {number} differs");
+    }
     Ok(())
 }
 
