@@ -31,6 +31,7 @@ fn main() -> std::process::ExitCode {
         netcat_sends_every_byte,
         python_sends_every_byte,
         random_writes_after_sends_do_not_reach_the_receiver,
+        memory_of_a_memfd_is_copied,
         iperf_sends_every_byte,
         datagrams_are_lent_from_the_least_size_only,
         nginx_sends_every_byte,
@@ -355,6 +356,35 @@ fn crc_32(bytes: &[u8]) -> u32 {
         (0..8).fold(byte as u32, |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
     });
     !bytes.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)])
+}
+
+/// Sends of a shared mapping, which is written to at once.
+const MEMFD: &str = r#"
+import mmap, os, socket, sys
+fd = os.memfd_create("sent")
+os.ftruncate(fd, 300000)
+memory = mmap.mmap(fd, 300000)
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+for i in range(40):
+    memory[:] = bytes([i]) * 300000
+    s.sendall(memory)
+"#;
+
+/// Promise: Shared memory, as of a memfd, is never lent by a guarded send: the caller copies it.
+fn memory_of_a_memfd_is_copied() -> Result<()> {
+    let bench = Bench::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut command = bench.command("python3")?;
+    command.args(["-c", MEMFD, &listener.local_addr()?.port().to_string()]);
+    let program = Running(command.spawn()?);
+    let mut received = Vec::new();
+    accept(&listener)?.read_to_end(&mut received)?;
+    let expected: Vec<u8> = (0..40).flat_map(|value| std::iter::repeat_n(value, 300_000)).collect();
+    ensure_equal(&received, &expected)?;
+    ensure_success(program, "python3")?;
+    let (lent, refused) = (bench.count("lent")?, bench.count("refused")?);
+    ensure!(lent == 0 && refused > 0, "{lent} lent, {refused} refused");
+    Ok(())
 }
 
 fn iperf_sends_every_byte() -> Result<()> {

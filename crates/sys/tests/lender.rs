@@ -44,6 +44,7 @@ fn main() -> std::process::ExitCode {
         memory_of_two_areas_keeps_its_bytes,
         a_dropped_lender_leaves_writable_memory,
         memory_that_cannot_be_guarded_is_not_lent,
+        memory_of_a_memfd_is_copied,
         untouched_memory_is_guarded,
         loans_that_are_over_protect_nothing,
         a_send_that_failed_is_not_made_later,
@@ -418,6 +419,40 @@ fn memory_that_cannot_be_guarded_is_not_lent() -> Result<()> {
     // Refused bytes can be lent again from another location.
     let on_the_heap = on_the_stack.to_vec();
     connection.lend(&mut lender, &on_the_heap)?;
+    connection.ensure_equal()
+}
+
+/// Promise: Shared memory, as of a memfd, is never lent by a guarded send: the caller copies it.
+///
+/// The page of a shared mapping cannot be replaced for its writers, and that of a private one not while it is the
+/// file's. A private page that was written to is the process's own.
+fn memory_of_a_memfd_is_copied() -> Result<()> {
+    const LENGTH: usize = 64 * 1024;
+    let mut connection = Connection::new()?;
+    let mut lender = Lender::new()?;
+    let file = File::from(rustix::fs::memfd_create("lent", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.set_len(LENGTH as u64)?;
+    for flags in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh mapping, which is never unmapped and has this one slice.
+        let bytes = unsafe {
+            let start = libc::mmap(std::ptr::null_mut(), LENGTH, protection, flags, file.as_raw_fd(), 0);
+            ensure!(start != libc::MAP_FAILED, "mmap failed");
+            std::slice::from_raw_parts_mut(start.cast::<u8>(), LENGTH)
+        };
+        for value in 1..=20 {
+            if flags == libc::MAP_SHARED {
+                bytes.fill(value);
+            }
+            let refused = lender::counts().refused;
+            ensure!(lender.send(connection.sender.as_fd(), bytes, 0) == Ok(None), "a memfd was lent");
+            ensure!(lender::counts().refused > refused, "it was not counted");
+            connection.expected.extend_from_slice(bytes);
+            connection.sender.write_all(bytes)?;
+        }
+        bytes.fill(255);
+    }
+    ensure!(lender.out() == 0, "{} loans are out", lender.out());
     connection.ensure_equal()
 }
 
