@@ -15,6 +15,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
+use wirepath_datapath::calibration::Host;
 use wirepath_tests::process::{self, Process, is_root};
 use wirepath_tests::{Deadline, require, server, trials};
 
@@ -25,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_device_without_offloads_is_measured,
         a_receiver_behind_a_link_is_measured,
         loans_are_measured_for_each_transport_and_mtu,
+        a_download_lends_by_the_calibration,
         every_path_is_profiled,
         everything_is_measured_at_once_and_reported,
         an_assessment_killed_leaves_no_namespace_and_no_device,
@@ -165,6 +167,63 @@ fn loans_are_measured_for_each_transport_and_mtu() -> Result<()> {
     ensure!(!sends.is_empty() && sends.iter().all(|one| one["verified"] == true), "{sends:#?}");
     // On a device that drops, what UDP lends is lent.
     ensure!(points.iter().any(|point| point["lent_throughput"].is_number()), "nothing was lent");
+    for point in points {
+        let is_large = point["transport"] == "udp" && point["size"].as_u64() >= point["mtu"].as_u64();
+        for kind in ["fragments_send_s", "spliced_send_s"] {
+            let runs = point[kind].as_array().context("no list")?;
+            ensure!(runs.is_empty() != is_large, "{kind}: {point:#}");
+        }
+    }
+    ensure_queued(result["loan"]["queue"].as_array().context("no queue")?)
+}
+
+/// Each kind of sends met a full queue, which dropped what the sender was told of.
+fn ensure_queued(queue: &[Value]) -> Result<()> {
+    let mut kinds = BTreeSet::new();
+    for point in queue {
+        let runs = point["runs"].as_array().context("no runs")?;
+        ensure!(runs.len() == 2, "{point:#}");
+        for run in runs {
+            ensure!(run["sent"].as_u64() > Some(0) && run["errors"] == run["dropped"], "{point:#}");
+            ensure!(run["copied_by_kernel"] == 0, "it was not lent: {point:#}");
+        }
+        if point["size"] == 61_440 {
+            ensure!(runs.iter().all(|run| run["errors"].as_u64() > Some(0)), "never full: {point:#}");
+            kinds.insert(format!("{}, MTU {}", point["kind"], point["mtu"]));
+        }
+    }
+    ensure!(kinds.len() == 8, "{kinds:?}");
+    Ok(())
+}
+
+/// Promise: `loan` decides by measured thresholds, for aligned and other sends.
+///
+/// Over UDP the threshold of a file decides; over TCP it has none, and the default does.
+fn a_download_lends_by_the_calibration() -> Result<()> {
+    require!(is_root(), "network namespaces need root");
+    let folder = process::open_folder()?;
+    for (bytes, lends) in [(Some(1), true), (None, false)] {
+        let threshold = serde_json::json!({
+            "host": serde_json::to_value(Host::this())?, "device": "with_checksums", "mtu": 1500, "transport": "udp",
+            "origin": "made for a test", "unix_s": 1, "aligned_bytes": bytes, "unaligned_bytes": bytes, "quick": false,
+        });
+        let calibration = serde_json::json!({"version": 1, "entries": [], "loan_thresholds": [threshold]});
+        let file = folder.path().join("calibration.json");
+        fs::write(&file, calibration.to_string())?;
+        let mut command = command(&["download", "--sink", "drop", "--json", "-"])?;
+        command.args(TINY).arg("--scratch").arg(folder.path()).arg("--calibration").arg(&file);
+        let output = command.output().context("running it")?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        require!(!log.contains("no device that drops"), "this kernel has neither ifb nor dummy");
+        ensure!(output.status.success() && log.contains("`loan` over UDP lends"), "{log}");
+        let result: Value = serde_json::from_slice(&output.stdout)?;
+        let measurements = result["measurements"].as_array().context("no measurements")?;
+        let lent = measurements
+            .iter()
+            .filter(|one| one["path"] == "loan" && one["transport"] == "udp")
+            .filter_map(|one| one["runs"][0]["loans"]["loans"].as_u64());
+        ensure!((lent.sum::<u64>() > 0) == lends, "threshold {bytes:?}: {result:#}");
+    }
     Ok(())
 }
 

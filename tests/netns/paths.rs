@@ -10,16 +10,20 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_datapath::to_many::{self, SocketId};
 use wirepath_datapath::{
-    BlockPath, BlockSink, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile, PageBuffer,
+    BlockPath, BlockSink, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile, Mapping, PageBuffer,
     SendContext, SendError, Train, UdpSink,
 };
+use wirepath_sys::zerocopy;
 use wirepath_tests::namespace::{CLIENT, Link, Namespace, SERVER};
 use wirepath_tests::{Deadline, paths, require, trials};
 
@@ -33,6 +37,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_device_without_checksums_is_not_lent_to,
         where_nothing_can_be_lent_copies_are_sent,
         where_nothing_more_can_be_lent_copies_are_sent,
+        datagrams_larger_than_the_mtu_are_copied_unless_they_are_spliced,
+        trains_to_a_neighbour_that_answers_late_keep_their_bytes,
+        files_that_are_replaced_by_rename_are_sent_as_they_were,
+        files_that_are_rewritten_in_place_are_sent_as_they_are,
     ]
 }
 
@@ -273,6 +281,188 @@ fn where_nothing_more_can_be_lent_copies_are_sent() -> Result<()> {
         client.read_to_end(&mut received)?;
         ensure!(received == sent, "{path}: other bytes came");
         ensure!(sink.wait_for_loans(Duration::from_secs(5))?, "{path}: {:?}", sink.loans());
+    }
+    Ok(())
+}
+
+/// Promise: The kernel copies lent datagrams that it fragments, and says so; pages that are spliced it keeps.
+///
+/// Until they are received, bytes that were spliced change with the file; those that were copied do not.
+fn datagrams_larger_than_the_mtu_are_copied_unless_they_are_spliced() -> Result<()> {
+    const LENGTH: usize = 8192;
+    let file = || {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(&[1; LENGTH])?;
+        Ok::<_, anyhow::Error>(file)
+    };
+    let server = dropping()?;
+    let (lent, socket) = (file()?, server.enter(socket)?);
+    zerocopy::enable(socket.as_fd())?;
+    let mapping = Mapping::new(&lent, LENGTH)?;
+    for (range, is_copied) in [(0..1000, false), (0..LENGTH, true)] {
+        ensure!(mapping.lend(socket.as_fd(), range.clone())? == range.len(), "a part of a datagram");
+        let back = zerocopy::returned(socket.as_fd())?.context("the device drops at once")?;
+        ensure!(back.copied == is_copied, "{range:?}: {back:?}");
+    }
+
+    let link = Link::new()?;
+    let receiver = receiver(&link)?;
+    for (path, is_spliced) in [(BlockPath::MmapSend, false), (BlockPath::Sendfile, true)] {
+        link.server.run(SLOW)?;
+        let file = file()?;
+        let medium = MappedFile::new(file.try_clone()?, LENGTH as u64)?;
+        let sink = link.server.enter(|| Ok(BlockSink::udp(self::socket()?, LENGTH as u16, path)?))?;
+        let extent = Extent { offset: 0, length: LENGTH };
+        ensure!(path.send(&sink, &medium, extent, &mut SendContext::default())? == LENGTH, "{path}");
+        file.write_all_at(&[2; LENGTH], 0)?;
+        link.server.run("tc qdisc change dev veth root tbf rate 1gbit burst 70k latency 1000s")?;
+        let datagram = receive(&receiver);
+        link.server.run("tc qdisc del dev veth root")?;
+        // The checksum of spliced bytes was computed before, so a datagram that was changed does not arrive.
+        match datagram {
+            Ok(datagram) => ensure!(!is_spliced && datagram == [1; LENGTH], "{path}: {}", datagram[0]),
+            Err(error) => {
+                let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+                ensure!(is_spliced && kind == Some(std::io::ErrorKind::WouldBlock), "{path}: {error}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A queue in which packets wait for minutes.
+const SLOW: &str = "tc qdisc add dev veth root tbf rate 8kbit burst 70k latency 1000s";
+
+/// Promise: A train that waits for the address of a neighbour leaves with the bytes as of its send.
+///
+/// It refers to a block of the ring's memory, which must not be used for other trains meanwhile.
+fn trains_to_a_neighbour_that_answers_late_keep_their_bytes() -> Result<()> {
+    const DATAGRAM: usize = 1316;
+    const LATE: &str = "10.77.0.77";
+    let ring = SendContext::default().open_ring();
+    require!(ring.is_ok(), "no ring: {ring:?}");
+    let link = Link::new()?;
+    let receiver = receiver(&link)?;
+    let connected = |address: &str| {
+        let socket = UdpSocket::bind((SERVER, 0))?;
+        socket.connect((address, PORT))?;
+        wirepath_datapath::socket::set_segment(socket.as_fd(), DATAGRAM as u16)?;
+        Ok::<_, anyhow::Error>((socket, SocketId::unique()))
+    };
+    let [(late, late_id), (other, other_id)] =
+        link.server.enter(|| Ok([connected(LATE)?, connected(&CLIENT.to_string())?]))?;
+    let train = |value: u8| [value; 20 * DATAGRAM];
+    let sent = |value: u8, sockets: &[(&UdpSocket, SocketId)]| {
+        let mut sent = 0;
+        let sockets = sockets.iter().map(|(socket, id)| (socket.as_fd(), *id));
+        to_many::send_to_each(&train(value), sockets, |_, taken| sent += usize::from(taken.is_ok()));
+        sent
+    };
+    ensure!(sent(1, &[(&late, late_id), (&other, other_id)]) == 2, "the first train was not sent");
+    // Other trains want blocks: many more than there are.
+    let mut others = 0;
+    for value in 2..=100 {
+        others += sent(value, &[(&other, other_id)]);
+    }
+    ensure!(others > 32, "only {others} other trains were sent");
+    let late_receiver = {
+        link.client.ip(&format!("address add {LATE}/24 dev veth"))?;
+        let socket = link.client.enter(|| Ok(UdpSocket::bind((LATE, PORT))?))?;
+        socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+        socket
+    };
+    for number in 0..20 {
+        let datagram = receive(&late_receiver).with_context(|| format!("datagram {number}"))?;
+        ensure!(datagram == [1; DATAGRAM], "datagram {number} has bytes of {}", datagram[0]);
+    }
+    for value in std::iter::once(1).chain(2..=100).take(others + 1) {
+        for number in 0..20 {
+            let datagram = receive(&receiver)?;
+            ensure!(datagram == [value; DATAGRAM], "train {value}, datagram {number}: {}", datagram[0]);
+        }
+    }
+    Ok(())
+}
+
+/// Trains that wait in a queue, whose file is changed by `change` meanwhile; answers the payload bytes that arrive.
+fn changed_while_it_waits(
+    path: DataPath,
+    headers: Headers,
+    change: impl FnOnce(&std::path::Path, &[u8]) -> Result<()>,
+) -> Result<(Vec<u8>, Media)> {
+    let link = Link::new()?;
+    let receiver = receiver(&link)?;
+    let folder = tempfile::tempdir()?;
+    let mut media = Media::new(headers, 0, 12, 1)?;
+    let name = folder.path().join("served");
+    std::fs::write(&name, &media.bytes)?;
+    media.medium = MappedFile::new(std::fs::File::open(&name)?, media.bytes.len() as u64)?;
+    let socket = link.server.enter(socket)?;
+    rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, 1 << 24)?;
+    let sink = UdpSink::new(socket, PACKET as u16, path)?;
+    // The first trains empty the bucket, so the others wait.
+    link.server.run(SLOW)?;
+    let mut scratch = SendContext::default();
+    let ring = scratch.open_ring();
+    require!(ring.is_ok(), "no ring: {ring:?}");
+    for _ in 0..8 {
+        send(path, &sink, &media, &mut scratch, false)?;
+    }
+    change(&name, &vec![0xaa; media.bytes.len()])?;
+    link.server.run("tc qdisc change dev veth root tbf rate 1gbit burst 70k latency 1000s")?;
+    let mut payload = Vec::new();
+    for number in 0..8 * media.train.packets() {
+        let packet = receive(&receiver).with_context(|| format!("{path}: packet {number}"))?;
+        payload.extend_from_slice(&packet[HEADER_LENGTH.min(packet.len())..]);
+    }
+    Ok((payload, media))
+}
+
+/// The payload of eight trains, unchanged.
+fn unchanged(media: &Media) -> Vec<u8> {
+    let headers = if media.headers == Headers::Generated { 0 } else { HEADER_LENGTH };
+    let packets = media.bytes.chunks(headers + PAYLOAD);
+    let payload: Vec<u8> = packets.flat_map(|packet| packet[headers..].to_vec()).collect();
+    payload.repeat(8)
+}
+
+/// Paths of a server whose trains are of one file: by reference, by a ring's queue, and by copies.
+const OF_FILES: [(DataPath, Headers); 3] = [
+    (DataPath::WireSendfile, Headers::Stored),
+    (DataPath::WireMapping, Headers::Stored),
+    (DataPath::GsoWritev, Headers::Generated),
+];
+
+/// Promise: A file that is replaced by rename is sent as it was, also by packets that wait in a queue.
+fn files_that_are_replaced_by_rename_are_sent_as_they_were() -> Result<()> {
+    for (path, headers) in OF_FILES {
+        let rename = |name: &std::path::Path, bytes: &[u8]| {
+            let new = name.with_extension("new");
+            std::fs::write(&new, bytes)?;
+            Ok(std::fs::rename(new, name)?)
+        };
+        let (payload, media) = changed_while_it_waits(path, headers, rename)?;
+        ensure!(payload == unchanged(&media), "{path}: packets differ from the old file");
+    }
+    Ok(())
+}
+
+/// Promise: Packets that wait while their file is rewritten in place may have its new bytes, unless they are copies.
+///
+/// Each byte is the old one or the new one.
+fn files_that_are_rewritten_in_place_are_sent_as_they_are() -> Result<()> {
+    for (path, headers) in OF_FILES {
+        let rewrite = |name: &std::path::Path, bytes: &[u8]| {
+            let file = std::fs::OpenOptions::new().write(true).open(name)?;
+            Ok(file.write_all_at(bytes, 0)?)
+        };
+        let (payload, media) = changed_while_it_waits(path, headers, rewrite)?;
+        let old = unchanged(&media);
+        let changed = payload.iter().zip(&old).filter(|(came, old)| came != old).count();
+        ensure!(payload.len() == old.len(), "{path}: {} bytes", payload.len());
+        let others = payload.iter().zip(&old).filter(|(came, old)| came != old && **came != 0xaa).count();
+        ensure!(others == 0, "{path}: {others} bytes are neither old nor new");
+        ensure!((changed > 0) == (path != DataPath::GsoWritev), "{path}: {changed} bytes are new");
     }
     Ok(())
 }

@@ -80,7 +80,8 @@ pub fn nothing() -> Assessment {
 }
 
 /// Fields whose texts are names that the program knows: a result with others cannot be read.
-const NAMES: [&str; 8] = ["experiment", "experiments", "path", "part", "way", "transport", "cache", "schema"];
+const NAMES: [&str; 9] =
+    ["experiment", "experiments", "path", "part", "way", "transport", "cache", "schema", "kind"];
 
 /// The complete result with every free text in it replaced.
 pub fn with_texts(text: &str) -> Assessment {
@@ -403,6 +404,11 @@ fn loan() -> Loan {
             let copied_send_s = runs(copy + rest, "copied");
             let lent_send_s = if size < 128 { Vec::new() } else { runs(lend + rest, "lent") };
             let auto_send_s = runs(if size < 8192 { copy + rest } else { lend + rest }, "auto");
+            let fragments = if packets > 1.0 && transport == Transport::Udp {
+                runs(copy + 5.0 * rest, "fragments")
+            } else {
+                Vec::new()
+            };
             points.push(LoanPoint {
                 lent_to_copied: MedianRatio::of_pairs(&lent_send_s, &copied_send_s),
                 auto_to_best: MedianRatio::of_pairs(
@@ -423,6 +429,8 @@ fn loan() -> Loan {
                     .then(|| size as f64 / (lend + rest) * if full { 0.7 } else { 0.93 }),
                 copied_errors: u64::from(full) * size / 9,
                 lent_errors: u64::from(full) * size / 3,
+                fragments_send_s: fragments.clone(),
+                spliced_send_s: fragments,
             });
         }
     }
@@ -442,7 +450,43 @@ fn loan() -> Loan {
             threshold(Transport::Udp, 9000, Some(8192)),
             threshold(Transport::Tcp, 1500, None),
         ],
+        queue: queue(),
     }
+}
+
+fn queue() -> Vec<QueuePoint> {
+    let kinds = [QueuedSend::Copied, QueuedSend::Lent, QueuedSend::Fragments, QueuedSend::Spliced];
+    let sizes = [1024, 8192, 32_768];
+    let all = [1500, 9000].into_iter().flat_map(|mtu| sizes.map(|size| (mtu, size)));
+    let point = |mtu: u32, size: u64, kind: QueuedSend| {
+        let errors = if size > 1024 { 4096 * (kind as u64 + 1) } else { 0 };
+        let run = |run: u64| QueueRun {
+            sent: 4096,
+            errors: errors + run,
+            dropped: errors + run,
+            copied_by_kernel: 0,
+            cpu_s: 0.1 * (kind as u32 as f64 + 1.0),
+            wall_s: 0.2,
+        };
+        let queue_bytes = 512 * (u64::from(mtu) + 14);
+        QueuePoint {
+            kind,
+            size,
+            mtu,
+            bits_per_second: 1_000_000_000,
+            queue_bytes,
+            runs: (0..RUNS).map(run).collect(),
+        }
+    };
+    let fits = |mtu: u32, size: u64| size < u64::from(mtu);
+    let is_there = move |mtu, size, kind| !fits(mtu, size) || kind < QueuedSend::Fragments;
+    all.flat_map(|(mtu, size)| {
+        kinds
+            .into_iter()
+            .filter(move |kind| is_there(mtu, size, *kind))
+            .map(move |kind| point(mtu, size, kind))
+    })
+    .collect()
 }
 
 fn host() -> Host {

@@ -5,13 +5,17 @@
 //! by UDP_SEGMENT. Only MSG_ZEROCOPY differs. A third kind is what programs use: the path `loan`, which lends
 //! or copies by the calibration. All are measured in the same rounds, and compared round by round. Each size
 //! is sent from the beginning of a page and from 64 bytes before a page, since the cost of a loan is per
-//! page; a program that lends has a threshold for each. Datagrams larger than the MTU, which the paper sent,
-//! cannot be compared: the kernel copies datagrams that it has to fragment, also lent ones.
+//! page; a program that lends has a threshold for each. Beside them are sends as one datagram larger than the
+//! MTU, as the paper sent them: copied, and by `sendfile`, which refers to the pages. The kernel copies lent
+//! datagrams (MSG_ZEROCOPY) that it has to fragment.
+//!
+//! Then sends of all kinds go to a device with a rate and a queue that can be full.
 //!
 //! A send that the kernel copied is not a loan. A size with such a copy in any run has no figure for lending.
 
 mod copied_loans;
 mod keep;
+mod queue;
 mod sends;
 mod series;
 mod threshold;
@@ -31,6 +35,9 @@ const USUAL_MTU: u32 = 1500;
 
 /// MTU measured in addition to the requested one: that of the paper, and of networks with jumbo frames.
 const LARGE_MTU: u32 = 9000;
+
+/// Approximate share of the time used before sends to a queue.
+const BEFORE_QUEUE: f64 = 0.85;
 
 /// Runs the experiment, for each MTU on its own test bed, and adds its findings to `result`, also before an
 /// error.
@@ -71,7 +78,11 @@ pub fn run(
                 return Ok(());
             }
             measured.push(test_bed.mtu);
-            series::measure(&options, test_bed, copies.as_mut(), found)
+            let whole = found.part;
+            found.part = (whole.0, whole.1 * BEFORE_QUEUE);
+            series::measure(&options, test_bed, copies.as_mut(), found)?;
+            found.part = (whole.0 + whole.1 * BEFORE_QUEUE, whole.1 * (1.0 - BEFORE_QUEUE));
+            queue::measure(&options, test_bed, found)
         })?;
     }
     Ok(found.soundness())

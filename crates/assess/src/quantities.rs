@@ -198,6 +198,14 @@ fn lent(assessment: &Assessment) -> Vec<Quantity> {
         add("copy alone", Unit::Seconds, &point.copy_s);
         add(COPIED_SEND, Unit::Seconds, &point.copied_send_s);
         add(LENT_SEND, Unit::Seconds, &point.lent_send_s);
+        for (what, runs) in [
+            ("fragmented send that copies", &point.fragments_send_s),
+            ("fragmented send by sendfile", &point.spliced_send_s),
+        ] {
+            if !runs.is_empty() {
+                add(what, Unit::Seconds, runs);
+            }
+        }
         let (copied, lent) = assessment.sustained(point);
         add("sustained with copies", Unit::BytesPerSecond, &copied);
         add("sustained with loans", Unit::BytesPerSecond, &lent);

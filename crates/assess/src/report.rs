@@ -121,6 +121,25 @@ pub fn extract(assessment: &Assessment, what: Extract) -> Vec<Table> {
     tables
 }
 
+/// Table 2 of the papers beside two kernels: the results that ran on the kernel of the first one, and the others.
+/// Empty if they have no path of the table in common.
+pub fn compare_kernels(assessments: &[&Assessment]) -> Table {
+    let first = assessments.first().map_or("", |assessment| &assessment.host.kernel);
+    let (before, after): (Vec<&Assessment>, Vec<&Assessment>) =
+        assessments.iter().partition(|assessment| assessment.host.kernel == first);
+    let second = after.first().map_or("", |assessment| &assessment.host.kernel);
+    papers::table_2_of_kernels(&groups_of(&before), &groups_of(&after), [version(first), version(second)])
+}
+
+fn groups_of<'a>(assessments: &[&'a Assessment]) -> Vec<Group<'a>> {
+    assessments.iter().copied().flat_map(path_costs::groups).collect()
+}
+
+/// The first two numbers of a kernel's release.
+fn version(release: &str) -> &str {
+    release.match_indices('.').nth(1).map_or(release, |(end, _)| &release[..end])
+}
+
 /// Title of a group, such as “Download over UDP”.
 fn name_of(group: &Group<'_>) -> String {
     let experiment = match group.experiment {

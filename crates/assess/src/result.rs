@@ -20,7 +20,7 @@ pub use count::{Copies, Counted};
 pub use host::{Advice, CopyCost, Costs, Device, Feature, Host, PathState, Rings, Setting};
 pub(crate) use json::read;
 pub use json::{ReadError, WriteError};
-pub use loan::{Loan, LoanPoint, Threshold};
+pub use loan::{Loan, LoanPoint, QueuePoint, QueueRun, QueuedSend, Threshold};
 pub use relay::{DATAGRAM as RELAY_DATAGRAM, RECORD as RELAY_RECORD, RelayCase, RelayCost, RelayRun};
 
 pub use wirepath_datapath::LoanCounts as Loans;

@@ -29,7 +29,7 @@ use crate::header_sizes::udp_payload_limit;
 use crate::options::Sink;
 use crate::sink::Remote;
 pub(crate) use client_bed::{ClientBed, MOST_CLIENTS, Traffic, client_addresses, with_client_bed};
-pub(crate) use device::{Counted, Device};
+pub(crate) use device::{Counted, Device, SlowQueue};
 use namespace::{Namespace, ip};
 use pair::Pair;
 use processors::Processors;

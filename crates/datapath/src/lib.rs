@@ -71,7 +71,7 @@ pub use assessed::loan_policy::{LoanPolicy, LoanSwitch};
 pub use choice::{Choice, Support};
 pub use error::SendError;
 pub use framed_copy::FramedCopy;
-pub use loans::{LOANS_FOR_A_READING, LoanCounts};
+pub use loans::{LoanCounts, LoanRoutes, most_readings};
 pub use mapped_file::{CopyLayout, Extent, MappedFile, PageCache, advise, read_only_as_told};
 pub use names::UnknownPath;
 pub use packet_maker::{Extensions, PacketMaker};

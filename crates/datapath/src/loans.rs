@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,9 +15,21 @@ use serde::{Deserialize, Serialize};
 use wirepath_sys::errno_of;
 use wirepath_sys::zerocopy::{self, Returned};
 
-/// Interval, in loans, at which a path that lends reads the socket's error queue, in addition to the calls in
-/// its table. Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
-pub const LOANS_FOR_A_READING: u64 = 32;
+mod routes;
+pub(crate) use routes::LoanRoute;
+pub use routes::LoanRoutes;
+
+/// Largest interval, in loans, at which a path that lends reads the socket's error queue. The first intervals
+/// are 1, 2, 4, 8 and 16 loans, so that a route on which the kernel copies is noticed early. Before Linux 6.8
+/// `net.core.optmem_max` allowed some tens of loans.
+const LONGEST_INTERVAL: u64 = 32;
+
+/// Most readings of the error queue by a socket that lent so often, in addition to the calls in the table of
+/// its path.
+pub fn most_readings(loans: u64) -> u64 {
+    let short_intervals = u64::from(LONGEST_INTERVAL.trailing_zeros());
+    loans / LONGEST_INTERVAL + short_intervals.min(loans)
+}
 
 /// Counts of sends that lent or could have lent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,9 +70,15 @@ pub(crate) struct Loans<T> {
     kept: VecDeque<(u32, Option<T>)>,
     room: usize,
     /// Loans since the error queue was last read.
-    unread: u32,
+    unread: u64,
+    /// Loans from one reading of the error queue to the next.
+    interval: u64,
     /// Consecutive completed loans that were copied, up to now.
     copied_in_a_row: u64,
+    /// True if the last completed loans were not copied.
+    is_lending: bool,
+    /// Experience of other sockets with the same route.
+    route: Option<Arc<LoanRoute>>,
     /// Copies since the last loan.
     since_last: u64,
     /// Loans made by rings, which count their completions.
@@ -72,8 +91,9 @@ pub(crate) struct Loans<T> {
 const NOTICES: u32 = 8;
 /// Longest wait in one call: the kernel refuses longer times.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// Consecutive copied loans from which lending is pointless.
-const TRIALS: u64 = 16;
+/// Consecutive copied loans from which lending is pointless: those of the first two readings. The kernel copies
+/// because of the route, not at random, and [`ASK_AGAIN`] corrects a wrong verdict.
+const TRIALS: u64 = 3;
 /// Copies before the next attempt to lend, since routes change and packet captures end.
 const ASK_AGAIN: u64 = 1024;
 
@@ -87,7 +107,10 @@ impl<T> Loans<T> {
             kept,
             room,
             unread: 0,
+            interval: 1,
             copied_in_a_row: 0,
+            is_lending: false,
+            route: None,
             since_last: 0,
             by_ring: 0,
             over,
@@ -98,10 +121,19 @@ impl<T> Loans<T> {
         self.counts
     }
 
+    /// The same, with the experience of other sockets that send by this route.
+    pub(crate) fn with_route(mut self, route: Option<Arc<LoanRoute>>) -> Loans<T> {
+        self.route = route;
+        self
+    }
+
     /// Counts a send that was copied.
     pub(crate) fn copied(&mut self) {
         self.counts.copies += 1;
         self.since_last += 1;
+        if let Some(route) = &self.route {
+            route.copied();
+        }
     }
 
     /// Counts a loan made by a ring, which has received `back` completions.
@@ -117,10 +149,39 @@ impl<T> Loans<T> {
         self.by_ring
     }
 
-    /// Returns whether the kernel currently copies all loans of this socket, or all by rings, judged by so
-    /// many in a row.
-    pub(crate) fn are_pointless(&self, in_a_row_by_ring: u64) -> bool {
-        self.copied_in_a_row.max(in_a_row_by_ring) >= TRIALS && self.since_last < ASK_AGAIN
+    /// Returns whether the kernel currently copies all loans of this socket, or all by rings, judged by some
+    /// in a row; before this socket has experience of its own, judged by other sockets with the same route.
+    /// Reads notifications if enough loans, or copies after a loan that tests the route again, were made.
+    pub(crate) fn are_pointless(&mut self, socket: BorrowedFd<'_>, in_a_row_by_ring: u64) -> bool {
+        if self.is_reading_due(in_a_row_by_ring) {
+            let heard = self.read(socket);
+            debug_assert!(heard.is_ok(), "the error queue of an open socket can be read: {heard:?}");
+        }
+        let copied_own = self.copies_own(in_a_row_by_ring);
+        let is_tested_again =
+            if copied_own { self.since_last } else { self.since_last_of_route() } >= ASK_AGAIN;
+        (copied_own || self.copies_of_others()) && !is_tested_again
+    }
+
+    fn is_reading_due(&self, in_a_row_by_ring: u64) -> bool {
+        let is_tested = || self.copies_own(in_a_row_by_ring) || self.copies_of_others();
+        match self.since_last {
+            _ if self.unread == 0 => false,
+            0 => self.interval < LONGEST_INTERVAL && self.unread >= self.interval,
+            copies => copies.is_power_of_two() && is_tested(),
+        }
+    }
+
+    fn copies_own(&self, in_a_row_by_ring: u64) -> bool {
+        self.copied_in_a_row.max(in_a_row_by_ring) >= TRIALS
+    }
+
+    fn copies_of_others(&self) -> bool {
+        !self.is_lending && self.route.as_ref().is_some_and(|route| route.copied_in_a_row() >= TRIALS)
+    }
+
+    fn since_last_of_route(&self) -> u64 {
+        self.route.as_ref().map_or(0, |route| route.since_last())
     }
 
     /// Lends by `send`, which returns what it sent and the value to keep; `None` if nothing can be lent now.
@@ -134,7 +195,7 @@ impl<T> Loans<T> {
         socket: BorrowedFd<'_>,
         mut send: impl FnMut() -> io::Result<(S, Option<T>)>,
     ) -> Result<Option<S>, Errno> {
-        if u64::from(self.unread) >= LOANS_FOR_A_READING || self.kept.len() >= self.room {
+        if self.unread >= self.interval || self.kept.len() >= self.room {
             self.read(socket)?;
             if self.kept.len() >= self.room {
                 return Ok(None);
@@ -176,11 +237,15 @@ impl<T> Loans<T> {
         self.counts.outstanding_most = self.counts.outstanding_most.max(self.counts.outstanding);
         self.unread += 1;
         self.since_last = 0;
+        if let Some(route) = &self.route {
+            route.lent();
+        }
     }
 
     /// Reads some notifications, if any are expected. Never blocks.
     pub(crate) fn read(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         self.unread = 0;
+        self.interval = (self.interval * 2).min(LONGEST_INTERVAL);
         for _ in 0..NOTICES {
             if self.counts.outstanding == 0 || !self.read_one(socket)? {
                 break;
@@ -242,6 +307,12 @@ impl<T> Loans<T> {
             self.copied_in_a_row += back;
         } else if back > 0 {
             self.copied_in_a_row = 0;
+        }
+        if back > 0 {
+            self.is_lending = !returned.copied;
+            if let Some(route) = &self.route {
+                route.returned(back, returned.copied);
+            }
         }
         for (number, kept) in &mut self.kept {
             if number.wrapping_sub(returned.first) <= returned.last.wrapping_sub(returned.first)

@@ -30,6 +30,8 @@ fn main() -> std::process::ExitCode {
     let tests = trials![
         netcat_sends_every_byte,
         python_sends_every_byte,
+        random_writes_after_sends_do_not_reach_the_receiver,
+        memory_of_a_memfd_is_copied,
         iperf_sends_every_byte,
         datagrams_are_lent_from_the_least_size_only,
         nginx_sends_every_byte,
@@ -290,6 +292,98 @@ fn python_sends_every_byte() -> Result<()> {
     let report = fs::read_to_string(bench.path("report"))?;
     let lent = report.lines().filter(|line| !line.contains("\"lent\":0,")).count();
     ensure!(lent == 2, "not both processes lent: {report}");
+    Ok(())
+}
+
+/// Blocks, each behind the CRC-32 of its bytes at the time of the send, from one buffer that is written at random
+/// places after each send: over TCP, and as datagrams.
+const RANDOM_WRITES: &str = r#"
+import random, socket, sys, zlib
+random.seed(19)
+def write(buffer):
+    for _ in range(500):
+        buffer[random.randrange(len(buffer))] = random.randrange(256)
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+buffer = bytearray(300000)
+for i in range(60):
+    s.sendall(zlib.crc32(buffer).to_bytes(4, "little"))
+    s.sendall(buffer)
+    write(buffer)
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.setsockopt(socket.SOL_SOCKET, 32, 1 << 25) # SO_SNDBUFFORCE
+u.connect(("127.0.0.1", int(sys.argv[2])))
+datagram = bytearray(40000)
+for i in range(200):
+    datagram[:4] = zlib.crc32(memoryview(datagram)[4:]).to_bytes(4, "little")
+    assert u.send(datagram) == len(datagram)
+    write(datagram)
+"#;
+
+/// Promise: With `libwirepath-loan.so`, writes at random places after a send never reach the receiver.
+fn random_writes_after_sends_do_not_reach_the_receiver() -> Result<()> {
+    let bench = Bench::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    receiver.set_read_timeout(Some(Duration::from_secs(60)))?;
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 1 << 25)?;
+    let mut command = bench.command("python3")?;
+    let port = |address: std::net::SocketAddr| address.port().to_string();
+    command.args(["-c", RANDOM_WRITES, &port(listener.local_addr()?), &port(receiver.local_addr()?)]);
+    let program = Running(command.spawn()?);
+    let mut stream = accept(&listener)?;
+    let (mut sum, mut block) = ([0; 4], vec![0; 300_000]);
+    for number in 0..60 {
+        stream.read_exact(&mut sum)?;
+        stream.read_exact(&mut block)?;
+        ensure!(crc_32(&block) == u32::from_le_bytes(sum), "block {number} differs");
+    }
+    let mut datagram = vec![0; 1 << 16];
+    for number in 0..200 {
+        let length = receiver.recv(&mut datagram)?;
+        let sum = u32::from_le_bytes(datagram[..4].try_into()?);
+        ensure!(length == 40_000 && crc_32(&datagram[4..length]) == sum, "datagram {number} differs");
+    }
+    ensure_success(program, "python3")?;
+    let (lent, faults) = (bench.count("lent")?, bench.count("write_faults")?);
+    // It lends to each socket until it has noticed that loopback copies.
+    ensure!(lent >= 20 && faults > 0, "{lent} lent, {faults} writes waited for a copy");
+    Ok(())
+}
+
+/// CRC-32 as zlib computes it.
+fn crc_32(bytes: &[u8]) -> u32 {
+    let table: [u32; 256] = std::array::from_fn(|byte| {
+        (0..8).fold(byte as u32, |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
+    });
+    !bytes.iter().fold(u32::MAX, |crc, byte| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)])
+}
+
+/// Sends of a shared mapping, which is written to at once.
+const MEMFD: &str = r#"
+import mmap, os, socket, sys
+fd = os.memfd_create("sent")
+os.ftruncate(fd, 300000)
+memory = mmap.mmap(fd, 300000)
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+for i in range(40):
+    memory[:] = bytes([i]) * 300000
+    s.sendall(memory)
+"#;
+
+/// Promise: Shared memory, as of a memfd, is never lent by a guarded send: the caller copies it.
+fn memory_of_a_memfd_is_copied() -> Result<()> {
+    let bench = Bench::new()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut command = bench.command("python3")?;
+    command.args(["-c", MEMFD, &listener.local_addr()?.port().to_string()]);
+    let program = Running(command.spawn()?);
+    let mut received = Vec::new();
+    accept(&listener)?.read_to_end(&mut received)?;
+    let expected: Vec<u8> = (0..40).flat_map(|value| std::iter::repeat_n(value, 300_000)).collect();
+    ensure_equal(&received, &expected)?;
+    ensure_success(program, "python3")?;
+    let (lent, refused) = (bench.count("lent")?, bench.count("refused")?);
+    ensure!(lent == 0 && refused > 0, "{lent} lent, {refused} refused");
     Ok(())
 }
 

@@ -111,6 +111,32 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { process, user: peer.uid })
 }
 
+/// Makes sends of a UDP socket over IPv4 fail with `ENOBUFS` if the queue of the device drops their packet
+/// (`IP_RECVERR`); otherwise such a send succeeds.
+pub fn report_full_queues(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::SOL_IP, libc::IP_RECVERR, 1)
+}
+
+/// Identity of the network namespace of a socket (`SO_NETNS_COOKIE`), unique until the next boot.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 5.14, else errors of `getsockopt`.
+pub fn namespace(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut cookie = 0u64;
+    let mut length = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: `cookie` and `length` outlive the call, and `length` says how much room `cookie` has.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &mut length,
+        )
+    };
+    checked(result as isize).map(|_| cookie)
+}
+
 pub(crate) fn set(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -182,6 +208,14 @@ mod tests {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let user = rustix::process::geteuid().as_raw();
         assert_eq!(peer(one.as_fd()).unwrap(), Peer { process: Some(std::process::id()), user });
+    }
+
+    #[test]
+    fn sockets_of_one_namespace_have_one_cookie() {
+        let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let cookie = namespace(one.as_fd()).unwrap();
+        assert!(cookie != 0);
+        assert_eq!(namespace(other.as_fd()).unwrap(), cookie);
     }
 
     #[test]

@@ -36,6 +36,7 @@ fn main() -> std::process::ExitCode {
         a_million_writes_during_sends_do_not_reach_the_packets,
         writes_to_memory_that_is_lent_without_a_guard_reach_the_packets,
         datagrams_keep_their_bytes,
+        a_million_writes_during_sends_do_not_reach_datagrams,
         threads_that_write_at_the_same_time_lose_no_write,
         the_kernel_writes_to_lent_memory,
         freed_memory_is_sent_as_it_was,
@@ -43,6 +44,7 @@ fn main() -> std::process::ExitCode {
         memory_of_two_areas_keeps_its_bytes,
         a_dropped_lender_leaves_writable_memory,
         memory_that_cannot_be_guarded_is_not_lent,
+        memory_of_a_memfd_is_copied,
         untouched_memory_is_guarded,
         loans_that_are_over_protect_nothing,
         a_send_that_failed_is_not_made_later,
@@ -209,6 +211,56 @@ fn datagrams_keep_their_bytes() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A write to lent memory does not wait, and the packet keeps the bytes as of the send.
+///
+/// Ranges of all sizes of a datagram, from any offset in a page; writes anywhere in the buffer.
+fn a_million_writes_during_sends_do_not_reach_datagrams() -> Result<()> {
+    const LENGTH: usize = 96 * 1024;
+    const ROUNDS: usize = 500;
+    slow_loopback()?;
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    receiver.set_read_timeout(Some(Duration::from_secs(60)))?;
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 1 << 26)?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    sender.connect(receiver.local_addr()?)?;
+    sender.set_nonblocking(true)?;
+    rustix::net::sockopt::set_socket_send_buffer_size_force(&sender, 1 << 26)?;
+    let (mut lender, mut state) = (Lender::new()?, 88_172_645_463_325_252);
+    let guard = WriteGuard::of_process()?;
+    let (faults, mut expected) = (guard.write_faults(), Vec::new());
+    let mut buffer = vec![0_u8; LENGTH];
+    let mut model = buffer.clone();
+    for round in 0..ROUNDS {
+        let start = random(&mut state) % (LENGTH / 2);
+        let end = start + 1 + random(&mut state) % 49_000;
+        expected.push(buffer[start..end].to_vec());
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let taken = loop {
+            // While other loans are out, or another test protects pages, nothing can be lent.
+            match lender.send(sender.as_fd(), &buffer[start..end], 0)? {
+                Some(taken) => break taken,
+                None => lender.collect()?,
+            }
+            ensure!(std::time::Instant::now() < deadline, "round {round}: it cannot be lent");
+            thread::yield_now();
+        };
+        ensure!(taken == end - start, "round {round}: {taken} bytes of a datagram were sent");
+        for _ in 0..1_000_000 / ROUNDS {
+            let (at, value) = (random(&mut state) % buffer.len(), random(&mut state) as u8);
+            (buffer[at], model[at]) = (value, value);
+        }
+        ensure!(buffer == model, "round {round}: writes were lost");
+    }
+    let faults = guard.write_faults() - faults;
+    ensure!(faults > 100, "only {faults} writes had to wait for a copy");
+    let mut received = vec![0; 1 << 16];
+    for (number, expected) in expected.iter().enumerate() {
+        let length = receiver.recv(&mut received)?;
+        ensure!(received[..length] == expected[..], "datagram {number} differs");
+    }
+    Ok(())
+}
+
 fn threads_that_write_at_the_same_time_lose_no_write() -> Result<()> {
     const CELLS: usize = 16 * 1024;
     const WRITERS: usize = 3;
@@ -367,6 +419,40 @@ fn memory_that_cannot_be_guarded_is_not_lent() -> Result<()> {
     // Refused bytes can be lent again from another location.
     let on_the_heap = on_the_stack.to_vec();
     connection.lend(&mut lender, &on_the_heap)?;
+    connection.ensure_equal()
+}
+
+/// Promise: Shared memory, as of a memfd, is never lent by a guarded send: the caller copies it.
+///
+/// The page of a shared mapping cannot be replaced for its writers, and that of a private one not while it is the
+/// file's. A private page that was written to is the process's own.
+fn memory_of_a_memfd_is_copied() -> Result<()> {
+    const LENGTH: usize = 64 * 1024;
+    let mut connection = Connection::new()?;
+    let mut lender = Lender::new()?;
+    let file = File::from(rustix::fs::memfd_create("lent", rustix::fs::MemfdFlags::CLOEXEC)?);
+    file.set_len(LENGTH as u64)?;
+    for flags in [libc::MAP_SHARED, libc::MAP_PRIVATE] {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh mapping, which is never unmapped and has this one slice.
+        let bytes = unsafe {
+            let start = libc::mmap(std::ptr::null_mut(), LENGTH, protection, flags, file.as_raw_fd(), 0);
+            ensure!(start != libc::MAP_FAILED, "mmap failed");
+            std::slice::from_raw_parts_mut(start.cast::<u8>(), LENGTH)
+        };
+        for value in 1..=20 {
+            if flags == libc::MAP_SHARED {
+                bytes.fill(value);
+            }
+            let refused = lender::counts().refused;
+            ensure!(lender.send(connection.sender.as_fd(), bytes, 0) == Ok(None), "a memfd was lent");
+            ensure!(lender::counts().refused > refused, "it was not counted");
+            connection.expected.extend_from_slice(bytes);
+            connection.sender.write_all(bytes)?;
+        }
+        bytes.fill(255);
+    }
+    ensure!(lender.out() == 0, "{} loans are out", lender.out());
     connection.ensure_equal()
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use wirepath_assess::Assessment;
-use wirepath_assess::report::{Extract, extract};
+use wirepath_assess::report::{Extract, compare_kernels, extract};
 use wirepath_assess::result::Experiment;
 use wirepath_report::{escaped, markdown_table, number};
 
@@ -39,9 +39,20 @@ pub(crate) struct Results {
     read: HashMap<String, Assessment>,
 }
 
+/// Table of two kernels, from results of both.
+const KERNELS: &str = "table-2-kernels";
+
+/// Content of a generated part.
+enum What {
+    /// Tables of each result.
+    Each(Extract),
+    /// One table of all results.
+    Kernels,
+}
+
 /// A mark that begins a generated part.
 struct Mark<'a> {
-    what: Extract,
+    what: What,
     /// Names of results.
     sources: Vec<&'a str>,
 }
@@ -104,11 +115,13 @@ impl<'a> Mark<'a> {
         }
         let (name, sources) = rest.split_once(" from ").context("no result is named: `from RESULT`")?;
         let what = match kind {
-            "figure" => Extract::Path(name.parse().context("naming a data path")?),
+            "figure" => What::Each(Extract::Path(name.parse().context("naming a data path")?)),
+            _ if name == KERNELS => What::Kernels,
             _ => {
                 let found = TABLES.iter().find(|(known, _)| *known == name);
                 let names = || TABLES.map(|(known, _)| known).join(", ");
-                found.with_context(|| format!("unknown table {name:?}: expected one of {}", names()))?.1
+                let unknown = || format!("unknown table {name:?}: expected {KERNELS} or one of {}", names());
+                What::Each(found.with_context(unknown)?.1)
             }
         };
         Ok(Some(Mark { what, sources: sources.split_whitespace().collect() }))
@@ -116,14 +129,28 @@ impl<'a> Mark<'a> {
 
     /// Tables of each result, with a line on their origin.
     fn generated(&self, results: &mut Results) -> Result<String> {
+        let What::Each(what) = self.what else { return self.kernels(results) };
         let mut text = String::new();
         for source in &self.sources {
             let assessment = results.get(source)?;
-            let tables = extract(assessment, self.what);
+            let tables = extract(assessment, what);
             ensure!(!tables.is_empty(), "{source} has nothing of it");
             for table in &tables {
                 text += &format!("{}\n\n", markdown_table(table).trim_end());
             }
+            text += &format!("{} (`{source}`)\n\n", origin(assessment));
+        }
+        Ok(text.lines().map(wrapped).collect())
+    }
+
+    /// One table of all results, with a line on the origin of each.
+    fn kernels(&self, results: &mut Results) -> Result<String> {
+        let assessments =
+            self.sources.iter().map(|source| Ok(results.get(source)?.clone())).collect::<Result<Vec<_>>>()?;
+        let table = compare_kernels(&assessments.iter().collect::<Vec<_>>());
+        ensure!(!table.rows.is_empty(), "{:?} have no path of the table in common", self.sources);
+        let mut text = format!("{}\n\n", markdown_table(&table).trim_end());
+        for (source, assessment) in self.sources.iter().zip(&assessments) {
             text += &format!("{} (`{source}`)\n\n", origin(assessment));
         }
         Ok(text.lines().map(wrapped).collect())

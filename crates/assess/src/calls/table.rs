@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use wirepath_datapath::LOANS_FOR_A_READING;
+use wirepath_datapath::most_readings;
 
 use crate::case::Case;
 use crate::error::Error;
@@ -36,7 +36,7 @@ pub(crate) fn check(
     counted: u64,
 ) -> Result<(), Error> {
     let table = expected(case, stretches, sent);
-    let readings = if case.path.lends() { table.end() / LOANS_FOR_A_READING + ONCE } else { 0 };
+    let readings = if case.path.lends() { most_readings(*table.end()) + ONCE } else { 0 };
     let explained = FOR_A_WAIT * sent.waits + FOR_A_REPORT * reports + readings;
     let most = table.end() + explained;
     if (*table.start()..=most).contains(&counted) {

@@ -78,7 +78,7 @@ mod tests {
             unaligned_undecided: Vec::new(),
             kernel_copies: bytes.is_none(),
         };
-        Loan { points: Vec::new(), thresholds: vec![threshold] }
+        Loan { points: Vec::new(), thresholds: vec![threshold], queue: Vec::new() }
     }
 
     fn options(folder: &Path, sink: Sink, quick: bool) -> Options {

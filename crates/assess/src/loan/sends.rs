@@ -20,6 +20,25 @@ pub(super) enum SendKind {
     Lent,
     /// The path `loan`, which copies or lends by its policy.
     Auto,
+    /// `send` copies the payload, as one datagram that the kernel fragments.
+    Fragments,
+    /// `sendfile` refers to the pages, as one datagram that the kernel fragments.
+    Spliced,
+}
+
+impl SendKind {
+    /// Kinds that are compared with sends that copy.
+    pub(super) const OTHERS: [SendKind; 4] =
+        [SendKind::Lent, SendKind::Auto, SendKind::Fragments, SendKind::Spliced];
+
+    fn is_fragmented(self) -> bool {
+        matches!(self, SendKind::Fragments | SendKind::Spliced)
+    }
+
+    /// Returns whether such sends may lend.
+    pub(super) fn lends(self) -> bool {
+        matches!(self, SendKind::Lent | SendKind::Auto)
+    }
 }
 
 /// Sends of one kind and size over one transport.
@@ -42,15 +61,28 @@ impl Sends {
         (mtu - UDP_OVER_IPV4).min(MOST_OF_DATAGRAM) as u16
     }
 
-    /// Case of the socket. All kinds have UDP_SEGMENT set, so that the same datagrams leave; `loan` that is
-    /// forced off is `mmap_send` on such a socket. `auto` is the policy of sends that choose.
+    /// Returns whether there are such sends: what fits into a packet, and a stream, is not fragmented.
+    pub(super) fn is_possible(&self) -> bool {
+        let is_large = self.transport == Transport::Udp && self.size > self.segment.into();
+        is_large || !self.kind.is_fragmented()
+    }
+
+    /// Bytes of a datagram.
+    fn datagram(&self) -> u16 {
+        if self.kind.is_fragmented() { self.size.min(MOST_OF_DATAGRAM) as u16 } else { self.segment }
+    }
+
+    /// Case of the socket. Kinds that are not fragmented have UDP_SEGMENT set, so that the same datagrams leave;
+    /// `loan` that is forced off is `mmap_send` on such a socket. `auto` is the policy of sends that choose.
     pub(super) fn case(&self, auto: LoanPolicy) -> Case {
         let (path, loans) = match self.kind {
             SendKind::Copied => (BlockPath::Loan, LoanPolicy::NEVER),
             SendKind::Lent => (BlockPath::MmapZerocopy, LoanPolicy::NEVER),
             SendKind::Auto => (BlockPath::Loan, auto),
+            SendKind::Fragments => (BlockPath::MmapSend, LoanPolicy::NEVER),
+            SendKind::Spliced => (BlockPath::Sendfile, LoanPolicy::NEVER),
         };
-        let case = Case::new(PathKind::Block(path), self.transport, Some(self.segment));
+        let case = Case::new(PathKind::Block(path), self.transport, Some(self.datagram()));
         Case { loans, ..case }
     }
 
@@ -71,7 +103,8 @@ impl Sends {
         let behind = self.offset_in_page();
         let apart = (behind + bytes).next_multiple_of(page);
         let places = (file / apart).max(1);
-        let packets = if self.transport == Transport::Udp { bytes.div_ceil(self.segment.into()) } else { 1 };
+        let packets =
+            if self.transport == Transport::Udp { bytes.div_ceil(self.datagram().into()) } else { 1 };
         (0..volume.div_ceil(bytes)).map(move |number| {
             let first = number % places;
             PacketRange { first, start: first * apart + behind, packets, bytes }
@@ -89,6 +122,8 @@ impl Sends {
             SendKind::Copied => "copied",
             SendKind::Lent => "lent",
             SendKind::Auto => "lent or copied by the policy",
+            SendKind::Fragments => "copied and fragmented",
+            SendKind::Spliced => "by reference and fragmented",
         };
         let place = if self.aligned { "page-aligned" } else { "unaligned" };
         format!("loan: {} bytes {place} {how}, {}, MTU {mtu}", self.size, self.transport)
@@ -156,6 +191,27 @@ mod tests {
         let auto = Sends { kind: SendKind::Auto, ..sends(Transport::Udp, 8192, 1500, true) };
         assert_eq!(auto.case(policy).loans, policy);
         assert_eq!(Sends { kind: SendKind::Copied, ..auto }.case(policy).loans, LoanPolicy::NEVER);
+    }
+
+    #[test]
+    fn a_fragmented_send_is_one_datagram() {
+        let of = |kind, transport, size, mtu| Sends { kind, ..sends(transport, size, mtu, true) };
+        for (kind, path) in
+            [(SendKind::Fragments, BlockPath::MmapSend), (SendKind::Spliced, BlockPath::Sendfile)]
+        {
+            for (size, mtu, possible) in
+                [(1472, 1500, false), (1473, 1500, true), (8192, 9000, false), (65_507, 9000, true)]
+            {
+                let sends = of(kind, Transport::Udp, size, mtu);
+                assert_eq!(sends.is_possible(), possible, "{size}, MTU {mtu}");
+                assert!(!of(kind, Transport::Tcp, size, mtu).is_possible());
+                let case = sends.case(LoanPolicy::ALWAYS);
+                assert_eq!((case.path, case.packet_size()), (PathKind::Block(path), size as u16));
+                assert_eq!(case.is_fragmented(mtu - UDP_OVER_IPV4), possible);
+                assert!(sends.stretches(1 << 20, 1 << 18).all(|stretch| stretch.packets == 1));
+            }
+        }
+        assert!(of(SendKind::Lent, Transport::Udp, 64, 1500).is_possible());
     }
 
     #[test]

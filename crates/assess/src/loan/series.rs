@@ -133,13 +133,21 @@ struct Size<'a> {
     copied: &'a Timed,
     lent: Option<&'a Timed>,
     auto: Option<&'a Timed>,
+    fragments: Option<&'a Timed>,
+    spliced: Option<&'a Timed>,
 }
 
 impl<'a> Size<'a> {
     /// `None` if sends that copy were not measured.
     fn of(timed: &'a [Timed]) -> Option<Size<'a>> {
         let of = |kind| timed.iter().find(|timed| timed.sends.kind == kind && !timed.runs.is_empty());
-        Some(Size { copied: of(SendKind::Copied)?, lent: of(SendKind::Lent), auto: of(SendKind::Auto) })
+        Some(Size {
+            copied: of(SendKind::Copied)?,
+            lent: of(SendKind::Lent),
+            auto: of(SendKind::Auto),
+            fragments: of(SendKind::Fragments),
+            spliced: of(SendKind::Spliced),
+        })
     }
 
     fn is_undecided(&self, policies: &Lending) -> bool {
@@ -149,7 +157,8 @@ impl<'a> Size<'a> {
     }
 
     fn point(&self, policies: &Lending) -> LoanPoint {
-        let Size { copied, lent, auto } = *self;
+        let Size { copied, lent, auto, fragments, spliced } = *self;
+        let seconds = |timed: Option<&Timed>| timed.map(Timed::seconds).unwrap_or_default();
         let mut point = LoanPoint {
             size: copied.sends.size.into(),
             mtu: copied.mtu,
@@ -161,11 +170,13 @@ impl<'a> Size<'a> {
             copied_send_s: copied.seconds(),
             lent_throughput: lent.and_then(Timed::throughput),
             lent_errors: lent.map_or(0, Timed::errors),
-            lent_send_s: lent.map(Timed::seconds).unwrap_or_default(),
-            auto_send_s: auto.map(Timed::seconds).unwrap_or_default(),
+            lent_send_s: seconds(lent),
+            auto_send_s: seconds(auto),
             auto_lends: auto.map(|auto| auto.sends.lends_by(policies.policy(auto.sends.transport))),
             lent_to_copied: None,
             auto_to_best: None,
+            fragments_send_s: seconds(fragments),
+            spliced_send_s: seconds(spliced),
         };
         point.lent_to_copied = MedianRatio::of_pairs(&point.lent_send_s, &point.copied_send_s);
         point.auto_to_best = MedianRatio::of_pairs(&point.auto_send_s, point.best_send_s());
@@ -182,7 +193,8 @@ impl Series<'_> {
         self.run(&pages, self.runs.media.length()).map(drop)
     }
 
-    /// Candidates: for each size sends that copy, sends that lend if lending works, and sends that choose.
+    /// Candidates: for each size sends that copy, sends that lend if lending works, sends that choose, and sends
+    /// that are fragmented.
     fn admit_all(&mut self, found: &mut Findings<'_>) -> Result<Vec<Timed>, Error> {
         let mtu = self.runs.test_bed.mtu;
         let file = self.runs.media.length();
@@ -194,8 +206,8 @@ impl Series<'_> {
         let label = |sends: &Sends| sends.label(mtu);
         let admitted = found.each((BEFORE, "verifying"), &sends, label, |found, copied| {
             let mut timed = vec![self.admit(*copied)?];
-            for kind in [SendKind::Lent, SendKind::Auto] {
-                let sends = Sends { kind, ..*copied };
+            let others = SendKind::OTHERS.map(|kind| Sends { kind, ..*copied });
+            for sends in others.into_iter().filter(Sends::is_possible) {
                 match self.admit(sends) {
                     Ok(admitted) => timed.push(admitted),
                     Err(error) => found.of_label(&label(&sends), error)?,
@@ -235,7 +247,7 @@ impl Series<'_> {
     fn run(&mut self, sends: &Sends, volume: u64) -> Result<Run, Error> {
         let stretches = sends.stretches(self.runs.media.length(), volume);
         let (run, sent) = self.runs.time(&self.case(sends), |_| stretches)?;
-        let lends = sends.kind != SendKind::Copied;
+        let lends = sends.kind.lends();
         let (copied, loans) = (run.copied.filter(|_| lends), run.loans.filter(|_| lends));
         Ok(Run { errors: sent.waits, copied, loans, ..run })
     }
@@ -301,11 +313,17 @@ impl Timed {
             experiment: Experiment::Loan,
             path: match kind {
                 SendKind::Auto => PathVariant::auto_send(aligned),
+                SendKind::Fragments | SendKind::Spliced => {
+                    PathVariant::fragments(kind == SendKind::Spliced, aligned)
+                }
                 _ => PathVariant::send(kind == SendKind::Lent, aligned),
             },
             transport,
             size: Some(size.into()),
-            packets_per_train: if transport == Transport::Udp { size.div_ceil(segment.into()) } else { 1 },
+            packets_per_train: match (kind, transport) {
+                (SendKind::Fragments | SendKind::Spliced, _) | (_, Transport::Tcp) => 1,
+                _ => size.div_ceil(segment.into()),
+            },
             mtu: self.mtu,
             verified: true,
             calls_per_packet: None,
@@ -321,7 +339,8 @@ fn keep(candidates: &[Timed], series: &Series<'_>, mtu: u32, found: &mut Finding
     let is_whole = candidates.iter().all(|timed| !timed.runs.is_empty());
     let mut points = Vec::new();
     for size in candidates.chunk_by(|one, other| one.is_of_size(other)).filter_map(Size::of) {
-        let measured = [Some(size.copied), size.lent, size.auto].into_iter().flatten();
+        let others = [size.lent, size.auto, size.fragments, size.spliced];
+        let measured = std::iter::once(size.copied).chain(others.into_iter().flatten());
         found.result.measurements.extend(measured.map(Timed::measurement));
         points.push(size.point(&series.policies));
     }
@@ -333,7 +352,7 @@ fn keep(candidates: &[Timed], series: &Series<'_>, mtu: u32, found: &mut Finding
         .iter()
         .filter_map(|transport| find_threshold(&points, *transport, mtu, &series.copied_loans, found))
         .collect();
-    let loan = found.result.loan.get_or_insert_with(|| Loan { points: Vec::new(), thresholds: Vec::new() });
+    let loan = found.result.loan.get_or_insert_with(Loan::default);
     loan.points.extend(points);
     loan.thresholds.extend(thresholds);
 }

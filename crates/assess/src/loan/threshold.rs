@@ -114,6 +114,8 @@ mod tests {
             auto_lends: None,
             lent_to_copied: *ratio,
             auto_to_best: None,
+            fragments_send_s: Vec::new(),
+            spliced_send_s: Vec::new(),
         };
         SIZES.into_iter().zip(ratios).map(point).collect()
     }

@@ -5,7 +5,7 @@ use wirepath_report::{Cell, Kind, Panel, Section, Table, number};
 
 use crate::confidence::MedianRatio;
 use crate::loan::GOAL;
-use crate::result::{Assessment, Loan, LoanPoint, Transport};
+use crate::result::{Assessment, Loan, LoanPoint, QueuePoint, QueuedSend, Transport};
 use crate::statistics::Summary;
 
 /// Figure of the paper: axis and lines.
@@ -32,7 +32,7 @@ type Derive = fn(&Seen<'_>) -> Option<Value>;
 /// Figure, its smallest and largest value, and whether it is noisy.
 type Value = (f64, (f64, f64), bool);
 
-const PLOTS: [Plot; 7] = [
+const PLOTS: [Plot; 6] = [
     Plot {
         caption: "Send rate R, and its limit Rmax if the copy cost nothing (figure 1 of [3]).",
         axis: "rate of a single send",
@@ -100,17 +100,14 @@ const PLOTS: [Plot; 7] = [
             ("loan, promised", |seen| rate(seen.point, quantity(&seen.point.lent_send_s)?)),
         ],
     },
-    Plot {
-        caption: "Sends that failed while throughput was measured (figure 6 of [3]).",
-        axis: "failed sends",
-        kind: Axis::Linear,
-        unit: Unit::Plain,
-        aligned: true,
-        lines: &[
-            ("copy", |seen| Some(single(seen.point.copied_errors as f64))),
-            ("loan", |seen| seen.point.lent_throughput.map(|_| single(seen.point.lent_errors as f64))),
-        ],
-    },
+];
+
+/// Kinds of sends to a queue, as the report names them.
+const QUEUED: [(QueuedSend, &str); 4] = [
+    (QueuedSend::Copied, "copy"),
+    (QueuedSend::Lent, "loan"),
+    (QueuedSend::Fragments, "copy, fragments"),
+    (QueuedSend::Spliced, "sendfile, fragments"),
 ];
 
 pub(super) fn section(assessment: &Assessment, loan: &Loan) -> Section {
@@ -125,12 +122,23 @@ pub(super) fn section(assessment: &Assessment, loan: &Loan) -> Section {
         let panels = groups.iter().enumerate().filter_map(|(index, group)| panel(plot, index, group));
         section.figure(plot.caption, panels.collect());
     }
+    let queues: Vec<&[QueuePoint]> = loan.queue.chunk_by(|one, other| one.mtu == other.mtu).collect();
+    if !queues.is_empty() {
+        section.figure(
+            "Sends that a full queue refused, for each accepted one (figure 6 of [3]).",
+            queues.iter().enumerate().filter_map(|(index, points)| queue_panel(index, points)).collect(),
+        );
+    }
+    for points in queues {
+        section.table(queue(points));
+    }
     for (transport, mtu, points) in &groups {
         section.table(table(*transport, *mtu, points));
         // Results without the automatic choice are older.
         if points.iter().any(|seen| !seen.point.auto_send_s.is_empty()) {
             section.table(choices(*transport, *mtu, points));
         }
+        section.table(fragments(*mtu, points));
     }
     section
 }
@@ -175,8 +183,126 @@ fn panel(plot: &Plot, index: usize, group: &(Transport, u32, Vec<Seen<'_>>)) -> 
     Some(Panel { title, scene })
 }
 
-fn single(value: f64) -> Value {
-    (value, (value, value), false)
+fn queue_panel(index: usize, points: &[QueuePoint]) -> Option<Panel> {
+    let letter = char::from_u32('a' as u32 + index as u32 % 26).unwrap_or('?');
+    let title = format!("({letter}) UDP, MTU {}", number::count(points.first()?.mtu.into()));
+    let line = |(kind, name): &(QueuedSend, &str)| {
+        let of = points.iter().filter(|point| point.kind == *kind);
+        let point = |point: &QueuePoint| {
+            let (value, range, noisy) = quantity(&point.errors_per_send())?;
+            Some(Point { size: point.size, value, range, noisy })
+        };
+        Line { name: (*name).to_owned(), points: of.filter_map(point).collect() }
+    };
+    let scene = Lines {
+        title: &title,
+        x_axis: "bytes of a send",
+        x_unit: Unit::Bytes,
+        y_axis: "refused sends for each accepted one",
+        y_kind: Axis::Linear,
+        y_unit: Unit::Plain,
+        lines: QUEUED.iter().map(line).filter(|line| !line.points.is_empty()).collect(),
+    }
+    .scene()?;
+    Some(Panel { title, scene })
+}
+
+/// Refused sends, and processor time for each accepted send, of one MTU.
+fn queue(points: &[QueuePoint]) -> Table {
+    let heads = [
+        "size",
+        "#errors, copies",
+        "#errors, loans",
+        "#errors, fragments",
+        "#errors, sendfile",
+        "#time, copies",
+        "#time, loans",
+        "#time, fragments",
+        "#time, sendfile",
+    ];
+    let (mtu, bits, bytes) =
+        points.first().map_or((0, 0, 0), |point| (point.mtu, point.bits_per_second, point.queue_bytes));
+    let caption = format!(
+        "Errors against a queue of {} at {}, MTU {}: refused sends for each accepted one, and processor time for \
+         each accepted one (figure 6 of [3]).",
+        number::bytes(bytes),
+        number::bit_rate(bits as f64 / 8.0),
+        number::count(mtu.into())
+    );
+    let mut table = Table::new(caption, &heads);
+    let mut sizes: Vec<u64> = points.iter().map(|point| point.size).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    for size in sizes {
+        let of = |kind| points.iter().find(|point| (point.size, point.kind) == (size, kind));
+        let cell = |runs: Option<Vec<f64>>, format: fn(f64) -> String| {
+            let value = runs.and_then(|runs| quantity(&runs));
+            // A queue that is full in some runs only is not noise of the measurement.
+            Cell::figure(value, |(value, _, _)| format(value))
+        };
+        let errors = |kind| {
+            let format = |value| if value == 0.0 { "0".to_owned() } else { number::significant(value) };
+            cell(of(kind).map(QueuePoint::errors_per_send), format)
+        };
+        let time = |kind| {
+            let seconds =
+                |point: &QueuePoint| point.runs.iter().map(|run| run.cpu_s / run.sent as f64).collect();
+            cell(of(kind).map(seconds), number::time)
+        };
+        let figures = QUEUED.map(|(kind, _)| errors(kind)).into_iter();
+        let figures = figures.chain(QUEUED.map(|(kind, _)| time(kind)));
+        table.row([Cell::plain(number::bytes(size))].into_iter().chain(figures));
+    }
+    let copied: u64 = points.iter().flat_map(|point| &point.runs).map(|run| run.copied_by_kernel).sum();
+    table.notes.push(format!(
+        "Each refused send is a packet that the queue counted as dropped. The kernel copied {} loans.",
+        number::count(copied)
+    ));
+    table
+}
+
+/// Sends as one datagram, which the kernel fragments, beside trains; no rows if there are none.
+fn fragments(mtu: u32, points: &[Seen<'_>]) -> Table {
+    let heads = [
+        "size",
+        "begins at",
+        "#train, copied",
+        "#fragments, copied",
+        "#fragments/train",
+        "#99 % interval",
+        "#fragments, sendfile",
+        "#sendfile/copied fragments",
+        "#99 % interval of sendfile",
+    ];
+    let caption = format!("IP fragments beside trains, MTU {}.", number::count(mtu.into()));
+    let mut table = Table::new(caption, &heads);
+    for Seen { point, .. } in points.iter().filter(|seen| !seen.point.fragments_send_s.is_empty()) {
+        let time = |runs: &[f64]| Cell::figure(quantity(runs), |(value, _, _)| number::time(value));
+        let to_trains = MedianRatio::of_pairs(&point.fragments_send_s, &point.copied_send_s);
+        let spliced = MedianRatio::of_pairs(&point.spliced_send_s, &point.fragments_send_s);
+        table.row([
+            Cell::plain(number::bytes(point.size)),
+            Cell::plain(if point.aligned { "a page" } else { "elsewhere" }),
+            time(&point.copied_send_s),
+            time(&point.fragments_send_s),
+            median(to_trains),
+            interval(to_trains),
+            time(&point.spliced_send_s),
+            median(spliced),
+            interval(spliced),
+        ]);
+    }
+    table
+}
+
+fn median(ratio: Option<MedianRatio>) -> Cell {
+    Cell::figure(ratio, |ratio| number::significant(ratio.median))
+}
+
+fn interval(ratio: Option<MedianRatio>) -> Cell {
+    let bounds = ratio.and_then(|ratio| ratio.lower.zip(ratio.upper));
+    let to = |(lower, upper)| format!("{} to {}", number::significant(lower), number::significant(upper));
+    Cell::figure(bounds, to)
 }
 
 fn quantity(runs: &[f64]) -> Option<Value> {
@@ -286,12 +412,6 @@ fn choices(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
     ];
     let caption = format!("The automatic choice over {}, MTU {}.", protocol, number::count(mtu.into()));
     let mut table = Table::new(caption, &heads);
-    let median = |ratio: Option<MedianRatio>| Cell::figure(ratio, |ratio| number::significant(ratio.median));
-    let interval = |ratio: Option<MedianRatio>| {
-        let bounds = ratio.and_then(|ratio| ratio.lower.zip(ratio.upper));
-        let to = |(lower, upper)| format!("{} to {}", number::significant(lower), number::significant(upper));
-        Cell::figure(bounds, to)
-    };
     let cheaper = |ratio: MedianRatio| match ratio {
         _ if ratio.is_below(1.0) => "lending",
         _ if ratio.is_above(1.0) => "copying",

@@ -4,7 +4,7 @@ use wirepath_report::{Cell, Table};
 
 use crate::path_costs;
 use crate::quantities::{Name, Quantity, Topic, Unit, quantities};
-use crate::result::{Assessment, Measurement, Profile, RelayCost, Transport};
+use crate::result::{Assessment, Experiment, Measurement, Profile, QueuePoint, RelayCost, Transport};
 
 /// Columns; names of numeric columns begin with `#`.
 const COLUMNS: [&str; 19] = [
@@ -107,6 +107,9 @@ pub fn runs(assessment: &Assessment) -> Table {
             Row { value: errors as f64, unit: "sends", ..of_name(&name) }
         }));
     }
+    for point in assessment.loan.iter().flat_map(|loan| &loan.queue) {
+        add(&mut queued(point));
+    }
     assessment.profiles.iter().for_each(|profile| add(&mut functions(profile)));
     table
 }
@@ -150,6 +153,26 @@ fn relayed(cost: &RelayCost) -> impl Iterator<Item = Row> + '_ {
         wall_s: Some(run.wall_s),
         bytes: Some(run.bytes),
         verified: Some(cost.verified),
+        ..Row::default()
+    })
+}
+
+/// Refused sends of each accepted one.
+fn queued(point: &QueuePoint) -> impl Iterator<Item = Row> + '_ {
+    point.runs.iter().zip(point.errors_per_send()).enumerate().map(|(index, (run, value))| Row {
+        experiment: Topic::Paths(Experiment::Loan).to_string(),
+        what: format!("refused sends to a queue: {}", point.kind),
+        transport: Some(Transport::Udp),
+        size: Some(point.size),
+        mtu: Some(point.mtu),
+        run: Some(index + 1),
+        value,
+        unit: "refused/accepted",
+        wall_s: Some(run.wall_s),
+        bytes: Some(run.sent * point.size),
+        packets: Some(run.sent),
+        errors: Some(run.errors),
+        copied: Some(run.copied_by_kernel),
         ..Row::default()
     })
 }
@@ -221,5 +244,12 @@ mod tests {
         let copies: usize =
             assessment.costs.iter().flat_map(|costs| &costs.copies).map(|copy| copy.ns.len()).sum();
         assert_eq!(rows.iter().filter(|row| row[1].starts_with("memcpy")).count(), copies);
+        let queue = &assessment.loan.as_ref().unwrap().queue;
+        let queued: usize = queue.iter().map(|point| point.runs.len()).sum();
+        assert!(queued > 0);
+        assert_eq!(
+            rows.iter().filter(|row| row[1].starts_with("refused sends to a queue: ")).count(),
+            queued
+        );
     }
 }

@@ -30,14 +30,23 @@ impl Assessment {
             figures.map(|figure| (format!("profile of {}", profile.path), figure))
         });
         let points = self.loan.iter().flat_map(|loan| &loan.points).flat_map(|point| {
-            let runs = [&point.copy_s, &point.copied_send_s, &point.lent_send_s, &point.auto_send_s]
-                .into_iter()
-                .flatten()
-                .copied();
+            let runs = [
+                &point.copy_s,
+                &point.copied_send_s,
+                &point.lent_send_s,
+                &point.auto_send_s,
+                &point.fragments_send_s,
+                &point.spliced_send_s,
+            ];
+            let runs = runs.into_iter().flatten().copied();
             let ratios = [point.lent_to_copied, point.auto_to_best].into_iter().flatten();
             let ratios = ratios.flat_map(|ratio| [Some(ratio.median), ratio.lower, ratio.upper]).flatten();
             let figures = runs.chain([point.copied_throughput]).chain(point.lent_throughput).chain(ratios);
             figures.map(|figure| (format!("loan over {}, {} bytes", point.transport, point.size), figure))
+        });
+        let queue = self.loan.iter().flat_map(|loan| &loan.queue).flat_map(|point| {
+            let figures = point.runs.iter().flat_map(|run| [run.cpu_s, run.wall_s]);
+            figures.map(|figure| (format!("sends to a queue, {} bytes", point.size), figure))
         });
         let relays = self.relay.iter().flat_map(|cost| {
             let figures = cost.runs.iter().flat_map(|run| [run.user_s, run.system_s, run.wall_s]);
@@ -51,6 +60,7 @@ impl Assessment {
             .chain(measurements)
             .chain(profiles)
             .chain(points)
+            .chain(queue)
             .chain(relays)
             .chain(server);
         figures.find(|(_, figure)| !figure.is_finite()).map(|(what, figure)| format!("{what}: {figure}"))
@@ -72,7 +82,7 @@ mod tests {
             Assessment::from_json(&whole.to_json().unwrap()).unwrap().measurements.len(),
             whole.measurements.len()
         );
-        let changes: [fn(&mut Assessment, f64); 9] = [
+        let changes: [fn(&mut Assessment, f64); 11] = [
             |result, wrong| result.seconds = wrong,
             |result, wrong| result.costs.as_mut().unwrap().kernel_entry_ns[0] = wrong,
             |result, wrong| result.costs.as_mut().unwrap().copies[0].ns[0] = wrong,
@@ -97,6 +107,8 @@ mod tests {
                 });
             },
             |result, wrong| result.loan.as_mut().unwrap().points[0].lent_throughput = Some(wrong),
+            |result, wrong| result.loan.as_mut().unwrap().points[0].spliced_send_s = vec![wrong],
+            |result, wrong| result.loan.as_mut().unwrap().queue[0].runs[0].cpu_s = wrong,
         ];
         for change in changes {
             for wrong in [f64::NAN, f64::INFINITY] {

@@ -1,5 +1,7 @@
 //! Page loans in a result.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::Transport;
@@ -7,12 +9,82 @@ use crate::confidence::MedianRatio;
 use crate::statistics::Summary;
 
 /// Page loans compared with copies (figures 1 to 6 of the zero-copy protocol paper).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Loan {
     /// One point for each size, alignment, MTU and transport. The summarised runs are in the measurements.
     pub points: Vec<LoanPoint>,
     /// Thresholds by MTU and transport; none without sufficient data.
     pub thresholds: Vec<Threshold>,
+    /// Sends to a device whose queue can be full; empty in old results.
+    #[serde(default)]
+    pub queue: Vec<QueuePoint>,
+}
+
+/// Sends of one kind and size as fast as possible to a device with a rate and a queue with a limit (figure 6 of
+/// the zero-copy protocol paper). A refused send (ENOBUFS) is not sent again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuePoint {
+    /// Kind of the sends.
+    pub kind: QueuedSend,
+    /// Bytes of a send.
+    pub size: u64,
+    /// MTU of the device.
+    pub mtu: u32,
+    /// Rate of the device in bits per second, headers included.
+    pub bits_per_second: u64,
+    /// Limit of the queue in bytes, headers included.
+    pub queue_bytes: u64,
+    /// Runs.
+    pub runs: Vec<QueueRun>,
+}
+
+/// Kind of sends to a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueuedSend {
+    /// Copied, as a train of datagrams that fill the MTU.
+    Copied,
+    /// Lent, as such a train.
+    Lent,
+    /// Copied, as one datagram that the kernel fragments.
+    Fragments,
+    /// By reference from a file (`sendfile`), as one datagram that the kernel fragments.
+    Spliced,
+}
+
+impl fmt::Display for QueuedSend {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            QueuedSend::Copied => "copied",
+            QueuedSend::Lent => "lent",
+            QueuedSend::Fragments => "copied and fragmented",
+            QueuedSend::Spliced => "by reference and fragmented",
+        })
+    }
+}
+
+/// Run of sends to a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueRun {
+    /// Accepted sends.
+    pub sent: u64,
+    /// Refused sends.
+    pub errors: u64,
+    /// Packets that the queue dropped, by its own counter.
+    pub dropped: u64,
+    /// Loans that the kernel turned into copies.
+    pub copied_by_kernel: u64,
+    /// User and system seconds.
+    pub cpu_s: f64,
+    /// Elapsed seconds.
+    pub wall_s: f64,
+}
+
+impl QueuePoint {
+    /// Refused sends for each accepted one, run by run.
+    pub fn errors_per_send(&self) -> Vec<f64> {
+        self.runs.iter().map(|run| run.errors as f64 / run.sent as f64).collect()
+    }
 }
 
 /// Cost of sends of one size. A send is one call: over UDP one train of datagrams that fill the MTU, the same
@@ -57,6 +129,13 @@ pub struct LoanPoint {
     /// `auto_send_s` over the times of the kind of sends with the lower median, of the same rounds.
     #[serde(default)]
     pub auto_to_best: Option<MedianRatio>,
+    /// Processor seconds of a send that copies as one datagram, which the kernel fragments, in the same rounds;
+    /// empty if it fits into a packet, over TCP, and in old results.
+    #[serde(default)]
+    pub fragments_send_s: Vec<f64>,
+    /// As `fragments_send_s`, by reference from the file (`sendfile`).
+    #[serde(default)]
+    pub spliced_send_s: Vec<f64>,
 }
 
 impl LoanPoint {

@@ -175,6 +175,13 @@ pub enum Variant {
         /// As for [`Variant::Send`].
         aligned: bool,
     },
+    /// Sends of the loan experiment as one datagram, which the kernel fragments.
+    Fragments {
+        /// True if `sendfile` sends pages by reference; else sends copy.
+        spliced: bool,
+        /// As for [`Variant::Send`].
+        aligned: bool,
+    },
 }
 
 /// Data path in a variant; written as `krtpsendfile:single`, `bare:read_writev` or `loan:lend:unaligned`.
@@ -188,7 +195,7 @@ pub struct PathVariant {
 }
 
 /// Suffixes of path names by variant.
-const SUFFIXES: [(Variant, &str); 8] = [
+const SUFFIXES: [(Variant, &str); 12] = [
     (Variant::Plain, ""),
     (Variant::Single, ":single"),
     (Variant::Send { lent: false, aligned: true }, ":copy"),
@@ -197,6 +204,10 @@ const SUFFIXES: [(Variant, &str); 8] = [
     (Variant::Send { lent: true, aligned: false }, ":lend:unaligned"),
     (Variant::AutoSend { aligned: true }, ":auto"),
     (Variant::AutoSend { aligned: false }, ":auto:unaligned"),
+    (Variant::Fragments { spliced: false, aligned: true }, ":fragments"),
+    (Variant::Fragments { spliced: false, aligned: false }, ":fragments:unaligned"),
+    (Variant::Fragments { spliced: true, aligned: true }, ":fragments-spliced"),
+    (Variant::Fragments { spliced: true, aligned: false }, ":fragments-spliced:unaligned"),
 ];
 
 /// Prefix of a bare C loop's name.
@@ -216,6 +227,14 @@ impl PathVariant {
     /// Sends of the loan experiment that lend or copy by the calibrated policy.
     pub const fn auto_send(aligned: bool) -> PathVariant {
         PathVariant { kind: PathKind::Block(BlockPath::Loan), variant: Variant::AutoSend { aligned } }
+    }
+
+    /// Sends of the loan experiment that the kernel fragments.
+    pub const fn fragments(spliced: bool, aligned: bool) -> PathVariant {
+        PathVariant {
+            kind: PathKind::Block(BlockPath::Loan),
+            variant: Variant::Fragments { spliced, aligned },
+        }
     }
 
     /// Bare C loop that does the same as this path.
@@ -295,6 +314,7 @@ mod tests {
         assert_eq!(PathVariant::plain(DataPath::ReadWritev).bare().to_string(), "bare:read_writev");
         assert_eq!(PathVariant::send(true, false).to_string(), "loan:lend:unaligned");
         assert_eq!(PathVariant::auto_send(true).to_string(), "loan:auto");
+        assert_eq!(PathVariant::fragments(true, false).to_string(), "loan:fragments-spliced:unaligned");
         for wrong in ["", "bare:", "gold", "loan:lend:", "krtpsendfile:double", "bare:krtpsendfile:single"] {
             assert!(wrong.parse::<PathVariant>().is_err(), "{wrong}");
         }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use wirepath_sys::device::{DeviceName, set_checksum_offload};
 
-use super::namespace::ip;
+use super::namespace::{ip, run};
 use crate::error::{Doing, Error};
 
 /// Network device of the measuring thread's namespace.
@@ -20,6 +20,38 @@ pub(crate) struct Counted {
     pub(crate) bytes: u64,
     /// Packets; a train that the device takes whole counts as one.
     pub(crate) packets: u64,
+}
+
+/// Queue of a device that sends no faster than a rate.
+#[derive(Debug)]
+pub(crate) struct SlowQueue<'a> {
+    device: &'a Device,
+}
+
+/// Bytes that may leave at once: more than a train, which the queue would cut otherwise.
+const BURST: u32 = 128 << 10;
+
+impl SlowQueue<'_> {
+    /// Packets that the queue has dropped so far.
+    pub(crate) fn dropped(&self) -> Result<u64, Error> {
+        let Device(name) = self.device;
+        let text = run("tc", &format!("-s -j qdisc show dev {name}"))?;
+        dropped(&text).ok_or_else(|| Error::Unable(format!("no counters of the queue of {name} from `tc`")))
+    }
+}
+
+impl Drop for SlowQueue<'_> {
+    fn drop(&mut self) {
+        let Device(name) = self.device;
+        let removed = run("tc", &format!("qdisc del dev {name} root"));
+        debug_assert!(removed.is_ok(), "{removed:?}");
+    }
+}
+
+/// Dropped packets of the queue with a rate, in the JSON of `tc -s -j qdisc show`.
+fn dropped(text: &[u8]) -> Option<u64> {
+    let queues: Vec<serde_json::Value> = serde_json::from_slice(text).ok()?;
+    queues.iter().find(|queue| queue["kind"] == "tbf")?["drops"].as_u64()
 }
 
 impl Device {
@@ -68,6 +100,25 @@ impl Device {
         let table = device_table()?;
         unsent(&table, &self.0.to_string())
             .ok_or_else(|| Error::Unable(format!("no counters of {} in /proc/net/dev", self.0)))
+    }
+
+    /// Gives the device a rate, and a queue with a limit in bytes (tbf), until the value is dropped. Trains are
+    /// queued whole.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if the kernel has no such queue.
+    pub(crate) fn slow(&self, bits_per_second: u64, queue_bytes: u64) -> Result<SlowQueue<'_>, Error> {
+        let Device(name) = self;
+        run(
+            "tc",
+            &format!(
+                "qdisc add dev {name} root tbf rate {bits_per_second}bit burst {BURST} limit {queue_bytes}"
+            ),
+        )
+        .map_err(|error| {
+            Error::Unable(format!("this kernel has no queue with a rate: {error}; `modprobe sch_tbf`"))
+        })?;
+        Ok(SlowQueue { device: self })
     }
 
     fn counters(&self) -> Result<[Counted; 2], Error> {
@@ -132,6 +183,14 @@ mod tests {
         assert_eq!(udp_counter(table, "SndbufErrors"), Some(7));
         assert_eq!(udp_counter(table, "MemErrors"), None);
         assert!(udp_sends_without_room().is_ok());
+    }
+
+    #[test]
+    fn the_drops_of_a_queue_are_those_of_its_kind() {
+        let text = br#"[{"kind":"mq","drops":1},{"kind":"tbf","root":true,"packets":3,"drops":7}]"#;
+        assert_eq!(dropped(text), Some(7));
+        assert_eq!(dropped(br#"[{"kind":"mq","drops":1}]"#), None);
+        assert_eq!(dropped(b"none"), None);
     }
 
     #[test]

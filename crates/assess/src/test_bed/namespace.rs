@@ -76,22 +76,27 @@ fn disable_ipv6() -> Result<(), Error> {
 
 /// Runs `ip` in the namespace of the calling thread; fails if `ip` fails.
 pub(super) fn ip(arguments: &str) -> Result<(), Error> {
-    let mut command = Command::new("ip");
+    run("ip", arguments).map(drop)
+}
+
+/// Runs a program of iproute2 in the namespace of the calling thread, and returns what it prints; fails if the
+/// program fails.
+pub(super) fn run(program: &str, arguments: &str) -> Result<Vec<u8>, Error> {
+    let mut command = Command::new(program);
     // The PATH of some users lacks the directories of administration tools.
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     command.env("PATH", path).args(arguments.split_whitespace()).stdin(Stdio::null());
     // Ctrl-C at the terminal is handled by this process: a partly built test bed is useless.
     command.process_group(0);
     match command.output() {
-        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) if output.status.success() => Ok(output.stdout),
         Ok(output) => Err(Error::System {
-            doing: format!("ip {arguments}"),
+            doing: format!("{program} {arguments}"),
             source: io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Input(
-            "`ip`, which makes the devices of the test bed, is not installed: install the package iproute2"
-                .to_owned(),
-        )),
-        Err(error) => Err(error).doing("starting `ip`"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Input(format!(
+            "`{program}`, which sets up the devices of the test bed, is not installed: install the package iproute2"
+        ))),
+        Err(error) => Err(error).doing(&format!("starting `{program}`")),
     }
 }

@@ -20,7 +20,7 @@ use wirepath_sys::{device, errno_of};
 use super::block_path::BlockPath;
 use super::loan_policy::LoanSwitch;
 use crate::error::is_full;
-use crate::loans::Loans;
+use crate::loans::{LoanRoute, LoanRoutes, Loans};
 use crate::sink::{packets_fit, set_fragmentation};
 use crate::{Extent, LoanCounts, MappedFile, SendContext, SendError};
 
@@ -50,6 +50,20 @@ pub(crate) struct Lender {
     /// `None` if every send lends.
     switch: Option<LoanSwitch>,
     device_takes_loans: bool,
+    ends: Ends,
+}
+
+/// Addresses of a connected socket.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+}
+
+impl Ends {
+    fn route(&self, socket: BorrowedFd<'_>, routes: &LoanRoutes) -> Option<Arc<LoanRoute>> {
+        routes.route(socket, self.local.ip(), self.peer)
+    }
 }
 
 impl BlockSink {
@@ -63,7 +77,8 @@ impl BlockSink {
             return Err(Errno::PROTONOSUPPORT.into());
         }
         socket.set_nonblocking(true)?;
-        let lender = Lender::of(socket.as_fd(), socket.local_addr()?, path)?;
+        let ends = Ends { local: socket.local_addr()?, peer: socket.peer_addr().ok() };
+        let lender = Lender::of(socket.as_fd(), ends, path)?;
         Ok(BlockSink {
             socket: Arc::new(socket.into()),
             stream: true,
@@ -86,7 +101,8 @@ impl BlockSink {
         let local = socket.local_addr()?;
         let in_trains = path.segments() || (path.takes_runs() && packets_fit(&socket, packet_size));
         set_fragmentation(socket.as_fd(), local, !in_trains)?;
-        let lender = Lender::of(socket.as_fd(), local, path)?;
+        let ends = Ends { local, peer: socket.peer_addr().ok() };
+        let lender = Lender::of(socket.as_fd(), ends, path)?;
         let train_datagrams = if in_trains { MAXIMUM_DATAGRAMS as u32 } else { 1 };
         let socket = Arc::new(socket.into());
         Ok(BlockSink { socket, stream: false, datagram_bytes: packet_size, train_datagrams, lender })
@@ -102,6 +118,16 @@ impl BlockSink {
     pub fn with_switch(mut self, switch: LoanSwitch) -> BlockSink {
         if let Some(own) = self.lender.as_mut().and_then(|lender| lender.switch.as_mut()) {
             *own = switch;
+        }
+        self
+    }
+
+    /// The same, with the experience of other sinks than those of the process. Before the first send.
+    pub fn with_routes(mut self, routes: &LoanRoutes) -> BlockSink {
+        let socket = Arc::clone(&self.socket);
+        if let Some(lender) = &mut self.lender {
+            let loans = Loans::new(PAGES_LENT, Lent::returned);
+            lender.loans = RefCell::new(loans.with_route(lender.ends.route(socket.as_fd(), routes)));
         }
         self
     }
@@ -149,8 +175,8 @@ impl BlockSink {
         let Some(lender) = self.lender.as_ref().filter(|_| !range.is_empty()) else { return false };
         let Some(switch) = &lender.switch else { return true };
         let policy = switch.policy();
-        let is_worth_it = policy.forced.is_some() || !lender.are_pointless();
-        lender.device_takes_loans && is_worth_it && policy.lends(range)
+        let is_worth_it = || policy.forced.is_some() || !lender.are_pointless(self.socket());
+        lender.device_takes_loans && policy.lends(range) && is_worth_it()
     }
 
     /// Lends by `send`; `None` if the kernel accepts no loan now: then a copy is sent.
@@ -224,16 +250,18 @@ impl Drop for BlockSink {
 }
 
 impl Lender {
-    fn of(socket: BorrowedFd<'_>, local: SocketAddr, path: BlockPath) -> io::Result<Option<Lender>> {
+    fn of(socket: BorrowedFd<'_>, ends: Ends, path: BlockPath) -> io::Result<Option<Lender>> {
         if !path.lends() {
             return Ok(None);
         }
         zerocopy::enable(socket)?;
+        let route = ends.route(socket, &LoanRoutes::of_process());
         Ok(Some(Lender {
-            loans: RefCell::new(Loans::new(PAGES_LENT, Lent::returned)),
+            loans: RefCell::new(Loans::new(PAGES_LENT, Lent::returned).with_route(route)),
             by_ring: Arc::default(),
             switch: (path == BlockPath::Loan).then(LoanSwitch::default),
-            device_takes_loans: device_takes_loans(socket, local.ip()),
+            device_takes_loans: device_takes_loans(socket, ends.local.ip()),
+            ends,
         }))
     }
 
@@ -248,8 +276,8 @@ impl Lender {
         }
     }
 
-    fn are_pointless(&self) -> bool {
-        self.loans.borrow().are_pointless(self.by_ring.copied_in_a_row())
+    fn are_pointless(&self, socket: BorrowedFd<'_>) -> bool {
+        self.loans.borrow_mut().are_pointless(socket, self.by_ring.copied_in_a_row())
     }
 }
 

@@ -1,5 +1,7 @@
 //! The numbers of loans, without a kernel.
 
+use std::os::fd::AsFd;
+
 use super::*;
 
 fn with_loans(count: u32) -> Loans<()> {
@@ -54,23 +56,68 @@ fn lend(loans: &mut Loans<()>, copied: bool) {
     loans.take_back(returned(number, number, copied));
 }
 
+/// A socket whose error queue is empty.
+fn socket() -> std::net::UdpSocket {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap()
+}
+
 #[test]
 fn loans_that_are_all_copied_are_pointless_for_a_while() {
     let mut loans = with_loans(0);
+    let socket = socket();
     lend(&mut loans, false); // what was before does not count
     for _ in 0..TRIALS {
-        assert!(!loans.are_pointless(0));
+        assert!(!loans.are_pointless(socket.as_fd(), 0));
         lend(&mut loans, true);
     }
-    assert!(loans.are_pointless(0));
+    assert!(loans.are_pointless(socket.as_fd(), 0));
     for _ in 0..2 {
         (1..ASK_AGAIN).for_each(|_| loans.copied());
-        assert!(loans.are_pointless(0));
+        assert!(loans.are_pointless(socket.as_fd(), 0));
         loans.copied();
-        assert!(!loans.are_pointless(0), "it is not asked again");
+        assert!(!loans.are_pointless(socket.as_fd(), 0), "it is not asked again");
         lend(&mut loans, true);
-        assert!(loans.are_pointless(0), "one copy confirms what is known");
+        assert!(loans.are_pointless(socket.as_fd(), 0), "one copy confirms what is known");
     }
     lend(&mut loans, false);
-    assert!(!loans.are_pointless(0), "one loan that is none shows another route");
+    assert!(!loans.are_pointless(socket.as_fd(), 0), "one loan that is none shows another route");
+}
+
+#[test]
+fn what_others_know_of_a_route_counts_until_a_socket_knows_better() {
+    let (socket, route) = (socket(), Arc::<LoanRoute>::default());
+    let of_route = || Loans::<()>::new(8, |()| ()).with_route(Some(Arc::clone(&route)));
+    let [mut first, mut second, mut third] = [(); 3].map(|()| of_route());
+    lend(&mut third, false);
+    (0..TRIALS).for_each(|_| lend(&mut first, true));
+    assert!(first.are_pointless(socket.as_fd(), 0) && second.are_pointless(socket.as_fd(), 0));
+    assert!(!third.are_pointless(socket.as_fd(), 0), "its own loans were not copied");
+    (0..ASK_AGAIN / 2).for_each(|_| second.copied());
+    assert!(second.are_pointless(socket.as_fd(), 0));
+    (0..ASK_AGAIN / 2).for_each(|_| first.copied());
+    assert!(first.are_pointless(socket.as_fd(), 0), "it asks for itself after its own copies");
+    assert!(!second.are_pointless(socket.as_fd(), 0), "of all together, the route is asked again");
+    lend(&mut second, false);
+    assert!(
+        !of_route().are_pointless(socket.as_fd(), 0),
+        "one that knows nothing is told what was copied before"
+    );
+}
+
+#[test]
+fn notices_are_read_after_few_loans_and_then_after_more() {
+    let (socket, mut loans) = (socket(), with_loans(0));
+    let mut read_after = Vec::new();
+    for number in 1..=128 {
+        loans.lent(None);
+        let before = loans.unread;
+        loans.lend(socket.as_fd(), || Err::<((), _), _>(Errno::AGAIN.into())).unwrap_err();
+        if loans.unread < before {
+            read_after.push(number);
+        }
+    }
+    assert_eq!(read_after, [1, 3, 7, 15, 31, 63, 95, 127]);
+    assert!((1..=128).all(|loans| {
+        read_after.iter().filter(|number| **number <= loans).count() as u64 <= most_readings(loans)
+    }));
 }

@@ -2,6 +2,7 @@
 
 use wirepath_report::{Cell, Kind};
 
+use crate::confidence::MedianRatio;
 use crate::statistics::Summary;
 use crate::verdict::Significance;
 
@@ -22,6 +23,17 @@ impl Gain {
     /// Gain of one figure over another.
     pub(super) fn of(share: f64, one: &Summary, other: &Summary) -> Gain {
         Gain { share, significance: Significance::of(one, other), noisy: one.is_noisy() || other.is_noisy() }
+    }
+
+    /// Gain in throughput where the processor limits it, by a paired ratio of processor times: significant if the
+    /// interval of the ratio does not contain 1.
+    pub(super) fn of_pairs(ratio: MedianRatio) -> Gain {
+        let significance = match ratio.lower {
+            None => Significance::TooFewRuns,
+            Some(_) if ratio.is_undecided(1.0) => Significance::TooNoisy,
+            Some(_) => Significance::Significant,
+        };
+        Gain { share: 1.0 / ratio.median - 1.0, significance, noisy: false }
     }
 
     /// Verdict on a claimed gain.
@@ -62,5 +74,20 @@ mod tests {
         assert_eq!(verdict(0.0, 0.3, 3), "too noisy to say");
         assert_eq!(verdict(0.01, 0.001, 3), "no difference");
         assert_eq!(verdict(0.3, 0.01, 2), "too few runs to say");
+    }
+
+    #[test]
+    fn a_paired_gain_is_judged_by_its_interval() {
+        let verdict = |median: f64, bounds: Option<(f64, f64)>| {
+            let (lower, upper) = (bounds.map(|bounds| bounds.0), bounds.map(|bounds| bounds.1));
+            let gain = Gain::of_pairs(MedianRatio { median, lower, upper, rounds: 8 });
+            (gain.share, gain.verdict(0.25).text)
+        };
+        assert_eq!(verdict(0.5, Some((0.4, 0.6))), (1.0, "holds".to_owned()));
+        assert_eq!(verdict(0.8, Some((0.7, 0.9))).1, "holds");
+        assert_eq!(verdict(0.9, Some((0.8, 0.95))).1, "holds, by less");
+        assert_eq!(verdict(0.9, Some((0.8, 1.1))).1, "too noisy to say");
+        assert_eq!(verdict(1.2, Some((1.1, 1.3))).1, "turned round");
+        assert_eq!(verdict(0.5, None).1, "too few runs to say");
     }
 }

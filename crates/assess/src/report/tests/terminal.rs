@@ -187,11 +187,16 @@ fn point(size: u64, copied: f64, lent: Option<f64>) -> LoanPoint {
         auto_lends: None,
         lent_to_copied: None,
         auto_to_best: None,
+        fragments_send_s: Vec::new(),
+        spliced_send_s: Vec::new(),
     }
 }
 
 fn with_loan(points: Vec<LoanPoint>, threshold: Threshold) -> Assessment {
-    Assessment { loan: Some(Loan { points, thresholds: vec![threshold] }), ..example::nothing() }
+    Assessment {
+        loan: Some(Loan { points, thresholds: vec![threshold], queue: Vec::new() }),
+        ..example::nothing()
+    }
 }
 
 const NO_THRESHOLD: Threshold = Threshold {

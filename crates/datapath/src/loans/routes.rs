@@ -1,0 +1,143 @@
+//! Memory of the routes on which the kernel copies lent pages, shared by many sockets: a new connection does not
+//! have to find out again.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use wirepath_sys::device::{self, DeviceName};
+use wirepath_sys::socket::namespace;
+
+/// Most remembered routes. Beyond it, the oldest is forgotten.
+const MOST_ROUTES: usize = 64;
+
+/// Experience with routes: of the whole process, or of some sinks only.
+///
+/// A route is a network namespace and the device with the local address, or "this machine" if the peer's address
+/// is one of this machine. One device may lead to peers to which the kernel copies and to others: so a socket
+/// with experience of its own is not affected, and 1,024 copies later one of the others lends again.
+#[derive(Clone, Debug, Default)]
+pub struct LoanRoutes(Arc<Mutex<Vec<Known>>>);
+
+/// A remembered route.
+type Known = (Key, Arc<LoanRoute>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Key {
+    ThisMachine,
+    Device { namespace: u64, name: DeviceName },
+}
+
+/// Results of the loans of all sockets of one route.
+#[derive(Debug, Default)]
+pub(crate) struct LoanRoute {
+    /// Consecutive completed loans that were copied, up to now.
+    copied_in_a_row: AtomicU64,
+    /// Copies since the last loan.
+    since_last: AtomicU64,
+}
+
+static OF_PROCESS: LazyLock<LoanRoutes> = LazyLock::new(LoanRoutes::default);
+
+impl LoanRoutes {
+    /// The experience that all sinks share that were not given another.
+    pub fn of_process() -> LoanRoutes {
+        OF_PROCESS.clone()
+    }
+
+    /// Route of a socket with these addresses. `None` if its device is unknown, or its namespace, before Linux
+    /// 5.14; then each socket judges for itself.
+    pub(crate) fn route(
+        &self,
+        socket: BorrowedFd<'_>,
+        local: IpAddr,
+        peer: Option<SocketAddr>,
+    ) -> Option<Arc<LoanRoute>> {
+        let key = Key::of(socket, local, peer?.ip())?;
+        let mut routes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, route)) = routes.iter().find(|(known, _)| *known == key) {
+            return Some(Arc::clone(route));
+        }
+        if routes.len() >= MOST_ROUTES {
+            routes.remove(0);
+        }
+        let route = Arc::<LoanRoute>::default();
+        routes.push((key, Arc::clone(&route)));
+        Some(route)
+    }
+}
+
+impl Key {
+    fn of(socket: BorrowedFd<'_>, local: IpAddr, peer: IpAddr) -> Option<Key> {
+        if peer.is_loopback() || device::with_address(peer).ok()?.is_some() {
+            return Some(Key::ThisMachine);
+        }
+        let name = device::with_address(local).ok()??;
+        Some(Key::Device { namespace: namespace(socket).ok()?, name })
+    }
+}
+
+impl LoanRoute {
+    pub(crate) fn lent(&self) {
+        self.since_last.store(0, Relaxed);
+    }
+
+    pub(crate) fn copied(&self) {
+        self.since_last.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn returned(&self, loans: u64, copied: bool) {
+        if copied {
+            self.copied_in_a_row.fetch_add(loans, Relaxed);
+        } else {
+            self.copied_in_a_row.store(0, Relaxed);
+        }
+    }
+
+    pub(crate) fn copied_in_a_row(&self) -> u64 {
+        self.copied_in_a_row.load(Relaxed)
+    }
+
+    pub(crate) fn since_last(&self) -> u64 {
+        self.since_last.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    fn route(routes: &LoanRoutes, local: &str, peer: &str) -> Option<Arc<LoanRoute>> {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        routes.route(socket.as_fd(), local.parse().unwrap(), peer.parse().ok())
+    }
+
+    #[test]
+    fn a_route_is_a_device_unless_the_peer_is_this_machine() {
+        let routes = LoanRoutes::default();
+        let lo = route(&routes, "127.0.0.1", "127.0.0.1:1").unwrap();
+        lo.returned(3, true);
+        for peer in ["127.0.0.1:2", "127.9.9.9:3", "[::1]:4"] {
+            assert_eq!(route(&routes, "127.0.0.1", peer).unwrap().copied_in_a_row(), 3, "{peer}");
+        }
+        let device = route(&routes, "127.0.0.1", "203.0.113.1:1").unwrap();
+        assert_eq!(device.copied_in_a_row(), 0, "another machine is reached by another route");
+        assert!(Arc::ptr_eq(&device, &route(&routes, "127.0.0.1", "203.0.113.2:1").unwrap()));
+        assert!(route(&routes, "203.0.113.9", "203.0.113.1:1").is_none(), "no device has this address");
+        assert!(route(&routes, "127.0.0.1", "not connected").is_none());
+        assert_eq!(route(&LoanRoutes::default(), "127.0.0.1", "127.0.0.1:1").unwrap().copied_in_a_row(), 0);
+    }
+
+    #[test]
+    fn the_memory_of_routes_is_bounded() {
+        let routes = LoanRoutes::default();
+        let key = |number: u64| Key::Device { namespace: number, name: DeviceName::new(c"eth0") };
+        routes.0.lock().unwrap().extend((1..=64).map(|number| (key(number), Arc::default())));
+        route(&routes, "127.0.0.1", "127.0.0.1:1").unwrap();
+        let kept = routes.0.lock().unwrap();
+        assert_eq!((kept.len(), &kept[0].0, &kept[63].0), (64, &key(2), &Key::ThisMachine));
+    }
+}
