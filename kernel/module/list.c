@@ -334,9 +334,76 @@ static void wp_list_fill(struct sk_buff *skb, const struct wp_train *train)
 	refcount_add(bytes, &skb->sk->sk_wmem_alloc);
 }
 
+/*
+ * Give a buffer the next @bytes of a train; @piece is the next piece, of which
+ * @skip bytes are in the buffer before.
+ */
+static int wp_list_fill_some(struct sk_buff *skb, const struct bio_vec **piece,
+			     unsigned int *skip, unsigned int bytes)
+{
+	unsigned int i;
+
+	for (i = 0; bytes; i++) {
+		unsigned int some = min((*piece)->bv_len - *skip, bytes);
+
+		if (i == MAX_SKB_FRAGS)
+			return -EMSGSIZE;
+		get_page((*piece)->bv_page);
+		skb_fill_page_desc_noacc(skb, i, (*piece)->bv_page,
+					 (*piece)->bv_offset + *skip, some);
+		bytes -= some;
+		*skip += some;
+		if (*skip == (*piece)->bv_len) {
+			(*piece)++;
+			*skip = 0;
+		}
+	}
+	/* Nobody writes into pages of files. */
+	skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
+	return 0;
+}
+
+/* Make a list of a buffer: each member, and the buffer, with so many packets. */
+static int wp_list_fill_members(struct sk_buff *skb, const struct wp_train *train,
+				u32 member_packets)
+{
+	unsigned int member_bytes = member_packets * train->packet_bytes;
+	struct sk_buff **next = &skb_shinfo(skb)->frag_list;
+	unsigned int left = train->bytes - member_bytes, skip = 0;
+	unsigned int charged = skb->truesize;
+	const struct bio_vec *piece = train->piece;
+	struct sk_buff *member;
+	int err;
+
+	err = wp_list_fill_some(skb, &piece, &skip, member_bytes);
+	while (!err && left) {
+		unsigned int bytes = min(left, member_bytes);
+
+		member = alloc_skb(0, skb->sk->sk_allocation);
+		if (!member)
+			return -ENOBUFS;
+		*next = member;
+		next = &member->next;
+		err = wp_list_fill_some(member, &piece, &skip, bytes);
+		skb_len_add(member, bytes);
+		left -= bytes;
+	}
+	if (err)
+		return err;
+	skb_len_add(skb, member_bytes);
+	skb_walk_frags(skb, member) {
+		skb->len += member->len;
+		skb->data_len += member->len;
+		skb->truesize += member->truesize;
+	}
+	refcount_add(skb->truesize - charged, &skb->sk->sk_wmem_alloc);
+	return 0;
+}
+
 /**
- * wp_list_send() - Hand a train to the network in a buffer made here.
- * @train: the train, by reference, of no more pieces than a buffer has fragments
+ * wp_list_send() - Hand a train to the network in buffers made here.
+ * @train: the train, by reference, of no more pieces than a buffer has fragments,
+ *         or than the members have that @sending says
  * @sending: how; wp_list_possible() said yes
  *
  * Return: bytes sent; 0: none, it does not leave so; else as wp_train_send().
@@ -359,6 +426,15 @@ int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 		wp_list_close(&way);
 		return PTR_ERR(skb);
 	}
-	wp_list_fill(skb, train);
+	if (sending->member_packets) {
+		err = wp_list_fill_members(skb, train, sending->member_packets);
+		if (err) {
+			kfree_skb(skb);
+			wp_list_close(&way);
+			return err;
+		}
+	} else {
+		wp_list_fill(skb, train);
+	}
 	return wp_list_pass(skb, train, &way);
 }
