@@ -57,8 +57,11 @@ static void wp_chain_close_buffer(struct wp_chain *chain)
 	struct sk_buff *skb = chain->buffer;
 
 	wp_chain_refer(chain);
-	while (unused--)
+	if (unused) {
+		/* All but one at once: only the last may free the page. */
+		page_ref_sub(chain->headers, unused - 1);
 		put_page(chain->headers);
+	}
 	chain->shared->nr_frags = chain->fragments;
 	/* Page cache pages: nothing may write into them (skb_has_shared_frag()). */
 	chain->shared->flags |= SKBFL_SHARED_FRAG;
