@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A list (list.c) is made straight from a source's window: headers are written
- * where they stay, and fragments where they leave from, without another form of
- * the packets between. References are taken by the page and not by the fragment:
- * to the headers' page when a buffer is begun, before anything is copied into
- * it; to a page of payload when the fragments of the next one begin, or the next
- * buffer. Until then the window holds it.
+ * Builds a list (list.c) directly from a source's window: packet headers are
+ * written into the page fragment that the skbs refer to, payload goes from the
+ * window's bvecs to skb_shinfo()->frags[].
  *
- * Of a chain that is dropped nothing stays. Its first buffer is charged to the
- * socket from the beginning, its members when it leaves.
+ * Page references are taken in batches:
+ * - of the page with the headers, one for each packet that the skb may hold, before
+ *   anything is copied into it; the unused ones are dropped when the skb is full;
+ * - of a payload page, one for each fragment, when fragments of another page
+ *   follow or the skb is full. Until then the window's reference keeps the page.
+ *
+ * wp_chain_drop() releases everything. The head skb is charged to the socket when it
+ * is allocated, the members when the list is sent.
  */
 #include <linux/err.h>
 #include <linux/mm.h>
@@ -17,7 +20,7 @@
 #include "chain.h"
 #include "header.h"
 
-/* Begin to fill a buffer, which becomes the chain's. */
+/* Makes @skb the one that packets are added to. */
 static int wp_chain_open_buffer(struct wp_chain *chain, struct sk_buff *skb)
 {
 	struct bio_vec block;
@@ -37,7 +40,7 @@ static int wp_chain_open_buffer(struct wp_chain *chain, struct sk_buff *skb)
 	return 0;
 }
 
-/* Refer to the page as often as fragments do. */
+/* Takes a reference of the page for each fragment that uses it. */
 void wp_chain_refer(struct wp_chain *chain)
 {
 	if (chain->lent_count)
@@ -45,7 +48,7 @@ void wp_chain_refer(struct wp_chain *chain)
 	chain->lent_count = 0;
 }
 
-/* The buffer has all its fragments: one without any is no member. */
+/* Finishes the current skb; a member without packets is freed. */
 static void wp_chain_close_buffer(struct wp_chain *chain)
 {
 	unsigned int packets = chain->packets, unused = chain->packets_max - packets;
@@ -54,10 +57,13 @@ static void wp_chain_close_buffer(struct wp_chain *chain)
 	struct sk_buff *skb = chain->buffer;
 
 	wp_chain_refer(chain);
-	while (unused--)
+	if (unused) {
+		/* All but one at once: only the last may free the page. */
+		page_ref_sub(chain->headers, unused - 1);
 		put_page(chain->headers);
+	}
 	chain->shared->nr_frags = chain->fragments;
-	/* Nobody writes into pages of files. */
+	/* Page cache pages: nothing may write into them (skb_has_shared_frag()). */
 	chain->shared->flags |= SKBFL_SHARED_FRAG;
 	skb->data_len = header_bytes + chain->bytes;
 	skb->len += skb->data_len;
@@ -150,10 +156,7 @@ void wp_chain_drop(struct wp_chain *chain)
 	wp_list_close(&chain->way);
 }
 
-/*
- * What security modules are asked about: all headers, and then the part of the
- * window that the payload is in.
- */
+/* The pieces that the security hook sees: all headers, then the window's payload. */
 static void wp_chain_show(struct wp_train *train, const struct wp_source *source)
 {
 	unsigned int pieces = min(source->end - source->first, WP_TRAIN_PIECES - train->pieces);

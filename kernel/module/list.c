@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A list is a train with more fragments than a socket buffer has: a buffer
- * with the first packets and a chain of members (frag_list), each with as many
- * packets, by reference. Devices that take chains get it whole; of those that
- * only cut UDP segments each gets a buffer for each member, since all but the
- * last are of one length and have no bytes of their own (skb_segment()); for
- * others it is cut into packets, as any train is.
+ * UDP GSO skbs that the module builds itself, instead of udp_sendmsg().
  *
- * udp_sendmsg() makes no such buffers. So this does what it does for a socket
- * that is connected over IPv4, with a route and without anything that needs
- * more. Whatever else there is, is left to udp_sendmsg(), and so are the
- * errors: the train is to be sent by it, in parts that fit.
- * Kernels that cut lists wrongly get none: member.c. chain.c gathers lists.
+ * A list is a GSO skb (SKB_GSO_UDP_L4) of a train that needs more than
+ * MAX_SKB_FRAGS fragments. The head skb has the IP and UDP headers and the
+ * fragments of the first packets. The skbs on its frag_list ("members") have
+ * fragments only. All skbs but the last hold the same number of packets.
  *
- * What fits one buffer, a packet by itself above all, leaves so as well: to
- * have udp_sendmsg() take its fragments costs more than the rest of making it.
+ * The device decides how a list is segmented:
+ * - with NETIF_F_FRAGLIST the driver gets it whole;
+ * - with NETIF_F_GSO_UDP_L4 only, skb_segment() makes a GSO skb of each member,
+ *   which requires members of one length without a linear part;
+ * - otherwise it is segmented into packets, as every GSO skb.
+ * Kernels that segment lists wrongly get none: member.c tests it at load.
+ *
+ * udp_sendmsg() cannot build lists. This file does what udp_sendmsg() does for an
+ * IPv4 socket that is connected, has a cached route, and no option that needs more
+ * (wp_list_possible()). For all others wp_train_send() calls udp_sendmsg() with
+ * trains of one skb.
+ *
+ * Single packets and trains that fit one skb are built here, too: passing their
+ * fragments to udp_sendmsg() costs more than the rest of the send.
+ *
+ * chain.c builds lists from a source's window, wp_list_send() from a train.
  */
 #include <linux/net_tstamp.h>
 #include <linux/netdevice.h>
@@ -42,7 +50,7 @@ unsigned int wp_list_member_packets(unsigned int stride_bytes)
 {
 	unsigned int packets = 1;
 
-	/* For each a header and a part of a page, and one for each page crossed. */
+	/* A packet has a header and a payload fragment, and one more for each page boundary. */
 	while (2 * (packets + 1) + DIV_ROUND_UP((packets + 1) * stride_bytes - 1,
 						PAGE_SIZE) <= MAX_SKB_FRAGS)
 		packets++;
@@ -73,8 +81,8 @@ bool wp_list_possible(const struct wp_sending *sending)
 }
 
 /*
- * The room a device wants before the headers, or -EMSGSIZE if no such buffer
- * goes along this route: a device that does not gather or sum, IPsec, long packets.
+ * The headroom that the device of a route needs, or -EMSGSIZE if the route takes no
+ * skb of ours: no scatter-gather, no checksum offload, IPsec, or packets above the MTU.
  */
 static int wp_list_room(const struct dst_entry *dst, unsigned int packet_bytes)
 {
@@ -116,9 +124,9 @@ bool wp_list_members_possible(const struct wp_sending *sending, unsigned int pac
 }
 
 /*
- * As udp_sendmsg() does, once, before the route is looked at: other threads may
- * connect the socket elsewhere meanwhile, to nothing or to a group. False if to
- * one of these two.
+ * Reads the addresses and ports once, before the route, as udp_sendmsg() does: another
+ * thread may connect() the socket meanwhile. False if it is now unconnected, or
+ * connected to a multicast group.
  */
 static bool wp_list_read_ends(const struct inet_sock *inet, struct wp_list_way *way)
 {
@@ -130,7 +138,7 @@ static bool wp_list_read_ends(const struct inet_sock *inet, struct wp_list_way *
 	       !ipv4_is_multicast(way->daddr);
 }
 
-/* As in udp_send_skb(): what differs between packets is set when it is cut. */
+/* As in udp_send_skb(). Segmentation sets length and checksum of each packet. */
 static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train,
 			      const struct wp_list_way *way)
 {
@@ -152,10 +160,10 @@ static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train,
 }
 
 /*
- * As in __ip_make_skb() for a packet by itself: each fits the route, see
- * wp_list_room(), and has an identification of its own. Of its trains, Linux
- * forbids fragments only if the socket always does, and it takes a single
- * identification for them, so that the next train has most of theirs again.
+ * As in __ip_make_skb() for a single packet: IP_DF as for a packet that fits the MTU
+ * (wp_list_room() checked that), and one IP id for each packet. Linux treats its own
+ * GSO trains otherwise: IP_DF only with IP_PMTUDISC_DO, and one id for the train, so
+ * that the ids of the next train repeat.
  */
 static void wp_list_write_ip(struct sk_buff *skb, const struct wp_train *train,
 			     const struct wp_list_way *way)
@@ -178,7 +186,7 @@ static void wp_list_write_ip(struct sk_buff *skb, const struct wp_train *train,
 	ip->saddr = way->saddr;
 	ip->daddr = way->daddr;
 	ip_select_ident_segs(sock_net(skb->sk), skb, skb->sk, train->packets);
-	/* The id is the last one reserved; segmentation counts up from the first. */
+	/* The last of the reserved ids was set; segmentation counts up from the first. */
 	ip->id = htons(ntohs(ip->id) - train->packets + 1);
 	skb->priority = READ_ONCE(skb->sk->sk_priority);
 	skb->mark = READ_ONCE(skb->sk->sk_mark);
@@ -204,7 +212,7 @@ static int wp_list_leave(struct sk_buff *skb, struct sock *sk)
 	return 0;
 }
 
-/* As udp_sendmsg() counts what found no room. */
+/* Counts SndbufErrors as udp_sendmsg() does. */
 static int wp_list_fail(struct sock *sk, int err)
 {
 	if (err == -ENOBUFS || test_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
@@ -213,16 +221,16 @@ static int wp_list_fail(struct sock *sk, int err)
 }
 
 /**
- * wp_list_ask() - Ask security modules whether the socket may send this.
- * @train: what, by its pieces
+ * wp_list_ask() - Call the security hook of sendmsg().
+ * @train: pieces and size that the hook sees
  * @sock: the caller's socket
  *
- * Modules of the kernel cannot but by sock_sendmsg(): with MSG_OOB, which UDP refuses
- * before it looks at anything else. On its way the socket's flow is recorded for
- * receive flow steering, as by any send. A denial by EOPNOTSUPP, as a program of
- * BPF LSM could answer, cannot be told apart from UDP's refusal and is ignored.
+ * security_socket_sendmsg() is not exported. sock_sendmsg() calls it and then
+ * udp_sendmsg(), which fails with -EOPNOTSUPP for MSG_OOB before it does anything.
+ * So the hook runs, the flow is recorded for RFS as by every send, and nothing is
+ * sent. A hook that denies with -EOPNOTSUPP (a BPF LSM program could) is ignored.
  *
- * Return: 0, or the answer that denies.
+ * Return: 0, or the hook's error.
  */
 int wp_list_ask(const struct wp_train *train, struct socket *sock)
 {
@@ -236,12 +244,12 @@ int wp_list_ask(const struct wp_train *train, struct socket *sock)
 }
 
 /**
- * wp_list_open() - Look up the way of the next buffer.
- * @way: to be set; wp_list_close() or wp_list_pass() ends it
- * @sending: how it is to leave; wp_list_possible() said yes
+ * wp_list_open() - Take addresses and route of the next skb.
+ * @way: to be set; wp_list_close() or wp_list_pass() releases the route
+ * @sending: socket; wp_list_possible() returned true
  * @packet_bytes: of its longest packet
  *
- * Return: 0, or -EMSGSIZE: it does not leave so.
+ * Return: 0, or -EMSGSIZE: the route takes no skb of ours.
  */
 int wp_list_open(struct wp_list_way *way, const struct wp_sending *sending,
 		 unsigned int packet_bytes)
@@ -267,12 +275,12 @@ void wp_list_close(struct wp_list_way *way)
 }
 
 /**
- * wp_list_buffer() - Make a buffer, charged to the socket.
- * @way: its way
- * @sending: how it is to leave; waits as any send
- * @head_bytes: room for more behind its headers, which are not written yet
+ * wp_list_buffer() - Allocate the head skb, charged to the socket.
+ * @way: addresses and route
+ * @sending: socket; waits for its send buffer as every send does
+ * @head_bytes: tailroom behind the IP and UDP headers, which are written later
  *
- * Return: the buffer, or errors as of sending.
+ * Return: the skb, or an error of send().
  */
 struct sk_buff *wp_list_buffer(const struct wp_list_way *way, const struct wp_sending *sending,
 			       unsigned int head_bytes)
@@ -293,12 +301,12 @@ struct sk_buff *wp_list_buffer(const struct wp_list_way *way, const struct wp_se
 }
 
 /**
- * wp_list_pass() - Have a buffer leave.
- * @skb: the buffer, with its payload; it is the network's then
- * @train: what is in it
- * @way: its way; ends
+ * wp_list_pass() - Write the headers and pass the skb to ip_local_out().
+ * @skb: head skb with all payload; consumed
+ * @train: sizes of what is in it
+ * @way: addresses and route; the skb takes the reference of the route
  *
- * Return: bytes sent, or errors as of sending.
+ * Return: bytes sent, or an error of send().
  */
 int wp_list_pass(struct sk_buff *skb, const struct wp_train *train, struct wp_list_way *way)
 {
@@ -307,13 +315,13 @@ int wp_list_pass(struct sk_buff *skb, const struct wp_train *train, struct wp_li
 
 	wp_list_write_udp(skb, train, way);
 	wp_list_write_ip(skb, train, way);
-	/* The buffer has the route. */
+	/* skb_dst_set() took the reference. */
 	way->dst = NULL;
 	err = wp_list_leave(skb, sk);
 	return err ? wp_list_fail(sk, err) : train->bytes;
 }
 
-/* Give a buffer all pieces of a train, which it has fragments for. */
+/* Adds all pieces of a train, at most MAX_SKB_FRAGS, as fragments. */
 static void wp_list_fill(struct sk_buff *skb, const struct wp_train *train)
 {
 	unsigned int bytes = train->bytes - train->head_bytes, i;
@@ -328,15 +336,82 @@ static void wp_list_fill(struct sk_buff *skb, const struct wp_train *train)
 		skb_fill_page_desc_noacc(skb, i, piece->bv_page,
 					 piece->bv_offset, piece->bv_len);
 	}
-	/* Nobody writes into pages of files. */
+	/* Page cache pages: nothing may write into them (skb_has_shared_frag()). */
 	skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
 	skb_len_add(skb, bytes);
 	refcount_add(bytes, &skb->sk->sk_wmem_alloc);
 }
 
+/*
+ * Adds the next @bytes of a train as fragments; @piece is the next piece, of which
+ * @skip bytes are in the skb before.
+ */
+static int wp_list_fill_some(struct sk_buff *skb, const struct bio_vec **piece,
+			     unsigned int *skip, unsigned int bytes)
+{
+	unsigned int i;
+
+	for (i = 0; bytes; i++) {
+		unsigned int some = min((*piece)->bv_len - *skip, bytes);
+
+		if (i == MAX_SKB_FRAGS)
+			return -EMSGSIZE;
+		get_page((*piece)->bv_page);
+		skb_fill_page_desc_noacc(skb, i, (*piece)->bv_page,
+					 (*piece)->bv_offset + *skip, some);
+		bytes -= some;
+		*skip += some;
+		if (*skip == (*piece)->bv_len) {
+			(*piece)++;
+			*skip = 0;
+		}
+	}
+	/* Page cache pages: nothing may write into them (skb_has_shared_frag()). */
+	skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
+	return 0;
+}
+
+/* Adds a train to a head skb and to members, @member_packets packets to each. */
+static int wp_list_fill_members(struct sk_buff *skb, const struct wp_train *train,
+				u32 member_packets)
+{
+	unsigned int member_bytes = member_packets * train->packet_bytes;
+	struct sk_buff **next = &skb_shinfo(skb)->frag_list;
+	unsigned int left = train->bytes - member_bytes, skip = 0;
+	unsigned int charged = skb->truesize;
+	const struct bio_vec *piece = train->piece;
+	struct sk_buff *member;
+	int err;
+
+	err = wp_list_fill_some(skb, &piece, &skip, member_bytes);
+	while (!err && left) {
+		unsigned int bytes = min(left, member_bytes);
+
+		member = alloc_skb(0, skb->sk->sk_allocation);
+		if (!member)
+			return -ENOBUFS;
+		*next = member;
+		next = &member->next;
+		err = wp_list_fill_some(member, &piece, &skip, bytes);
+		skb_len_add(member, bytes);
+		left -= bytes;
+	}
+	if (err)
+		return err;
+	skb_len_add(skb, member_bytes);
+	skb_walk_frags(skb, member) {
+		skb->len += member->len;
+		skb->data_len += member->len;
+		skb->truesize += member->truesize;
+	}
+	refcount_add(skb->truesize - charged, &skb->sk->sk_wmem_alloc);
+	return 0;
+}
+
 /**
- * wp_list_send() - Hand a train to the network in a buffer made here.
- * @train: the train, by reference, of no more pieces than a buffer has fragments
+ * wp_list_send() - Hand a train to the network in buffers made here.
+ * @train: the train, by reference, of no more pieces than a buffer has fragments,
+ *         or than the members have that @sending says
  * @sending: how; wp_list_possible() said yes
  *
  * Return: bytes sent; 0: none, it does not leave so; else as wp_train_send().
@@ -359,6 +434,15 @@ int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 		wp_list_close(&way);
 		return PTR_ERR(skb);
 	}
-	wp_list_fill(skb, train);
+	if (sending->member_packets) {
+		err = wp_list_fill_members(skb, train, sending->member_packets);
+		if (err) {
+			kfree_skb(skb);
+			wp_list_close(&way);
+			return err;
+		}
+	} else {
+		wp_list_fill(skb, train);
+	}
 	return wp_list_pass(skb, train, &way);
 }

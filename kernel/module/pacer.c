@@ -5,8 +5,9 @@
  *
  * The thread is on its starter's account: in all cgroups of the starter, so that
  * limits of processor time, memory and storage hold for it; with the starter's
- * niceness, on the starter's processors, and with the starter's credentials, for
- * which security modules ask at each send and read. Runs beyond what the network
+ * niceness and policy (SCHED_BATCH, SCHED_IDLE; never a real-time one), on the
+ * starter's processors, and with the starter's credentials, for which security
+ * modules ask at each send and read. Runs beyond what the network
  * takes cost other tasks no more than as many threads of the starter would.
  *
  * The thread is not frozen while the machine sleeps: a run that waits for
@@ -26,6 +27,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 #include <linux/suspend.h>
+#include <uapi/linux/sched/types.h>
 
 #include "counters.h"
 #include "pacer.h"
@@ -230,14 +232,23 @@ static void wp_pacer_sleep(const struct wp_run *run)
 /* Join the starter, which waits meanwhile and so is where it was. */
 static int wp_pacer_place(struct task_struct *starter)
 {
+	struct sched_attr attr = {
+		.size = sizeof(attr),
+		.sched_policy = SCHED_NORMAL,
+		.sched_nice = task_nice(starter),
+	};
 	int err = 0;
 
+	if (starter->policy == SCHED_BATCH || starter->policy == SCHED_IDLE)
+		attr.sched_policy = starter->policy;
 #ifdef CONFIG_CGROUPS
 	/* One set has all cgroups of a task. To be moved takes a grace period. */
 	if (rcu_access_pointer(current->cgroups) != rcu_access_pointer(starter->cgroups))
 		err = cgroup_attach_task_all(starter, current);
 #endif
-	return err ?: set_cpus_allowed_ptr(current, starter->cpus_ptr);
+	err = err ?: set_cpus_allowed_ptr(current, starter->cpus_ptr);
+	/* Last: with SCHED_IDLE, the locks of the above could be held for long. */
+	return err ?: sched_setattr_nocheck(current, &attr);
 }
 
 static int wp_pacer_go(struct wp_run *run)
@@ -299,7 +310,6 @@ int wp_pacer_start(struct wp_run *run)
 	run->thread = get_task_struct(thread);
 	kref_get(&run->references);
 	__module_get(THIS_MODULE);
-	set_user_nice(thread, task_nice(current));
 	wake_up_process(thread);
 	wait_for_completion(&start.placed);
 	return start.err;

@@ -94,6 +94,31 @@ struct wp_route wp_route_of(struct sock *sk, bool addressed)
 }
 
 /**
+ * wp_route_packet_bytes() - How long may the packets of a train be?
+ * @sk: a connected datagram socket
+ *
+ * Return: bytes with the packet's own header, that fit the MTU; U32_MAX if the
+ * route is not known.
+ */
+u32 wp_route_packet_bytes(const struct sock *sk)
+{
+	u32 bytes = U32_MAX, headers, mtu;
+	const struct dst_entry *dst;
+
+	rcu_read_lock();
+	dst = rcu_dereference(sk->sk_dst_cache);
+	if (dst && wp_route_device(dst)) {
+		headers = sizeof(struct udphdr) +
+			  (sk->sk_family == AF_INET6 ? sizeof(struct ipv6hdr) :
+						       sizeof(struct iphdr));
+		mtu = wp_route_mtu(sk, dst);
+		bytes = mtu > headers ? mtu - headers : 0;
+	}
+	rcu_read_unlock();
+	return bytes;
+}
+
+/**
  * wp_route_train_packets() - How many packets does the device cut from a train?
  * @sk: a connected datagram socket
  * @packet_bytes: of each, with its own header

@@ -13,6 +13,7 @@ struct wp_route {
 };
 
 struct wp_route wp_route_of(struct sock *sk, bool addressed);
+u32 wp_route_packet_bytes(const struct sock *sk);
 u32 wp_route_train_packets(const struct sock *sk, u32 packet_bytes);
 
 #endif /* _WP_ROUTE_H */

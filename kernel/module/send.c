@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * SEND, the one mechanism behind the calls' names: payload from a source,
- * a header of some kind in front of each packet, packets gathered into a
- * train, the train sent, and only then source, headers and counts moved on.
- * Whatever stops it stops it between trains, so that the state always says
- * which packet is next.
+ * SEND: packets of payload from a source, each behind a header, gathered into a
+ * train (one skb or a list of skbs) and sent. Source, headers and counters advance
+ * only after a train was sent, so the state always names the first packet that was
+ * not, whatever ends the call.
  */
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -21,9 +20,9 @@
 #include "switches.h"
 
 /*
- * Too large for a stack, too often needed to be allocated, and cleared, for
- * each call: each processor keeps one. Those of runs live long and may be many:
- * they are charged to the cgroup of the starter, and not kept.
+ * struct wp_send is too large for the stack, and allocating it for each call costs
+ * too much: each processor caches one. Those of runs are charged to the starter's
+ * memory cgroup and not cached.
  */
 static struct kmem_cache *wp_sends;
 static DEFINE_PER_CPU(struct wp_send *, wp_send_spare);
@@ -232,10 +231,9 @@ void wp_send_close(struct wp_send *send)
 }
 
 /*
- * How much payload the next packet has, as the window shows it: 0 at the end,
- * -EAGAIN if the window must be filled first. Where the source has ended,
- * nothing is asked of a table, which may end there, too. @cursor is at what is
- * passed over before the payload.
+ * Payload bytes of the next packet: 0 at the end, -EAGAIN if the window has too few.
+ * At the end of the source the RTP table is not asked, since it may end there, too.
+ * @cursor is at the skipped bytes before the payload.
  */
 static __always_inline int wp_send_payload(struct wp_send *send, struct wp_header *header,
 					   const struct wp_cursor *cursor, u64 left)
@@ -260,7 +258,7 @@ static __always_inline int wp_send_payload(struct wp_send *send, struct wp_heade
 	return send->source.ended ? cursor->available - send->skip_bytes : -EAGAIN;
 }
 
-/* Does a packet still belong in the train, by size and by pieces? */
+/* Does a packet fit the train: by size, and by fragments if it leaves by reference? */
 static bool wp_send_fits(const struct wp_send *send, const struct wp_header *header,
 			 const struct wp_cursor *cursor, unsigned int payload)
 {
@@ -270,12 +268,12 @@ static bool wp_send_fits(const struct wp_send *send, const struct wp_header *hea
 	unsigned int bytes = header->bytes + payload;
 	unsigned int pieces;
 
-	/* One by itself may have more pieces than a buffer: it is copied then. */
+	/* A single packet may have more pieces than an skb has fragments: it is copied. */
 	if (!train->packets)
 		pieces_max = WP_TRAIN_PIECES;
 	else if (bytes > train->packet_bytes || train->bytes + bytes > WP_TRAIN_BYTES)
 		return false;
-	/* Most often all that the window has would fit, so that nobody counts. */
+	/* Usually everything in the window would fit: no need to count. */
 	if (train->pieces + 1 + send->source.end - cursor->piece <= pieces_max)
 		return true;
 	pieces = wp_train_pieces(train, &send->source, cursor, payload,
@@ -291,8 +289,8 @@ static u32 wp_send_dropped(const struct wp_header *before, const struct wp_heade
 }
 
 /*
- * Ask the handler about a packet, and let it write to the header, which nobody
- * else has yet: its verdict, or an error. @cursor is at the payload.
+ * Calls the handler, which may write to the header (no skb refers to it yet).
+ * Returns its verdict, or an error. @cursor is at the payload.
  */
 static int wp_send_handle(const struct wp_send *send, struct wp_header *header, u8 *bytes,
 			  const struct wp_cursor *cursor, u32 payload)
@@ -404,7 +402,7 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 	return payload < 0 ? payload : err;
 }
 
-/* How many packets, of @most, have that payload, as far as is known without asking? */
+/* How many of the next @most packets have this payload size, without asking the table? */
 static u32 wp_send_alike(const struct wp_send *send, const struct wp_header *header,
 			 const struct wp_cursor *cursor, u64 left, u32 payload, u32 most)
 {
@@ -475,9 +473,9 @@ static int wp_send_chain_handled(struct wp_send *send, struct wp_header *header,
 }
 
 /*
- * Gather up to @packets_max packets as a list, dropped ones too. 1: it would have
- * less than two members, or pieces that they have no place for; else as
- * wp_send_gather(), or with send->refused_packets what the network answers.
+ * Gathers up to @packets_max packets as a list, dropped ones included. Returns 1 if
+ * the list would have less than two members, or a member too few fragments; else as
+ * wp_send_gather(), or with send->refused_packets an error of the network.
  */
 static int wp_send_gather_list(struct wp_send *send, struct wp_header *header,
 			       u32 packets_max)
@@ -557,9 +555,8 @@ static int wp_send_gather_one(struct wp_send *send, struct wp_header *header)
 }
 
 /*
- * Gather, and fill the window if it has not even one packet. A window that
- * has some but not a whole train's is filled as well, unless the file ends.
- * Answers as wp_send_gather(), for lists as wp_send_gather_list().
+ * Fills the window until it has a whole train, or the file ends, and gathers.
+ * Returns as wp_send_gather(), for lists as wp_send_gather_list().
  */
 static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 			   u32 packets_max)
@@ -628,8 +625,8 @@ static u32 wp_send_train_packets(const struct wp_send *send)
 }
 
 /*
- * May the next train be a list? Then it has as many packets as fill all its
- * members. Packets without headers do not need it: one buffer holds 46.
+ * Decides whether the next train is a list, of as many packets as fill its members.
+ * Without headers one skb holds 46 packets, and no list is needed.
  */
 static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
 {
@@ -777,9 +774,9 @@ int wp_send_remains(struct wp_send *send)
 }
 
 /*
- * A first train goes whatever is pending, so that calls which are made again
- * and again for notices of an io_uring come to their end. A ring's first try
- * is short, and those notices are for the task that makes it.
+ * The first train is sent whatever signal is pending, so that a call that is repeated
+ * because of io_uring's task work makes progress. @trains_max limits the ring's first
+ * try, which does not look at signals.
  */
 static int wp_send_all(struct wp_send *send, u64 trains_max)
 {

@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A source is where payload comes from: a file, or memory of the caller. It
- * has a window of pieces, parts of pages that it holds references to, which
- * the sender looks at, sends, and consumes.
+ * Source of payload: a file, or memory of the caller. Its window is an array of
+ * bvecs ("pieces"), each with a page reference, that the sender consumes from the
+ * front.
  *
- * Files are read by splice_direct_to_actor(), that is by the file system's
- * own splice_read, the way of sendfile(). That is the only way which is right
- * for all file systems (tmpfs, overlayfs, DAX, network file systems that ask
- * whether the cache is still valid). Pages that are in the page cache already
- * are taken from there on file systems of which it is known that splice_read
- * would do just that (wp_source_is_cached()). Either way i_size is checked after
- * a page is up to date, so that a page that is truncated at the same moment gives
- * the file's bytes or nothing. Security modules and fsnotify are asked before each read,
- * by rw_verify_area().
+ * Files: splice_direct_to_actor() reads by the file system's splice_read, as
+ * sendfile() does. This is right for all file systems (tmpfs, overlayfs, DAX,
+ * network file systems that revalidate). On file systems whose splice_read is
+ * known to take cached pages without more ado (wp_source_is_cached()), cached pages
+ * are taken by filemap_get_folios_contig(). Both check i_size after the page is
+ * uptodate, so a page that is truncated meanwhile gives old bytes, zeros, or nothing.
+ * rw_verify_area() calls security modules and fsnotify before each read.
  *
- * Lifetime: a piece holds one reference of its page from when it enters the
- * window to when it is consumed. Truncating or punching a hole takes the page
- * out of the file but cannot free it, and migration waits or gives up, so
- * what we send is always a page that was this file's. It may change until it
- * has left, as with sendfile(). The socket takes references of its own.
+ * Page lifetime: a piece holds a reference from when it is added until it is
+ * consumed; skbs take their own. Truncation or hole punching removes the page from
+ * the file but cannot free it, and migration fails. So what is sent was always a
+ * page of this file. Its contents may change until it has left, as with sendfile().
  *
- * Memory is taken by get_user_pages_fast() for reading, as MSG_ZEROCOPY does:
- * a page that is unmapped or written to after a fork() stays what it was for
- * us, since copy-on-write copies a page with other references.
+ * Memory: get_user_pages_fast() for reading, as MSG_ZEROCOPY does. After munmap(),
+ * or a write after fork(), the page keeps its bytes: copy-on-write copies a page
+ * that has other references.
  */
 #include <linux/backing-dev.h>
 #include <linux/capability.h>
@@ -179,17 +176,11 @@ void wp_source_peek(const struct wp_source *source, struct wp_cursor cursor, u8 
 	}
 }
 
-/*
- * Add a part of a page; @own: for which the window takes a reference, else one
- * becomes the window's.
- */
+/* Adds a part of a page; takes a reference if @own, else the caller gives its own. */
 static int wp_source_add(struct wp_source *source, struct page *page,
 			 unsigned int bytes, unsigned int offset, bool own)
 {
-	/*
-	 * The network refuses slab pages, with a warning. No regular file and
-	 * no mapping should have any; one that has cannot be sent from.
-	 */
+	/* The network warns about slab pages; no regular file or mapping should have any. */
 	if (!sendpage_ok(page) || (own && !try_get_page(page)))
 		return -EIO;
 	bvec_set_page(&source->pieces[source->end++], page, bytes, offset);
@@ -224,12 +215,11 @@ static int wp_source_take(struct pipe_inode_info *pipe, struct splice_desc *desc
 }
 
 /*
- * Would reading block? Says yes only for pages that are absent or being read,
- * and has them read in the meantime. Pages that are there and not up to date
- * (partly written, or after an error) are read with waiting, since nobody
- * else would. File systems without a read_folio (tmpfs) or without a device
- * (ramfs) have nothing to wait for, and nobody would read ahead: their holes
- * are read at once. DAX has no pages to ask for, and O_DIRECT reads past them.
+ * Would a read block? True for pages that are absent, for which it starts readahead,
+ * and for pages that are being read. Pages that are present and not uptodate (partly
+ * written, or after an error) are read with waiting, since no readahead reads them.
+ * Without a read_folio (tmpfs) or a device (ramfs) there is nothing to wait for.
+ * DAX and O_DIRECT do not use the page cache.
  */
 static bool wp_source_would_block(struct wp_source *source, loff_t from, u64 want)
 {
@@ -262,7 +252,7 @@ static bool wp_source_would_block(struct wp_source *source, loff_t from, u64 wan
 /*
  * May pages be taken straight from the page cache? On file systems of the list,
  * whose splice_read is filemap_splice_read() but for a lock, a check or a trace
- * point of no use here: docs/module.md says for each why. All others are read by
+ * point of no use here: docs/module-design.md says for each why. All others are read by
  * their own splice_read.
  */
 static bool wp_source_is_cached(const struct wp_source *source)
@@ -283,10 +273,11 @@ static bool wp_source_is_cached(const struct wp_source *source)
 }
 
 /*
- * The bytes of a folio from @position on that are the file's, as pieces of the
- * window, of which the first gets the folio's reference: how many; 0 if there are
- * none, or it is for splice_read to look at: not up to date, or to be read ahead
- * from. A piece lies in one page, as a fragment that udp_sendmsg() makes of it.
+ * Adds the bytes of @folio from @position on, up to i_size, to the window: one piece
+ * for each page, as fragments of udp_sendmsg() are. The first piece takes over the
+ * caller's folio reference, the others get their own. Returns the bytes added; 0 if
+ * there are none, or if splice_read must read here: the folio is not uptodate, or
+ * marked for readahead.
  */
 static size_t wp_source_add_folio(struct wp_source *source, struct folio *folio,
 				  loff_t position, u64 want)
@@ -297,7 +288,7 @@ static size_t wp_source_add_folio(struct wp_source *source, struct folio *folio,
 	if (!folio_contains(folio, position >> PAGE_SHIFT) || !folio_test_uptodate(folio) ||
 	    folio_test_readahead(folio))
 		return 0;
-	/* Only then, as in filemap_read(): what was cut off first is zeros or old. */
+	/* After the uptodate check, as in filemap_read(): truncated bytes are old or zero. */
 	size = i_size_read(source->file->f_mapping->host);
 	if (position >= size)
 		return 0;
@@ -319,7 +310,7 @@ static size_t wp_source_add_folio(struct wp_source *source, struct folio *folio,
 	return added;
 }
 
-/* Take what is in the page cache and up to date: how many bytes, from @position on. */
+/* Adds cached, uptodate pages from @position on; returns their bytes. */
 static size_t wp_source_fill_cached(struct wp_source *source, loff_t position, u64 want)
 {
 	pgoff_t index = position >> PAGE_SHIFT;
@@ -345,7 +336,7 @@ static size_t wp_source_fill_cached(struct wp_source *source, loff_t position, u
 	return filled;
 }
 
-/* Tell who watches the file, and count, as sendfile() does. */
+/* fsnotify and I/O accounting, as sendfile() does. */
 static void wp_source_account(const struct wp_source *source, ssize_t filled)
 {
 	if (filled > 0) {
@@ -436,9 +427,9 @@ static int wp_source_fill_memory(struct wp_source *source, u64 want)
 }
 
 /*
- * Make whole pages of pieces far below one, of which the window would be full
- * before a packet has enough: files that are made as they are read, and file
- * systems that read past the page cache, may give a line at a time.
+ * Copies pieces that are much shorter than a page into whole pages, when they would
+ * fill the window before it has a packet: file systems that do not use the page cache
+ * may return a line at a time.
  */
 static int wp_source_gather(struct wp_source *source)
 {

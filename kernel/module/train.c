@@ -253,7 +253,8 @@ static bool wp_train_by_reference(const struct wp_train *train,
 /* May it leave in buffers that are made by list.c, which only does so by reference? */
 static bool wp_train_by_list(const struct wp_train *train, const struct wp_sending *sending)
 {
-	return train->pieces <= MAX_SKB_FRAGS && wp_list_possible(sending);
+	return (train->pieces <= MAX_SKB_FRAGS || sending->member_packets) &&
+	       wp_list_possible(sending);
 }
 
 /* By sock_sendmsg(); @references: whether by reference. */

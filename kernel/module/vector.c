@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * SENDFILEW: parts of files, of mappings and of buffers, in any order, as
- * packets over UDP or as bytes over TCP. A packet (TCP: some 64 pieces) is
- * gathered from its parts, sent, and then the place in the vector moves on by
- * what was sent. Each part is opened when it is come to and closed when its
- * pieces are in the train, which has references of its own to their pages.
+ * packets over UDP or as bytes over TCP. A train (UDP: a packet and those of its
+ * size that follow it; TCP: some 64 pieces) is gathered from its parts and sent,
+ * and then the place in the vector moves on by what was sent. A part's file is
+ * open while its pages are added to the train, which holds references to them.
  */
+#include <linux/net_tstamp.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -13,13 +14,17 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "list.h"
 #include "request.h"
+#include "route.h"
 #include "send.h"
 #include "switches.h"
 #include "vector.h"
 
 /* Pieces after which TCP is given what there is. */
 #define WP_VECTOR_PIECES 64
+/* The most that one page fragment has of a buffer that is copied. */
+#define WP_VECTOR_COPY_BYTES ((u32)PAGE_SIZE / 2)
 
 struct wp_vector {
 	struct wirepath_part *parts;
@@ -27,8 +32,10 @@ struct wp_vector {
 	u32 index;		/* the part that is next */
 	u64 skip;		/* bytes of it that were sent */
 	bool packets;		/* UDP */
+	bool singly;		/* no more trains: one was refused */
 	u64 bytes;		/* sent by this call */
 	u64 sent;		/* packets, or calls into TCP */
+	u64 trains;
 	struct wp_sending sending;
 	struct wp_source source;
 	struct wp_train train;
@@ -72,7 +79,7 @@ static int wp_vector_check(const struct wirepath_part *part)
 static int wp_vector_copy(struct wp_vector *vector, u64 address, u64 bytes)
 {
 	while (bytes && vector->train.pieces < WP_TRAIN_PIECES) {
-		unsigned int some = min_t(u64, bytes, PAGE_SIZE / 2);
+		unsigned int some = min_t(u64, bytes, WP_VECTOR_COPY_BYTES);
 		struct bio_vec piece;
 		void *room = wp_header_room(&piece, some);
 		unsigned long missing;
@@ -136,11 +143,10 @@ static int wp_vector_add_part(struct wp_vector *vector,
 }
 
 /*
- * Gather the next packet, or for TCP some parts up to an end. UDP never sends
- * a part of a packet: an error drops what was gathered of it. TCP sends what
- * it got, and the error comes again with the next gathering.
+ * Gather for TCP some parts, up to an end. After an error what was gathered is
+ * sent, and the error is returned by the next gathering.
  */
-static int wp_vector_gather(struct wp_vector *vector)
+static int wp_vector_gather_bytes(struct wp_vector *vector)
 {
 	struct wp_train *train = &vector->train;
 	u64 skip = vector->skip;
@@ -148,44 +154,264 @@ static int wp_vector_gather(struct wp_vector *vector)
 	bool ended = false;
 	int err = 0;
 
-	wp_train_empty(train);
 	while (!ended && index < vector->count) {
 		const struct wirepath_part *part = &vector->parts[index];
 		u64 want = train->bytes + part->length - skip;
 
 		err = wp_vector_add_part(vector, part, skip);
-		if (!err && train->bytes < want && vector->packets)
-			err = -EMSGSIZE;	/* more pieces than a train has */
 		if (err || train->bytes < want)
 			break;
 		ended = part->flags & WIREPATH_PART_END;
 		skip = 0;
 		index++;
-		if (!vector->packets && train->pieces >= WP_VECTOR_PIECES)
+		if (train->pieces >= WP_VECTOR_PIECES)
 			break;
 	}
-	if (err && (vector->packets || !train->bytes))
+	if (err && !train->bytes)
 		return err;
 	train->packets = 1;
 	train->packet_bytes = train->bytes;
-	vector->sending.more = !vector->packets && !ended && !err &&
-			       index < vector->count;
+	vector->sending.more = !ended && !err && index < vector->count;
 	return 0;
 }
 
-static int wp_vector_all(struct wp_vector *vector, u64 sent_max)
+/* Add the packet that begins with the part @index, all of it or an error. */
+static int wp_vector_add_packet(struct wp_vector *vector, u32 *index)
+{
+	struct wp_train *train = &vector->train;
+	bool ended = false;
+
+	while (!ended && *index < vector->count) {
+		const struct wirepath_part *part = &vector->parts[(*index)++];
+		u64 want = train->bytes + part->length;
+		int err = wp_vector_add_part(vector, part, 0);
+
+		if (err)
+			return err;
+		/* More pieces than a train has. */
+		if (train->bytes < want)
+			return -EMSGSIZE;
+		ended = part->flags & WIREPATH_PART_END;
+	}
+	train->packets++;
+	return 0;
+}
+
+/* Do the bytes of a part follow those of the one before, in the same page? */
+static bool wp_vector_follows(const struct wirepath_part *part,
+			      const struct wirepath_part *before)
+{
+	if ((part->flags ^ before->flags) & WIREPATH_PART_COPY)
+		return false;
+	/* Page fragments are taken one after the other. */
+	if (part->flags & WIREPATH_PART_COPY)
+		return true;
+	return part->file == before->file && offset_in_page(part->offset) &&
+	       part->offset == before->offset + before->length;
+}
+
+/*
+ * The packet that begins with the part @index: how many bytes, or 0 if more than
+ * @bytes_max; @pieces becomes the most pieces that it should add to the train,
+ * @first by how many fewer these are as its first part joins the last piece.
+ */
+static u32 wp_vector_look(const struct wp_vector *vector, u32 index, u32 bytes_max,
+			  u32 *pieces, bool *first)
+{
+	const struct wirepath_part *part = &vector->parts[index];
+	u32 bytes = 0, i;
+
+	*pieces = 0;
+	*first = wp_vector_follows(part, part - 1);
+	for (i = index; i < vector->count; i++, part++) {
+		if (part->length > bytes_max - bytes)
+			return 0;
+		bytes += part->length;
+		if (part->flags & WIREPATH_PART_COPY)
+			*pieces += DIV_ROUND_UP((u32)part->length, WP_VECTOR_COPY_BYTES);
+		else
+			*pieces += DIV_ROUND_UP(offset_in_page(part->offset) +
+						(u32)part->length, PAGE_SIZE);
+		if (i > index && wp_vector_follows(part, part - 1))
+			--*pieces;
+		if (part->flags & WIREPATH_PART_END)
+			break;
+	}
+	return bytes;
+}
+
+/*
+ * The most packets of the next train. A train of a socket with an error pending
+ * would hide it, see wp_vector_refused(); one of a corked socket would change how
+ * the packet in the cork is sent; and one of a socket that wants a time stamp for
+ * each packet would have only one.
+ */
+static u32 wp_vector_packets_max(const struct wp_vector *vector)
+{
+	u32 packet_bytes = vector->train.packet_bytes;
+	const struct sock *sk = vector->sending.sock->sk;
+
+	if (!READ_ONCE(wp_allow_trains) || vector->singly || READ_ONCE(sk->sk_err) ||
+	    wp_udp_corked(sk) ||
+	    READ_ONCE(sk->sk_tsflags) & SOF_TIMESTAMPING_TX_RECORD_MASK)
+		return 1;
+	if (vector->sending.address_bytes)
+		return WIREPATH_TRAIN_PACKETS_MAX;
+	if (packet_bytes > wp_route_packet_bytes(sk))
+		return 1;
+	return min_t(u32, WIREPATH_TRAIN_PACKETS_MAX,
+		     wp_route_train_packets(sk, packet_bytes));
+}
+
+/* A train that is being gathered, and the buffer of it that is being filled. */
+struct wp_vector_gathering {
+	u32 packets_max;
+	u32 fragments_max;	/* of each buffer */
+	bool lists;		/* may there be more than one buffer */
+	u32 member_packets;	/* of each buffer but the last, or 0: there is one */
+	u32 packets;		/* of the buffer */
+	u32 fragments;		/* of the buffer */
+};
+
+/*
+ * Begin another buffer, if the packet needs one: false if the train has to end
+ * before the packet. @joins: the packet's first part joins the last piece.
+ */
+static bool wp_vector_place(struct wp_vector_gathering *gathering, u32 pieces, bool joins)
+{
+	bool full = gathering->packets == gathering->member_packets ||
+		    gathering->fragments + pieces - joins > gathering->fragments_max;
+
+	if (!full)
+		return true;
+	/* Each buffer but the last has as many packets as the first. */
+	if (!gathering->lists || pieces > gathering->fragments_max ||
+	    (gathering->member_packets && gathering->packets < gathering->member_packets))
+		return false;
+	gathering->member_packets = gathering->packets;
+	gathering->packets = 0;
+	gathering->fragments = 0;
+	return true;
+}
+
+/*
+ * Add the next packet to the train, if it can be: true if another may follow. What
+ * was added in vain is cut off again; if an error was the reason, the next
+ * gathering returns it.
+ */
+static bool wp_vector_join(struct wp_vector *vector, struct wp_vector_gathering *gathering,
+			   u32 *index)
+{
+	struct wp_train *train = &vector->train;
+	struct bio_vec *last = &train->piece[train->pieces - 1];
+	u32 had_pieces = train->pieces, had_bytes = train->bytes;
+	u32 had_payload = train->payload, had_last = last->bv_len;
+	bool had_odd = train->odd, joins;
+	u32 bytes, pieces;
+
+	bytes = wp_vector_look(vector, *index,
+			       min(train->packet_bytes, WP_TRAIN_BYTES - train->bytes),
+			       &pieces, &joins);
+	if (!bytes || !wp_vector_place(gathering, pieces, joins))
+		return false;
+	if (!wp_vector_add_packet(vector, index)) {
+		/* A piece that goes on from the buffer before is a fragment of both. */
+		gathering->fragments += train->pieces - had_pieces;
+		if (!gathering->packets && last->bv_len > had_last)
+			gathering->fragments++;
+		gathering->packets++;
+		if (gathering->fragments <= gathering->fragments_max)
+			return bytes == train->packet_bytes;
+		train->packets--;
+	}
+	train->pieces = had_pieces;
+	train->bytes = had_bytes;
+	train->payload = had_payload;
+	train->odd = had_odd;
+	last->bv_len = had_last;
+	return false;
+}
+
+/*
+ * Gather the next packet, and those behind it that can leave with it as a train: of
+ * its size, the last may be shorter. By reference, a train has no more pieces than
+ * a buffer has fragments, or is a list (list.c).
+ */
+static int wp_vector_gather_packets(struct wp_vector *vector)
+{
+	struct wp_vector_gathering gathering = {};
+	struct wp_sending *sending = &vector->sending;
+	struct wp_train *train = &vector->train;
+	u32 index = vector->index;
+	int err;
+
+	sending->member_packets = 0;
+	err = wp_vector_add_packet(vector, &index);
+	if (err)
+		return err;
+	train->packet_bytes = train->bytes;
+	if (index == vector->count)
+		return 0;
+	gathering.packets_max = wp_vector_packets_max(vector);
+	if (gathering.packets_max == 1)
+		return 0;
+	gathering.fragments_max = sending->references ? wp_fragments_max() : WP_TRAIN_PIECES;
+	gathering.packets = 1;
+	gathering.fragments = train->pieces;
+	/* Is copied, and so would all of its train be. */
+	if (train->pieces > gathering.fragments_max)
+		return 0;
+	gathering.lists = wp_list_members_possible(sending, train->packet_bytes);
+	while (index < vector->count && train->packets < gathering.packets_max)
+		if (!wp_vector_join(vector, &gathering, &index))
+			break;
+	if (train->pieces > gathering.fragments_max)
+		sending->member_packets = gathering.member_packets;
+	return 0;
+}
+
+/*
+ * A train was refused: is it because it is one? The route may have got another
+ * MTU, or be unknown here; IPsec takes no trains, and before Linux 6.12 neither do
+ * devices that compute no checksums. Then its packets go one by one.
+ */
+static bool wp_vector_refused(struct wp_vector *vector, int err)
+{
+	if (vector->train.packets == 1 ||
+	    (err != -EMSGSIZE && err != -EINVAL && err != -EIO))
+		return false;
+	vector->singly = true;
+	return true;
+}
+
+static int wp_vector_send(struct wp_vector *vector)
+{
+	int sent;
+
+	do {
+		wp_train_empty(&vector->train);
+		sent = vector->packets ? wp_vector_gather_packets(vector) :
+					 wp_vector_gather_bytes(vector);
+		if (sent)
+			break;
+		sent = wp_train_send(&vector->train, &vector->sending);
+	} while (sent < 0 && wp_vector_refused(vector, sent));
+	return sent;
+}
+
+static int wp_vector_all(struct wp_vector *vector, u64 trains_max)
 {
 	while (vector->index < vector->count) {
+		u32 packets;
 		int sent;
 
-		if (vector->sent >= sent_max)
+		if (vector->trains >= trains_max)
 			return WP_TURN_OVER;
 		/* As in wp_send_all(). */
-		if (vector->sent && sent_max == U64_MAX && signal_pending(current))
+		if (vector->trains && trains_max == U64_MAX && signal_pending(current))
 			return -EINTR;
-		sent = wp_vector_gather(vector);
-		if (!sent)
-			sent = wp_train_send(&vector->train, &vector->sending);
+		sent = wp_vector_send(vector);
+		packets = vector->train.packets;
 		wp_train_empty(&vector->train);
 		if (sent == -EAGAIN)
 			wp_count(WP_FULL, 1);
@@ -194,8 +420,10 @@ static int wp_vector_all(struct wp_vector *vector, u64 sent_max)
 		/* Cannot fail: no more was sent than the parts that are left have. */
 		wp_vector_advance(vector, sent);
 		vector->bytes += sent;
-		vector->sent++;
-		wp_count(WP_PACKETS, vector->packets);
+		vector->sent += packets;
+		vector->trains++;
+		if (vector->packets)
+			wp_count(WP_PACKETS, packets);
 		cond_resched();
 	}
 	return 0;
@@ -238,6 +466,16 @@ static int wp_vector_begin(struct wp_vector *vector, u64 bytes)
 	return vector->skip ||
 	       !(vector->parts[vector->index - 1].flags & WIREPATH_PART_END) ?
 	       -EINVAL : 0;
+}
+
+/* All but the pieces of source and train, which are far more. */
+static void wp_vector_clear(struct wp_vector *vector)
+{
+	memset(vector, 0, offsetof(struct wp_vector, source));
+	vector->source.file = NULL;
+	vector->source.available = 0;
+	vector->train.owned = 0;
+	wp_train_empty(&vector->train);
 }
 
 static int wp_vector_open(struct wp_vector *vector,
@@ -290,9 +528,10 @@ int wp_vector_request(void __user *argument, bool wait)
 			      WIREPATH_SENDFILEW_SIZE_VER1, argument);
 	if (err)
 		return err;
-	vector = kzalloc(sizeof(*vector), GFP_KERNEL);
+	vector = kmalloc(sizeof(*vector), GFP_KERNEL);
 	if (!vector)
 		return -ENOMEM;
+	wp_vector_clear(vector);
 	err = wp_vector_open(vector, &request, wait);
 	if (err)
 		goto free;

@@ -351,9 +351,11 @@ impl Caller<'_> {
     }
 
     fn lay_down_vector(&mut self) -> usize {
-        let count = 1 + self.random.below(12);
+        let is_train = self.random.once_in(2);
+        let train_bytes = 1 + self.random.below(1500);
+        let count = 1 + self.random.below(if is_train { 100 } else { 12 });
         for index in 0..count {
-            let length = 1 + self.random.below(6000);
+            let length = if is_train { train_bytes } else { 1 + self.random.below(6000) };
             let offset = self.random.below(FILE_LENGTH);
             let (file, offset) = match self.random.below(3) {
                 0 => (-1, self.bench.arena.address(self.bench.arena.length() - 1 - offset as usize)),
@@ -361,9 +363,9 @@ impl Caller<'_> {
                 _ => (self.things.files[1].0.as_raw_fd(), offset),
             };
             let copy = if file == -1 && self.random.once_in(2) { layout::PART_COPY } else { 0 };
-            let end = if self.random.once_in(3) { layout::PART_END } else { 0 };
+            let end = if is_train || self.random.once_in(3) { layout::PART_END } else { 0 };
             let mut part = layout::Part { file, flags: copy | end, offset, length };
-            if self.random.once_in(40) {
+            if self.random.once_in(if is_train { 200 } else { 40 }) {
                 let number = self.number();
                 match self.random.below(4) {
                     0 => part.file = self.things.descriptor(&mut self.random),

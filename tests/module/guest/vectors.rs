@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result, ensure};
@@ -12,12 +12,16 @@ use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
 use wirepath_module_tests::vector::{Outcome, Part, random_parts};
 use wirepath_sys::module::layout;
+use wirepath_tests::namespace::{Link, Namespace};
+use wirepath_tests::process::find;
 use wirepath_tests::{require, trials};
 
 use crate::bench::{ADDRESS, Bench, RUN};
 use crate::descriptors::Others;
 use crate::files::Folder;
+use crate::frames::Way;
 use crate::settings::{count, each_case, settings};
+use crate::stacks::both_protocols;
 use crate::wire::{IPV4, IPV6, Wire, compare, sockaddr};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -26,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         over_tcp,
         over_udp_of_xfs_and_overlay,
         over_tcp_of_xfs_and_overlay,
+        over_udp_of_devices,
         each_field_wrong,
         each_descriptor_wrong
     ]
@@ -207,6 +212,41 @@ fn each_over_tcp(group: &str, folders: [Folder; 2]) -> Result<()> {
         Ok(())
     })?;
     count(format!("{group}: {CASES} calls, {total} bytes"));
+    Ok(())
+}
+
+/// Promise: SENDFILEW sends parts in any order over UDP and TCP, and continues where it stopped.
+///
+/// Over a device with an MTU of 1,500 bytes, for which packets may be too long for a train: a device that takes lists,
+/// that cuts segments, that does neither, and that computes no checksums. To a peer, and to an address.
+fn over_udp_of_devices() -> Result<()> {
+    let group = "vectors::over_udp_of_devices";
+    require!(find("ethtool").is_some(), "ethtool is not installed");
+    let link = Link::new()?;
+    let (near, far) = both_protocols(&link)?;
+    let mut sources = Sources::new([Folder::ext4()?, Folder::tmpfs()?])?;
+    let mut wires = Vec::new();
+    for (near, far) in near.into_iter().zip(far) {
+        wires.push(Way::new((&link.server, near), (&link.client, far))?.wire);
+        let socket = |namespace: &Namespace, address| {
+            namespace.enter(|| UdpSocket::bind((address, 0)).context("binding a socket"))
+        };
+        wires.push(Wire::between(socket(&link.server, near)?, socket(&link.client, far)?, false)?);
+    }
+    let mut totals = [0; 2];
+    for offload in ["", "tx-scatter-gather-fraglist", "tx-udp-segmentation", "tx-checksum-ip-generic"] {
+        if !offload.is_empty() {
+            link.server.run(&format!("ethtool -K veth {offload} off"))?;
+        }
+        each_case(group, CASES / 4, |index| {
+            let mut random = Random::of_case(settings().seed, index);
+            let [packets, bytes] = sources.check_over_udp(&mut random, &mut wires[index as usize % 4])?;
+            totals = [totals[0] + packets, totals[1] + bytes];
+            Ok(())
+        })
+        .with_context(|| format!("with {offload} off"))?;
+    }
+    count(format!("{group}: {CASES} calls, {} packets, {} bytes", totals[0], totals[1]));
     Ok(())
 }
 

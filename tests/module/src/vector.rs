@@ -83,8 +83,35 @@ impl Outcome {
 }
 
 /// Parts that the module must take, of two files and, last, memory, so long each; a file may be too short now
-/// and then.
+/// and then. Every second vector has packets of one size, which may leave as trains.
 pub fn random_parts(random: &mut Random, lengths: [u64; 3]) -> Vec<Part> {
+    if random.once_in(2) { equal_packets(random, lengths) } else { any_packets(random, lengths) }
+}
+
+/// Packets of one size: payload of one source, one after the other, most often behind a header; now and then a
+/// packet of another size between them.
+fn equal_packets(random: &mut Random, lengths: [u64; 3]) -> Vec<Part> {
+    let source = random.below(3) as usize;
+    let header = if random.once_in(3) { 0 } else { 1 + random.below(40) };
+    let payload = size(random, 2000);
+    let mut start = edge(random, lengths[source] - 1);
+    let mut parts = Vec::new();
+    for _ in 0..1 + random.below(100) {
+        let payload = if random.once_in(30) { size(random, 2000) } else { payload };
+        if header > 0 {
+            let at = random.below(lengths[2] - header);
+            parts.push(Part { source: 2, range: at..at + header, is_copied: true, is_end: false });
+        }
+        if start + payload > lengths[source] && !(source != 2 && random.once_in(5)) {
+            start = random.below(lengths[source] - payload);
+        }
+        parts.push(Part { source, range: start..start + payload, is_copied: false, is_end: true });
+        start = (start + payload).min(lengths[source] - 1);
+    }
+    parts
+}
+
+fn any_packets(random: &mut Random, lengths: [u64; 3]) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut pieces = 0;
     for _ in 0..1 + random.below(30) {
@@ -122,6 +149,18 @@ mod tests {
         let outcome = Outcome::over_udp(&parts, &[10, 10]);
         assert_eq!(outcome.packets, [vec![(0, 0..5), (1, 3..4)], vec![(0, 9..10)]]);
         assert_eq!((outcome.answer, outcome.bytes()), (Ok(()), 7));
+    }
+
+    #[test]
+    fn random_vectors_have_packets_of_one_size() {
+        let length = |parts: &[Part]| parts.iter().map(|part| part.range.end - part.range.start).sum::<u64>();
+        let mut alike = 0;
+        for case in 0..200 {
+            let parts = random_parts(&mut Random::of_case(1, case), [300_001, 100_000, 250_000]);
+            let sizes: Vec<u64> = parts.split_inclusive(|part| part.is_end).map(length).collect();
+            alike += u32::from(sizes.windows(10).any(|sizes| sizes.iter().all(|size| *size == sizes[0])));
+        }
+        assert!((50..150).contains(&alike), "{alike} of 200 vectors");
     }
 
     #[test]

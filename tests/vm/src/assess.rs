@@ -21,7 +21,10 @@ use crate::suite::{self, COPIES};
 use crate::{module, workspace};
 
 /// The settings of the processor: names, and what it is without.
-const PROCESSORS: [(&str, &str); 2] = [("default", ""), ("without-erms-fsrm", ",-erms,-fsrm")];
+const PROCESSORS: [(&str, &str); 2] = [("default", ""), ("without-erms-fsrm", CHEAP_COPIES)];
+
+/// Features that the second processor lacks.
+pub const CHEAP_COPIES: &str = ",-erms,-fsrm";
 
 /// Experiments made in each guest, in this order.
 const EXPERIMENTS: [&str; 3] = ["count", "stream", "download"];

@@ -69,6 +69,9 @@ enum Job {
         /// End the guest after so many seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 300)]
         limit: u64,
+        /// Emulate a processor on which a copy counts one instruction for eight bytes, and not one for each
+        #[arg(long)]
+        cheap_copies: bool,
         /// A program of this machine and its arguments
         #[arg(trailing_var_arg = true, required_unless_present = "script")]
         program: Vec<String>,
@@ -137,8 +140,8 @@ fn run(job: Job) -> Result<ExitCode> {
         Job::TestDebug { kernel, seconds, seed, result } => {
             test_debug(kernel.as_deref(), Caller { seed, seconds }, result)
         }
-        Job::Run { contents, script, limit, program } => {
-            let qemu = qemu()?;
+        Job::Run { contents, script, limit, cheap_copies, program } => {
+            let qemu = if cheap_copies { qemu()?.without(assess::CHEAP_COPIES) } else { qemu()? };
             let guest = contents.guest()?;
             let guest = match (script, program.split_first()) {
                 (Some(line), _) => guest.script("script", &line)?,

@@ -4,8 +4,10 @@
  * and with whose niceness a run's thread is, what it leaves to others, and which
  * socket security modules see.
  */
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <net/if_arp.h>
+#include <sched.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -173,8 +175,8 @@ static void others_go_on(void)
 	close(from);
 }
 
-/* The niceness of the run's thread among a group's tasks, or -100. */
-static int niceness_of_the_thread(void)
+/* The run's thread among a group's tasks, or 0. */
+static pid_t thread_of_the_run(void)
 {
 	char tasks[4096], name[64], *line, *rest;
 
@@ -183,9 +185,9 @@ static int niceness_of_the_thread(void)
 		snprintf(name, sizeof(name), "/proc/%s/comm", line);
 		if (strncmp(read_text(name), "wirepath/", 9))
 			continue;
-		return getpriority(PRIO_PROCESS, atoi(line));
+		return atoi(line);
 	}
-	return -100;
+	return 0;
 }
 
 /* Starts a run in the group, says so, and stays until it is killed. */
@@ -200,6 +202,7 @@ static pid_t starter_in_the_group(void)
 	child = fork();
 	if (child == 0) {
 		byte = write_text(GROUP "/cgroup.procs", "0") || setpriority(PRIO_PROCESS, 0, 5) ||
+		       sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 }) ||
 		       unbounded(socket_to_nobody()) < 0;
 		if (write(said[1], &byte, 1) != 1)
 			die("write");
@@ -218,7 +221,7 @@ static void in_the_starters_group(void)
 	struct timespec second = { .tv_sec = 1 };
 	struct pollfd empty;
 	long long before, used;
-	pid_t child;
+	pid_t child, thread;
 
 	if (mkdir(GROUPS, 0700) || mount("none", GROUPS, "cgroup2", 0, NULL)) {
 		SKIP("no cgroups of version 2");
@@ -232,7 +235,9 @@ static void in_the_starters_group(void)
 		return;
 	}
 	child = starter_in_the_group();
-	CHECK(niceness_of_the_thread() == 5, "%d", niceness_of_the_thread());
+	thread = thread_of_the_run();
+	CHECK(thread && getpriority(PRIO_PROCESS, thread) == 5);
+	CHECK(sched_getscheduler(thread) == SCHED_BATCH, "%d", sched_getscheduler(thread));
 	before = number_of(GROUP "/cpu.stat", "usage_usec ");
 	nanosleep(&second, NULL); /* the window that is measured, ten periods of the quota */
 	used = number_of(GROUP "/cpu.stat", "usage_usec ") - before;

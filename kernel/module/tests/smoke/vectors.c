@@ -128,6 +128,67 @@ static void many_parts(const struct data *data, struct pair pair)
 	over_tcp(parts, COUNT(parts), expected, sizeof(expected));
 }
 
+static long long trains_counted(void)
+{
+	FILE *file = fopen("/sys/class/misc/wirepath/counters/trains", "r");
+	long long trains = -1;
+
+	if (!file)
+		die("counters/trains");
+	CHECK(fscanf(file, "%lld", &trains) == 1);
+	fclose(file);
+	return trains;
+}
+
+/* Packets of one size leave as trains, which a shorter one and a longer one end. */
+static void packets_of_one_size(const struct data *data, struct pair pair)
+{
+	static const char header[15] = "header for each";
+	static struct wirepath_part parts[2 * 103];
+	socklen_t domain_bytes = sizeof(int);
+	int domain = 0, cork = 1, trains_max;
+	size_t at = 3, bytes = 0;
+	long long trains;
+
+	for (size_t i = 0; i < COUNT(parts); i += 2) {
+		size_t payload = i == 200 ? 700 : i == 202 ? 1400 : PACKET_BYTES;
+
+		parts[i] = (struct wirepath_part){
+			.file = -1, .offset = (__u64)(size_t)header,
+			.length = sizeof(header), .flags = WIREPATH_PART_COPY };
+		parts[i + 1] = (struct wirepath_part){
+			.file = data->file, .offset = at, .length = payload,
+			.flags = WIREPATH_PART_END };
+		at += payload;
+		bytes += sizeof(header) + payload;
+	}
+	CHECK(!getsockopt(pair.from, SOL_SOCKET, SO_DOMAIN, &domain, &domain_bytes));
+	/* 100, of 49 each, with the shorter one; and the two others. */
+	trains_max = references && !(members && domain == AF_INET) ? 25 : 5;
+	trains = trains_counted();
+	CHECK(wirepath_sendfilew(device, pair.from, parts, COUNT(parts)) == (ssize_t)bytes);
+	trains = trains_counted() - trains;
+	CHECK(trains >= 4 && trains <= trains_max, "%lld trains", trains);
+	at = 3;
+	for (size_t i = 0; i < COUNT(parts); i += 2) {
+		expect_with(pair.to, header, sizeof(header), data->bytes + at, parts[i + 1].length);
+		at += parts[i + 1].length;
+	}
+	CHECK(nothing_more(pair.to));
+
+	/* Corked, they become one packet. */
+	parts[0] = (struct wirepath_part){ .file = data->file, .offset = 3,
+					   .length = PACKET_BYTES, .flags = WIREPATH_PART_END };
+	parts[1].offset = 3 + PACKET_BYTES;
+	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
+	CHECK(wirepath_sendfilew(device, pair.from, parts, 2) == 2 * PACKET_BYTES);
+	CHECK(nothing_more(pair.to));
+	cork = 0;
+	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
+	expect_one(pair.to, data->bytes + 3, 2 * PACKET_BYTES);
+	CHECK(nothing_more(pair.to));
+}
+
 void vectors(const struct data *data, struct pair pair)
 {
 	static struct vector vector;
@@ -139,6 +200,7 @@ void vectors(const struct data *data, struct pair pair)
 	expect_one(pair.to, vector.expected + vector.first, vector.bytes - vector.first);
 	CHECK(nothing_more(pair.to));
 	many_parts(data, pair);
+	packets_of_one_size(data, pair);
 	misused(&vector, pair);
 	over_tcp(vector.parts, COUNT(vector.parts), vector.expected, vector.bytes);
 }
