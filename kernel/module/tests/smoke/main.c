@@ -69,10 +69,13 @@ int main(int count, char **names)
 			handlers(&data, pair);
 			owners(&data, pair);
 			storage(pair);
+			cached_storage(pair);
+			narrow(&data, pair);
 			pair_close(pair);
 		}
 		destinations(&data);
 		full_buffers(&data);
+		routers(&data);
 		close(data.file);
 	}
 	account_of_others();
