@@ -71,11 +71,16 @@ int main(int count, char **names)
 			storage(pair);
 			cached_storage(pair);
 			narrow(&data, pair);
+			faults(&data, pair);
 			pair_close(pair);
 		}
 		destinations(&data);
 		full_buffers(&data);
-		routers(&data);
+		/* What they need takes long, and the file system does not matter. */
+		if (i == 1) {
+			routers(&data);
+			limits(&data);
+		}
 		close(data.file);
 	}
 	account_of_others();

@@ -128,11 +128,13 @@ void ends(struct pair pair);
 void storage(struct pair pair);
 void cached_storage(struct pair pair);
 void narrow(const struct data *data, struct pair pair);
+void faults(const struct data *data, struct pair pair);
 /* and with sockets of their own. */
 void destinations(const struct data *data);
 void full_buffers(const struct data *data);
 void account_of_others(void);
 void wakeups(void);
 void routers(const struct data *data);
+void limits(const struct data *data);
 
 #endif /* SMOKE_H */
