@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use aya::Ebpf;
+use aya::maps::Array;
+use aya::programs::Lsm;
+use aya::{Btf, Ebpf};
 
 use crate::process::{self, find};
 use crate::require;
@@ -74,6 +76,45 @@ pub fn load(object: &Path) -> Result<Ebpf> {
     let refused = loaded.as_ref().is_err_and(|error| format!("{error:?}").contains("PermissionDenied"));
     require!(!refused, "loading eBPF programs is not permitted here");
     loaded.with_context(|| object.display().to_string())
+}
+
+/// The security module of `denial.bpf.c`, attached.
+pub struct Denial(Ebpf);
+
+/// Entries of its map: cookie of the socket that it denies, and number of denials.
+const COOKIE: u32 = 0;
+const DENIED: u32 = 1;
+
+impl Denial {
+    /// Attaches the program of an object; it denies nobody. Skips where the kernel has no such hooks for programs.
+    pub fn attach(object: &Path) -> Result<Denial> {
+        require!(
+            Path::new("/sys/kernel/btf/vmlinux").exists(),
+            "this kernel has no types for programs (BTF)"
+        );
+        let mut object = load(object)?;
+        let program: &mut Lsm = object.program_mut("deny").context("a program called deny")?.try_into()?;
+        let types = Btf::from_sys_fs().context("the kernel's types")?;
+        let loaded = program.load("socket_sendmsg", &types);
+        let is_unknown =
+            loaded.as_ref().is_err_and(|error| format!("{error:?}").contains("UnknownBtfTypeName"));
+        require!(!is_unknown, "this kernel has no programs for security (CONFIG_BPF_LSM)");
+        loaded.context("loading the program")?;
+        program.attach().context("attaching the program")?;
+        Ok(Denial(object))
+    }
+
+    /// Denies the socket with this cookie, and no other.
+    pub fn deny(&mut self, cookie: u64) -> Result<()> {
+        let map = self.0.map_mut("denial").context("a map called denial")?;
+        Array::<_, u64>::try_from(map)?.set(COOKIE, cookie, 0).context("setting the cookie")
+    }
+
+    /// Denials until now.
+    pub fn denied(&self) -> Result<u64> {
+        let map = self.0.map("denial").context("a map called denial")?;
+        Array::<_, u64>::try_from(map)?.get(&DENIED, 0).context("reading the number of denials")
+    }
 }
 
 fn handlers() -> PathBuf {

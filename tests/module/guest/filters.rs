@@ -112,10 +112,14 @@ fn by_ipsec() -> Result<()> {
             format!("{ends} proto esp spi 0x77 reqid 1 mode transport aead rfc4106(gcm(aes)) {key} 128");
         let added = namespace.ip(&format!("xfrm state add {line}"));
         let text = added.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
-        // Without xfrm_user there is no such netlink family; a cipher that is missing has no file.
-        let is_missing = ["Protocol not supported", "Function not implemented", "No such file or directory"]
-            .iter()
-            .any(|missing| text.contains(missing));
+        // Without xfrm_user there is no such netlink family; a cipher that is missing, or what it needs, has no file.
+        const MISSING: [&str; 4] = [
+            "Protocol not supported",
+            "Function not implemented",
+            "No such file or directory",
+            "Kernel was unable to initialize cryptographic operations",
+        ];
+        let is_missing = MISSING.iter().any(|missing| text.contains(missing));
         require!(!is_missing, "this kernel has no IPsec with these ciphers, or has it not loaded: {text}");
         added?;
     }

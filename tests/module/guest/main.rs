@@ -8,6 +8,7 @@ mod bench;
 mod bytes;
 mod caller;
 mod concurrent;
+mod denials;
 mod descriptors;
 mod failing;
 mod files;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         links::trials(),
         stacks::trials(),
         filters::trials(),
+        denials::trials(),
         headers::trials(),
         sockets::trials(),
         concurrent::trials(),

@@ -42,6 +42,13 @@ const HARMLESS: &[&str] = &[
     "kmemleak: Automatic memory scanning ",
 ];
 
+/// Line that begins the report of a limit of memory, which has a trace of calls. Tests set such limits to
+/// cgroups; a guest that is out of memory itself says so, see above.
+const LIMIT_OF_MEMORY: &str = " invoked oom-killer: ";
+
+/// Lines from that line to its trace.
+const LINES_TO_TRACE: usize = 6;
+
 /// Lines shown of one complaint.
 const EXCERPT_LINES: usize = 16;
 
@@ -59,8 +66,9 @@ pub(crate) fn complaints(log: &str) -> Vec<Complaint> {
     let lines: Vec<&str> = log.lines().map(str::trim_end).collect();
     let mut found = Vec::new();
     let mut next = 0;
-    while let Some(offset) = lines[next..].iter().position(|line| is_complaint(line)) {
-        let start = next + offset;
+    while let Some(start) =
+        (next..lines.len()).find(|at| is_complaint(lines[*at]) && !is_of_limit(&lines, *at))
+    {
         next = (start + EXCERPT_LINES).min(lines.len());
         let excerpt = lines[start..next].join("\n");
         // The line that says what it is comes after the one that says where to cut.
@@ -73,6 +81,12 @@ pub(crate) fn complaints(log: &str) -> Vec<Complaint> {
 fn is_complaint(line: &str) -> bool {
     COMPLAINTS.iter().any(|text| contains_word(line, text))
         && !HARMLESS.iter().any(|text| line.contains(text))
+}
+
+/// Returns whether the line is the trace of a report of a limit of memory.
+fn is_of_limit(lines: &[&str], at: usize) -> bool {
+    lines[at].contains("Call Trace:")
+        && lines[at.saturating_sub(LINES_TO_TRACE)..at].iter().any(|line| line.contains(LIMIT_OF_MEMORY))
 }
 
 /// Returns whether `text` is in `line` and begins a word there: `DEBUG: ` is no `BUG: `.

@@ -92,3 +92,29 @@ fn complaints_apart_are_told_apart() {
     let log = format!("[    1.0] WARNING: one\n{quiet}[    2.0] WARNING: two\n{quiet}");
     assert_eq!(lines(&log), ["WARNING: one", "WARNING: two"]);
 }
+
+/// Promise: A limit of memory that a test sets is no complaint; a guest without memory, and all else, is one.
+#[test]
+fn limits_of_memory_are_told_apart_from_a_guest_without_memory() {
+    let report = |end: &str| {
+        format!(
+            "\
+[   12.000000] smoke invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0
+[   12.000001] CPU: 0 UID: 0 PID: 98 Comm: smoke Tainted: G           O       6.12.95 #3
+[   12.000002] Hardware name: QEMU Standard PC (i440FX + PIIX, 1996), BIOS 1.16.2 04/01/2014
+[   12.000003] Call Trace:
+[   12.000004]  <TASK>
+[   12.000005]  dump_stack_lvl+0x6b/0xa0
+[   12.000006] {end}
+"
+        )
+    };
+    let of_a_group = report("Memory cgroup out of memory: Killed process 98 (smoke) total-vm:1kB");
+    assert_eq!(lines(&of_a_group), [""; 0]);
+    assert_eq!(
+        lines(&report("Out of memory: Killed process 98 (smoke)")),
+        ["Out of memory: Killed process 98 (smoke)"]
+    );
+    let other = "[   13.000000] Call Trace:\n";
+    assert_eq!(lines(&format!("{of_a_group}{other}")), ["Call Trace:"]);
+}

@@ -38,6 +38,8 @@ pub enum Part {
     Paths,
     /// The module's tests, on every kernel
     Module,
+    /// The same with two processors, on the newest kernel
+    Processors,
 }
 
 /// Everything that guests need to boot.
@@ -126,7 +128,8 @@ impl Suite {
             Part::Pacing => self.pacing(kernel),
             Part::Caller => self.caller(kernel),
             Part::Paths => self.by_module(kernel),
-            Part::Module => self.module(kernel),
+            Part::Module => self.module(kernel, 1),
+            Part::Processors => self.module(kernel, 2),
         }
     }
 
@@ -145,7 +148,7 @@ fn tasks<'a>(kernels: &'a [Numbered], parts: &[Part]) -> VecDeque<(Part, &'a Num
     for part in Part::value_variants().iter().filter(|part| parts.is_empty() || parts.contains(part)) {
         let kernels = match part {
             Part::Pacing if parts.is_empty() => continue,
-            Part::Netns | Part::Pacing => &kernels[..1],
+            Part::Netns | Part::Pacing | Part::Processors => &kernels[..1],
             // On the newest they are among all tests in network namespaces.
             Part::Handlers if parts.is_empty() => &kernels[1..],
             _ => kernels,

@@ -21,36 +21,6 @@
 #define TRACING "/sys/kernel/tracing/"
 #define UNBOUNDED_RUNS 8
 
-static char *read_text(const char *name)
-{
-	static char text[65536];
-	int file = open(name, O_RDONLY);
-	ssize_t bytes = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
-
-	if (file >= 0)
-		close(file);
-	text[bytes < 0 ? 0 : bytes] = 0;
-	return text;
-}
-
-static int write_text(const char *name, const char *text)
-{
-	int file = open(name, O_WRONLY | O_APPEND);
-	ssize_t bytes = file < 0 ? -1 : write(file, text, strlen(text));
-
-	if (file >= 0)
-		close(file);
-	return bytes < 0 ? -1 : 0;
-}
-
-/* The number behind a name, in a file of such lines. */
-static long long number_of(const char *file, const char *name)
-{
-	const char *found = strstr(read_text(file), name);
-
-	return found ? atoll(found + strlen(name)) : -1;
-}
-
 static void reads_are_told(const struct data *data, struct pair pair)
 {
 	int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -117,39 +87,6 @@ static int neighbour(unsigned long request)
 	answer = ioctl(socket_, request, &asked);
 	close(socket_);
 	return answer;
-}
-
-static int socket_to_nobody(void)
-{
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9),
-				  .sin_addr.s_addr = inet_addr("10.9.0.99") };
-	int from = socket(AF_INET, SOCK_DGRAM, 0);
-
-	if (connect(from, (struct sockaddr *)&to, sizeof(to)))
-		die("connect");
-	return from;
-}
-
-/* A run as fast as it goes, longer than any test. */
-static int unbounded(int from)
-{
-	int file = temporary_file(), run;
-	struct wirepath_send send = cut(wirepath_send_of(from, file, 0, WIREPATH_TO_END), 1000, 64);
-	struct wirepath_start start = start_of(&send, ~0ULL);
-
-	if (ftruncate(file, 1LL << 40))
-		die("ftruncate");
-	run = ioctl(device, WIREPATH_START, &start);
-	close(file);
-	return run;
-}
-
-static __u64 processor_ns(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return time.tv_sec * 1000000000ULL + time.tv_nsec;
 }
 
 /* A task of the same niceness has its share, and half of that at least. */
@@ -219,7 +156,6 @@ static pid_t starter_in_the_group(void)
 static void in_the_starters_group(void)
 {
 	struct timespec second = { .tv_sec = 1 };
-	struct pollfd empty;
 	long long before, used;
 	pid_t child, thread;
 
@@ -245,10 +181,7 @@ static void in_the_starters_group(void)
 	CHECK(number_of(GROUP "/cpu.stat", "nr_throttled ") > 0);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	empty = (struct pollfd){ .fd = open(GROUP "/cgroup.events", O_RDONLY), .events = POLLPRI };
-	while (number_of(GROUP "/cgroup.events", "populated ") == 1)
-		CHECK(poll(&empty, 1, 30000) == 1);
-	close(empty.fd);
+	wait_for_tasks(GROUP "/cgroup.events");
 	CHECK(!rmdir(GROUP));
 	CHECK(!umount(GROUPS) && !rmdir(GROUPS));
 }
@@ -309,6 +242,7 @@ void account_of_others(void)
 		return;
 	}
 	others_go_on();
+	wakeups();
 	in_the_starters_group();
 	CHECK(!neighbour(SIOCDARP));
 }

@@ -168,15 +168,6 @@ static void request_that_is_rewritten(const struct data *data, struct pair pair)
 	munmap(shared, sizeof(*shared));
 }
 
-static void run_ip(const char *arguments)
-{
-	char line[256];
-
-	snprintf(line, sizeof(line), "/bin/ip %s", arguments);
-	if (system(line))
-		die(line);
-}
-
 /* A run whose device goes in the middle loses the rest, and comes to its end. */
 static void device_that_goes(const struct data *data)
 {

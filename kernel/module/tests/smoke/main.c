@@ -69,10 +69,18 @@ int main(int count, char **names)
 			handlers(&data, pair);
 			owners(&data, pair);
 			storage(pair);
+			cached_storage(pair);
+			narrow(&data, pair);
+			faults(&data, pair);
 			pair_close(pair);
 		}
 		destinations(&data);
 		full_buffers(&data);
+		/* What they need takes long, and the file system does not matter. */
+		if (i == 1) {
+			routers(&data);
+			limits(&data);
+		}
 		close(data.file);
 	}
 	account_of_others();

@@ -31,6 +31,68 @@ int module_users(void)
 	return users;
 }
 
+char *read_text(const char *name)
+{
+	static char text[65536];
+	int file = open(name, O_RDONLY);
+	ssize_t bytes = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
+
+	if (file >= 0)
+		close(file);
+	text[bytes < 0 ? 0 : bytes] = 0;
+	return text;
+}
+
+int write_text(const char *name, const char *text)
+{
+	int file = open(name, O_WRONLY | O_APPEND);
+	ssize_t bytes = file < 0 ? -1 : write(file, text, strlen(text));
+
+	if (file >= 0)
+		close(file);
+	return bytes < 0 ? -1 : 0;
+}
+
+/* The number behind a name, in a file of such lines. */
+long long number_of(const char *file, const char *name)
+{
+	const char *found = strstr(read_text(file), name);
+
+	return found ? atoll(found + strlen(name)) : -1;
+}
+
+void run_ip(const char *arguments)
+{
+	char line[256];
+
+	snprintf(line, sizeof(line), "/bin/ip %s", arguments);
+	if (system(line))
+		die(line);
+}
+
+char process_state(pid_t process)
+{
+	char name[50], state = 0;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/%d/stat", process);
+	file = fopen(name, "r");
+	if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	if (file)
+		fclose(file);
+	return state;
+}
+
+void wait_for_tasks(const char *events)
+{
+	struct pollfd empty = { .fd = open(events, O_RDONLY), .events = POLLPRI };
+
+	while (number_of(events, "populated ") == 1)
+		CHECK(poll(&empty, 1, 30000) == 1);
+	close(empty.fd);
+}
+
 int temporary_file(void)
 {
 	char name[] = "/tmp/smoke-XXXXXX";
@@ -117,6 +179,39 @@ struct wirepath_status status_of(int run, unsigned int request)
 
 	CHECK(!ioctl(run, request, &status));
 	return status;
+}
+
+int socket_to_nobody(void)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9),
+				  .sin_addr.s_addr = inet_addr("10.9.0.99") };
+	int from = socket(AF_INET, SOCK_DGRAM, 0);
+
+	if (connect(from, (struct sockaddr *)&to, sizeof(to)))
+		die("connect");
+	return from;
+}
+
+/* A run as fast as it goes, longer than any test. */
+int unbounded(int from)
+{
+	int file = temporary_file(), run;
+	struct wirepath_send send = cut(wirepath_send_of(from, file, 0, WIREPATH_TO_END), 1000, 64);
+	struct wirepath_start start = start_of(&send, ~0ULL);
+
+	if (ftruncate(file, 1LL << 40))
+		die("ftruncate");
+	run = ioctl(device, WIREPATH_START, &start);
+	close(file);
+	return run;
+}
+
+__u64 processor_ns(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return time.tv_sec * 1000000000ULL + time.tv_nsec;
 }
 
 ssize_t receive(int socket, unsigned char *packet)

@@ -72,9 +72,18 @@ struct pair {
 void die(const char *what);
 __u64 now_ns(void);
 int module_users(void);		/* -1: the kernel does not say */
+char process_state(pid_t process);	/* R, S, D, Z, ... or 0 */
+__u64 processor_ns(void);	/* time that this thread has had */
+char *read_text(const char *name);	/* empty if it cannot be read; until the next call */
+int write_text(const char *name, const char *text);	/* 0, or -1 */
+long long number_of(const char *file, const char *name);	/* on the line with the name, or -1 */
+void wait_for_tasks(const char *events);	/* until none is in the cgroup of that cgroup.events */
 int temporary_file(void);	/* in /tmp, without a name */
+void run_ip(const char *arguments);	/* /bin/ip, which must succeed */
 struct pair pair_open(int family);
 void pair_close(struct pair pair);
+int socket_to_nobody(void);	/* connected to a neighbour that drops all */
+int unbounded(int from);	/* a run without a limit of rate, longer than any test */
 
 /* Requests: what of SEND is to be otherwise than the least it needs. */
 struct wirepath_send cut(struct wirepath_send send, unsigned int packet_bytes,
@@ -117,9 +126,15 @@ void handlers(const struct data *data, struct pair pair);
 void owners(const struct data *data, struct pair pair);
 void ends(struct pair pair);
 void storage(struct pair pair);
+void cached_storage(struct pair pair);
+void narrow(const struct data *data, struct pair pair);
+void faults(const struct data *data, struct pair pair);
 /* and with sockets of their own. */
 void destinations(const struct data *data);
 void full_buffers(const struct data *data);
 void account_of_others(void);
+void wakeups(void);
+void routers(const struct data *data);
+void limits(const struct data *data);
 
 #endif /* SMOKE_H */

@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Storage: what nobody reads ahead (ramfs), or somebody else does (overlayfs),
- * when a call must not wait; and by a file system of ours (FUSE) reads that
+ * when a call must not wait; and by a file system of the tests' own (FUSE) reads that
  * are not answered, that give little at a time, or an error of any kind.
  */
-#include "smoke.h"
+#include "served.h"
 
-#include <linux/fuse.h>
 #include <sys/mount.h>
-
-/* R, S, D, Z, ... or 0. */
-static char process_state(pid_t process)
-{
-	char name[50], state = 0;
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/%d/stat", process);
-	file = fopen(name, "r");
-	if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-		state = 0;
-	if (file)
-		fclose(file);
-	return state;
-}
 
 /* Never answer a read: of each a byte is written to `asked`. */
 static void be_silent(int fuse, int asked, const struct fuse_in_header *in)
@@ -65,81 +49,6 @@ static void be_refusing(int fuse, int asked, const struct fuse_in_header *in)
 		_exit(1);
 }
 
-/* Serve a file system that is one file. Whoever kills the process ends it. */
-static void serve(int fuse, int asked, void (*answer)(int, int, const struct fuse_in_header *))
-{
-	static char request[1 << 20];
-	const struct fuse_in_header *in = (void *)request;
-
-	while (read(fuse, request, sizeof(request)) > 0) {
-		struct {
-			struct fuse_out_header head;
-			union {
-				struct fuse_init_out init;
-				struct fuse_attr_out attr;
-				struct fuse_open_out open;
-			} body;
-		} out = { .head.unique = in->unique };
-		size_t bytes = 0;
-
-		switch (in->opcode) {
-		case FUSE_READ:
-			answer(fuse, asked, in);
-			continue;
-		case FUSE_FORGET:
-		case FUSE_INTERRUPT:
-			continue;
-		case FUSE_INIT:
-			out.body.init = (struct fuse_init_out){
-				.major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION,
-				.max_write = 4096, .max_readahead = 65536,
-			};
-			bytes = sizeof(out.body.init);
-			break;
-		case FUSE_GETATTR:
-			out.body.attr.attr = (struct fuse_attr){
-				.ino = 1, .size = DATA_BYTES, .mode = S_IFREG | 0444, .nlink = 1,
-			};
-			bytes = sizeof(out.body.attr);
-			break;
-		case FUSE_OPEN:
-			/* Reads past the page cache, where a short one is the end. */
-			out.body.open.open_flags = FOPEN_DIRECT_IO;
-			bytes = sizeof(out.body.open);
-			break;
-		case FUSE_FLUSH:
-		case FUSE_RELEASE:
-			break;
-		default:
-			out.head.error = -ENOSYS;
-		}
-		out.head.len = sizeof(out.head) + bytes;
-		if (write(fuse, &out, out.head.len) != (ssize_t)out.head.len)
-			_exit(1);
-	}
-	_exit(0);
-}
-
-/* Mount such a file system; the server's process, or -1 where there is no FUSE. */
-static pid_t mount_served(const char *name, int asked,
-			  void (*answer)(int, int, const struct fuse_in_header *))
-{
-	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	char options[100];
-	pid_t server;
-
-	snprintf(options, sizeof(options), "fd=%d,rootmode=100444,user_id=0,group_id=0", fuse);
-	if (fuse < 0 || mount("smoke", name, "fuse", 0, options)) {
-		close(fuse);
-		return -1;
-	}
-	server = fork();
-	if (!server)
-		serve(fuse, asked, answer);
-	close(fuse);	/* the server has the only one: killing it ends the mount */
-	return server;
-}
-
 /*
  * Storage that does not answer: STOP of a run that waits for it can be killed,
  * closing the run does not wait, and the run ends with its reading.
@@ -161,7 +70,7 @@ static void silent_storage(struct pair pair)
 	close(mkstemp(name));
 	if (pipe(asked))
 		die("pipe");
-	server = users < 0 ? -1 : mount_served(name, asked[1], be_silent);
+	server = users < 0 ? -1 : served_mount(name, asked[1], be_silent);
 	if (server < 0) {
 		SKIP("no FUSE, or no /sys/module/wirepath/refcnt (%s)", strerror(errno));
 		close(asked[0]);
@@ -216,7 +125,7 @@ static void brief_storage(struct pair pair)
 	int file;
 
 	close(mkstemp(name));
-	server = mount_served(name, -1, be_brief);
+	server = served_mount(name, -1, be_brief);
 	if (server < 0) {
 		SKIP("no FUSE (%s)", strerror(errno));
 		unlink(name);
@@ -231,9 +140,8 @@ static void brief_storage(struct pair pair)
 	CHECK(!ioctl(device, WIREPATH_SEND, &send) && send.packets == 4);
 	expect_plain(pair.to, bytes, sizeof(bytes), 9000);
 	close(file);
-	kill(server, SIGKILL);
-	CHECK(waitpid(server, NULL, 0) == server);
-	CHECK(!umount2(name, MNT_DETACH) && !unlink(name));
+	served_end(name, server);
+	CHECK(!unlink(name));
 }
 
 /* What a call and a run of all of a file end with, of which nothing can be read. */
@@ -270,7 +178,7 @@ static void refusing_storage(struct pair pair)
 		int file;
 
 		refusal = refusals[i][0];
-		server = mount_served(name, -1, be_refusing);
+		server = served_mount(name, -1, be_refusing);
 		if (server < 0) {
 			SKIP("no FUSE (%s)", strerror(errno));
 			break;
@@ -279,9 +187,7 @@ static void refusing_storage(struct pair pair)
 		CHECK(!fstat(file, &size) && size.st_size == DATA_BYTES);
 		expect_refused(pair, file, refusals[i][1]);
 		close(file);
-		kill(server, SIGKILL);
-		CHECK(waitpid(server, NULL, 0) == server);
-		CHECK(!umount2(name, MNT_DETACH));
+		served_end(name, server);
 	}
 	CHECK(nothing_more(pair.to));
 	unlink(name);

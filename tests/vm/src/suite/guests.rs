@@ -95,14 +95,17 @@ const PACING: &str = "pacing::";
 const CHECKED_SLABS: &str = "slub_debug=FZPU";
 
 impl Suite {
-    /// The tests of the module on one kernel.
-    pub(super) fn module(&self, kernel: &Numbered) -> Result<Report> {
-        let mut guest = self.with_module(kernel, "module")?.rehearse();
+    /// The tests of the module on one kernel, with so many processors.
+    pub(super) fn module(&self, kernel: &Numbered, processors: u32) -> Result<Report> {
+        let what = if processors == 1 { "module" } else { "processors" };
+        let mut guest = self.with_module(kernel, what)?.rehearse();
         for tests in &self.programs.module {
             let arguments: &[&str] = if tests.package == MODEL { &["--skip", CALLER] } else { &[] };
             guest = add(guest, tests, arguments)?;
         }
-        self.boot(guest.size(512, 1, Duration::from_secs(1200)))
+        // Threads of two processors take turns on the one that emulates both.
+        let limit = Duration::from_secs(1200 * u64::from(processors));
+        self.boot(guest.size(512, processors, limit))
     }
 
     /// The random caller, where the kernel checks each object.
