@@ -30,7 +30,8 @@ void *wp_schedule_copy(u64 address, size_t count, size_t bytes, size_t count_max
 		return ERR_PTR(-EINVAL);
 	if (count > count_max)
 		return ERR_PTR(-E2BIG);
-	table = kvmalloc_array(count, bytes, GFP_KERNEL_ACCOUNT);
+	/* The caller chooses the size: a failure is the caller's, no warning. */
+	table = kvmalloc_array(count, bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!table)
 		return ERR_PTR(-ENOMEM);
 	if (copy_from_user(table, u64_to_user_ptr(address), count * bytes)) {

@@ -563,8 +563,9 @@ int wp_pinned_take(struct wp_pinned *pinned, u64 address, u64 length)
 	err = wp_pinned_charge(pinned, count);
 	if (err)
 		return err;
+	/* The caller chooses the size: a failure is the caller's, no warning. */
 	pinned->pages = kvmalloc_array(count, sizeof(*pinned->pages),
-				       GFP_KERNEL_ACCOUNT);
+				       GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	err = -ENOMEM;
 	while (pinned->pages && pinned->count < count) {
 		err = wp_pinned_take_some(pinned, (address & PAGE_MASK) +
