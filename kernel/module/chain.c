@@ -100,7 +100,7 @@ int wp_chain_begin(struct wp_chain *chain, struct wp_train *train,
 
 	if (!wp_list_possible(sending) || wp_list_open(&chain->way, sending, packet_bytes))
 		return 1;
-	skb = wp_list_buffer(&chain->way, sending, 0);
+	skb = wp_list_skb(&chain->way, sending, 0);
 	if (IS_ERR(skb)) {
 		wp_list_close(&chain->way);
 		return PTR_ERR(skb);

@@ -82,6 +82,7 @@ int wp_source_open(struct wp_source *source, int fd, u64 position)
 	source->position = position;
 	source->available = 0;
 	source->ended = false;
+	source->present = false;
 	source->first = 0;
 	source->end = 0;
 	return 0;
@@ -408,9 +409,12 @@ static int wp_source_fill_memory(struct wp_source *source, u64 want)
 		got = count;
 	} else {
 		pages = source->pages;
-		got = get_user_pages_fast(address & PAGE_MASK, count, 0, pages);
+		if (source->present)
+			got = get_user_pages_fast_only(address & PAGE_MASK, count, 0, pages);
+		else
+			got = get_user_pages_fast(address & PAGE_MASK, count, 0, pages);
 		if (got <= 0)
-			return got ?: -EFAULT;
+			return source->present ? -EAGAIN : got ?: -EFAULT;
 	}
 	for (i = 0; i < got && want && !err; i++) {
 		unsigned int bytes = min_t(u64, want, PAGE_SIZE - offset);
