@@ -206,7 +206,7 @@ static void wp_list_write_ip(struct sk_buff *skb, const struct wp_train *train,
 }
 
 /* As in ip_send_skb() and udp_send_skb(). */
-static int wp_list_leave(struct sk_buff *skb, struct sock *sk)
+static int wp_list_output(struct sk_buff *skb, struct sock *sk)
 {
 	struct net *net = sock_net(sk);
 	int err = ip_local_out(net, sk, skb);
@@ -233,7 +233,7 @@ static int wp_list_fail(struct sock *sk, int err)
 }
 
 /**
- * wp_list_ask() - Call the security hook of sendmsg().
+ * wp_list_hook() - Call the security hook of sendmsg().
  * @train: pieces and size that the hook sees
  * @sock: the caller's socket
  *
@@ -244,7 +244,7 @@ static int wp_list_fail(struct sock *sk, int err)
  *
  * Return: 0, or the hook's error.
  */
-int wp_list_ask(const struct wp_train *train, struct socket *sock)
+int wp_list_hook(const struct wp_train *train, struct socket *sock)
 {
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL | MSG_OOB };
 	int answer;
@@ -329,7 +329,7 @@ int wp_list_pass(struct sk_buff *skb, const struct wp_train *train, struct wp_li
 	wp_list_write_ip(skb, train, way);
 	/* skb_dst_set() took the reference. */
 	way->dst = NULL;
-	err = wp_list_leave(skb, sk);
+	err = wp_list_output(skb, sk);
 	return err ? wp_list_fail(sk, err) : train->bytes;
 }
 
@@ -436,7 +436,7 @@ int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 
 	if (wp_list_open(&way, sending, train->packet_bytes))
 		return 0;
-	err = wp_list_ask(train, sending->sock);
+	err = wp_list_hook(train, sending->sock);
 	if (err) {
 		wp_list_close(&way);
 		return err;

@@ -24,7 +24,7 @@ int wp_list_open(struct wp_list_way *way, const struct wp_sending *sending,
 void wp_list_close(struct wp_list_way *way);
 struct sk_buff *wp_list_skb(const struct wp_list_way *way, const struct wp_sending *sending,
 			       unsigned int head_bytes);
-int wp_list_ask(const struct wp_train *train, struct socket *sock);
+int wp_list_hook(const struct wp_train *train, struct socket *sock);
 int wp_list_pass(struct sk_buff *skb, const struct wp_train *train, struct wp_list_way *way);
 
 #endif /* _WP_LIST_H */

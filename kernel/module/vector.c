@@ -266,8 +266,9 @@ static u32 wp_vector_look(const struct wp_vector *vector, u32 index, u32 bytes_m
 }
 
 /*
- * True if the next packets leave over IPv4, or this is not known: an IPv6 socket sends
- * to v4-mapped addresses over IPv4, and to the unspecified address if it is bound so.
+ * True if the next packets are sent over IPv4, or if this is not known: an IPv6 socket
+ * sends to v4-mapped addresses over IPv4, and to the unspecified address if it is bound
+ * to a v4-mapped one.
  */
 static bool wp_vector_over_ipv4(const struct wp_sending *sending)
 {
@@ -300,8 +301,8 @@ static bool wp_vector_headers_differ(const struct wp_sending *sending)
 /*
  * True if IP drops packets of this socket that exceed the MTU, instead of fragmenting
  * them. If the route gets a smaller MTU while a train is sent, its full packets are
- * dropped with -EMSGSIZE, and a shorter last packet would leave, and leave again when
- * the packets are sent singly.
+ * dropped with -EMSGSIZE, and a shorter last packet would be sent, and sent again with
+ * the single packets.
  */
 static bool wp_vector_drops_long(const struct sock *sk)
 {
@@ -314,10 +315,10 @@ static bool wp_vector_drops_long(const struct sock *sk)
 }
 
 /*
- * The most packets of the next train; @listed: whether list.c can send it. A train of a
- * socket with an error pending would hide it, see wp_vector_refused(); one of a corked
- * socket would change how the packet in the cork is sent; and one of a socket that
- * wants a time stamp for each packet would have only one.
+ * The most packets of the next train; @listed: list.c can send it. A train of a socket
+ * with an error pending would hide the error, see wp_vector_refused(); a train of a
+ * corked socket would change how the packet in the cork is sent; and a train of a socket
+ * with TX time stamps would get a single time stamp.
  */
 static u32 wp_vector_packets_max(const struct wp_vector *vector, bool listed)
 {
@@ -408,9 +409,9 @@ static bool wp_vector_join(struct wp_vector *vector, struct wp_vector_gathering 
 }
 
 /*
- * Gather the next packet, and the packets of its size behind it that can leave with it
- * as a train. The last may be shorter. By reference, a train has at most as many pieces
- * as an skb has fragments, or is a list (list.c).
+ * Gather the next packet, and as a train with it the packets of its size behind it. The
+ * last may be shorter. By reference, a train has at most as many pieces as an skb has
+ * fragments, or is a list (list.c).
  */
 static int wp_vector_gather_packets(struct wp_vector *vector)
 {
