@@ -366,11 +366,16 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 		return filled;
 	do {
 		/* Asked once for both ways: asking has the pages read. */
-		if (!wait && wp_source_would_block(source, desc.pos, want))
+		if (!wait && !source->present &&
+		    wp_source_would_block(source, desc.pos, want))
 			return -EAGAIN;
 		filled = 0;
 		if (wp_source_is_cached(source))
 			filled = wp_source_fill_cached(source, desc.pos, want);
+		/* Asking costs more than taking a page that is present. */
+		if (!filled && source->present &&
+		    wp_source_would_block(source, desc.pos, want))
+			return -EAGAIN;
 		if (!filled)
 			filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
 	} while (filled == -AOP_TRUNCATED_PAGE && retries--);
