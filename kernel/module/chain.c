@@ -87,12 +87,12 @@ static void wp_chain_close_buffer(struct wp_chain *chain)
 /**
  * wp_chain_begin() - Begin a list.
  * @chain: to be set up
- * @train: empty; gets what security modules are asked about
- * @sending: how it is to leave; waits for room in the socket's buffer as any send
+ * @train: empty; gets what the security hook sees
+ * @sending: socket and destination; waits for its send buffer as every send does
  * @packet_bytes: of each packet, with its header
  * @header_bytes: of these
  *
- * Return: 0; 1: nothing leaves as a list here; errors of the network, -ENOMEM.
+ * Return: 0; 1: no list can be sent; errors of the network, -ENOMEM.
  */
 int wp_chain_begin(struct wp_chain *chain, struct wp_train *train,
 		   const struct wp_sending *sending, unsigned int packet_bytes,
@@ -103,7 +103,7 @@ int wp_chain_begin(struct wp_chain *chain, struct wp_train *train,
 
 	if (!wp_list_possible(sending) || wp_list_open(&chain->way, sending, packet_bytes))
 		return 1;
-	skb = wp_list_buffer(&chain->way, sending, 0);
+	skb = wp_list_skb(&chain->way, sending, 0);
 	if (IS_ERR(skb)) {
 		wp_list_close(&chain->way);
 		return PTR_ERR(skb);
@@ -185,7 +185,7 @@ int wp_chain_send(struct wp_chain *chain, const struct wp_source *source,
 	if (chain->buffer)
 		wp_chain_close_buffer(chain);
 	wp_chain_show(train, source);
-	err = wp_list_ask(train, sending->sock);
+	err = wp_list_hook(train, sending->sock);
 	train->pieces = chain->loans;
 	if (err) {
 		wp_chain_drop(chain);

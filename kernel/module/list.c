@@ -41,10 +41,10 @@
 #define WP_LIST_HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
 
 /**
- * wp_list_member_packets() - How many packets surely fit one buffer?
- * @stride_bytes: from one payload to the next, in pages that follow each other
+ * wp_list_member_packets() - Number of packets that always fit one skb.
+ * @stride_bytes: from one payload to the next, in consecutive pages
  *
- * Return: at least 1. All members but the last have so many.
+ * Return: at least 1. All skbs of a list but the last have this number.
  */
 unsigned int wp_list_member_packets(unsigned int stride_bytes)
 {
@@ -58,12 +58,12 @@ unsigned int wp_list_member_packets(unsigned int stride_bytes)
 }
 
 /**
- * wp_list_possible() - May trains of this socket leave in buffers made here?
- * @sending: how they are sent
+ * wp_list_possible() - Check whether this file can build skbs for a socket.
+ * @sending: socket and destination
  *
- * Return: whether udp_sendmsg() would use nothing of the socket but its
- * addresses, its cached route and its options for headers. BPF of cgroups sees
- * sends of sockets that are not connected, which this leaves out with them.
+ * Return: true if udp_sendmsg() would use only the socket's addresses, its cached
+ * route and its header options. Unconnected sockets are excluded, and so is the
+ * sendmsg hook of cgroup BPF programs, which only their sends call.
  */
 bool wp_list_possible(const struct wp_sending *sending)
 {
@@ -82,7 +82,7 @@ bool wp_list_possible(const struct wp_sending *sending)
 
 /*
  * The headroom that the device of a route needs, or -EMSGSIZE if the route takes no
- * skb of ours: no scatter-gather, no checksum offload, IPsec, or packets above the MTU.
+ * skb of this file: no scatter-gather, no checksum offload, IPsec, packets above the MTU.
  */
 static int wp_list_room(const struct dst_entry *dst, unsigned int packet_bytes)
 {
@@ -102,25 +102,37 @@ static int wp_list_room(const struct dst_entry *dst, unsigned int packet_bytes)
 }
 
 /**
- * wp_list_members_possible() - May trains of this socket have members?
- * @sending: how they are sent
+ * wp_list_trains_possible() - Check whether wp_list_send() can send a train.
+ * @sending: socket and destination
  * @packet_bytes: the longest packet, with its header
  *
- * Return: whether wp_list_send() would take a train with more than fits one
- * buffer: asked before one is gathered that would have to be gathered again.
+ * Return: true if the socket and its cached route allow it. Asked before a train is
+ * gathered, since another train would have to be gathered if it failed.
  */
-bool wp_list_members_possible(const struct wp_sending *sending, unsigned int packet_bytes)
+bool wp_list_trains_possible(const struct wp_sending *sending, unsigned int packet_bytes)
 {
 	const struct dst_entry *dst;
 	bool possible;
 
-	if (!wp_member_lists || !wp_list_possible(sending))
+	if (!wp_list_possible(sending))
 		return false;
 	rcu_read_lock();
 	dst = rcu_dereference(sending->sock->sk->sk_dst_cache);
 	possible = dst && wp_list_room(dst, packet_bytes) >= 0;
 	rcu_read_unlock();
 	return possible;
+}
+
+/**
+ * wp_list_members_possible() - Check whether wp_list_send() can send a list.
+ * @sending: socket and destination
+ * @packet_bytes: the longest packet, with its header
+ *
+ * Return: as wp_list_trains_possible(), and false on kernels that segment lists wrongly.
+ */
+bool wp_list_members_possible(const struct wp_sending *sending, unsigned int packet_bytes)
+{
+	return wp_member_lists && wp_list_trains_possible(sending, packet_bytes);
 }
 
 /*
@@ -194,7 +206,7 @@ static void wp_list_write_ip(struct sk_buff *skb, const struct wp_train *train,
 }
 
 /* As in ip_send_skb() and udp_send_skb(). */
-static int wp_list_leave(struct sk_buff *skb, struct sock *sk)
+static int wp_list_output(struct sk_buff *skb, struct sock *sk)
 {
 	struct net *net = sock_net(sk);
 	int err = ip_local_out(net, sk, skb);
@@ -221,7 +233,7 @@ static int wp_list_fail(struct sock *sk, int err)
 }
 
 /**
- * wp_list_ask() - Call the security hook of sendmsg().
+ * wp_list_hook() - Call the security hook of sendmsg().
  * @train: pieces and size that the hook sees
  * @sock: the caller's socket
  *
@@ -232,7 +244,7 @@ static int wp_list_fail(struct sock *sk, int err)
  *
  * Return: 0, or the hook's error.
  */
-int wp_list_ask(const struct wp_train *train, struct socket *sock)
+int wp_list_hook(const struct wp_train *train, struct socket *sock)
 {
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL | MSG_OOB };
 	int answer;
@@ -249,7 +261,7 @@ int wp_list_ask(const struct wp_train *train, struct socket *sock)
  * @sending: socket; wp_list_possible() returned true
  * @packet_bytes: of its longest packet
  *
- * Return: 0, or -EMSGSIZE: the route takes no skb of ours.
+ * Return: 0, or -EMSGSIZE: the route takes no skb of this file.
  */
 int wp_list_open(struct wp_list_way *way, const struct wp_sending *sending,
 		 unsigned int packet_bytes)
@@ -275,15 +287,15 @@ void wp_list_close(struct wp_list_way *way)
 }
 
 /**
- * wp_list_buffer() - Allocate the head skb, charged to the socket.
+ * wp_list_skb() - Allocate the head skb, charged to the socket.
  * @way: addresses and route
  * @sending: socket; waits for its send buffer as every send does
  * @head_bytes: tailroom behind the IP and UDP headers, which are written later
  *
  * Return: the skb, or an error of send().
  */
-struct sk_buff *wp_list_buffer(const struct wp_list_way *way, const struct wp_sending *sending,
-			       unsigned int head_bytes)
+struct sk_buff *wp_list_skb(const struct wp_list_way *way, const struct wp_sending *sending,
+			    unsigned int head_bytes)
 {
 	struct sock *sk = sending->sock->sk;
 	struct sk_buff *skb;
@@ -317,7 +329,7 @@ int wp_list_pass(struct sk_buff *skb, const struct wp_train *train, struct wp_li
 	wp_list_write_ip(skb, train, way);
 	/* skb_dst_set() took the reference. */
 	way->dst = NULL;
-	err = wp_list_leave(skb, sk);
+	err = wp_list_output(skb, sk);
 	return err ? wp_list_fail(sk, err) : train->bytes;
 }
 
@@ -409,12 +421,12 @@ static int wp_list_fill_members(struct sk_buff *skb, const struct wp_train *trai
 }
 
 /**
- * wp_list_send() - Hand a train to the network in buffers made here.
- * @train: the train, by reference, of no more pieces than a buffer has fragments,
- *         or than the members have that @sending says
- * @sending: how; wp_list_possible() said yes
+ * wp_list_send() - Send a train by reference, as an skb of this file.
+ * @train: at most MAX_SKB_FRAGS pieces, or with members as many fragments in each skb
+ * @sending: socket and member_packets; wp_list_possible() returned true
  *
- * Return: bytes sent; 0: none, it does not leave so; else as wp_train_send().
+ * Return: bytes sent; 0: the route takes no skb of this file, and nothing was sent;
+ * else as wp_train_send().
  */
 int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 {
@@ -424,12 +436,12 @@ int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 
 	if (wp_list_open(&way, sending, train->packet_bytes))
 		return 0;
-	err = wp_list_ask(train, sending->sock);
+	err = wp_list_hook(train, sending->sock);
 	if (err) {
 		wp_list_close(&way);
 		return err;
 	}
-	skb = wp_list_buffer(&way, sending, train->head_bytes);
+	skb = wp_list_skb(&way, sending, train->head_bytes);
 	if (IS_ERR(skb)) {
 		wp_list_close(&way);
 		return PTR_ERR(skb);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the module asks of a route, and why:
+ * Properties of a socket's route that decide how the module sends:
  *
- * Does the device gather? If not, the network copies the payload into linear
- * buffers without a word, and that is what a caller's copied_bytes tell.
+ * Scatter-gather of the device. Without it, the network copies the payload into
+ * linear buffers and does not report it; copied_bytes do.
  *
- * Does the device compute checksums for a packet of this size? If not, the
+ * Checksum offload for a packet of this size. Without it, the
  * network sums pages while it takes them by reference, and kernels from 6.5 to
  * 6.12 at least sum a page that begins at an odd offset of the packet without
  * turning the sum (skb_splice_csum_page() takes skb->len before it has
@@ -47,7 +47,7 @@ static netdev_features_t wp_route_checksum_features(struct sock *sk)
 	return NETIF_F_IP_CSUM;
 }
 
-/* How long packets leave without being cut by IP: by route, device and IPV6_MTU. */
+/* The longest packet that IP does not fragment: by route, device and IPV6_MTU. */
 static u32 wp_route_mtu(const struct sock *sk, const struct dst_entry *dst)
 {
 	u32 mtu = min(dst_mtu(dst), READ_ONCE(wp_route_device(dst)->mtu));
@@ -61,7 +61,7 @@ static u32 wp_route_mtu(const struct sock *sk, const struct dst_entry *dst)
 }
 
 /**
- * wp_route_of() - What is known of a datagram socket's way.
+ * wp_route_of() - Read the properties of a datagram socket's route.
  * @sk: its sock
  * @addressed: whether the packet goes to an address of its own
  *
@@ -94,11 +94,10 @@ struct wp_route wp_route_of(struct sock *sk, bool addressed)
 }
 
 /**
- * wp_route_packet_bytes() - How long may the packets of a train be?
+ * wp_route_packet_bytes() - The longest packet that the MTU of the route allows.
  * @sk: a connected datagram socket
  *
- * Return: bytes with the packet's own header, that fit the MTU; U32_MAX if the
- * route is not known.
+ * Return: bytes with the packet's own header; U32_MAX if the route is not known.
  */
 u32 wp_route_packet_bytes(const struct sock *sk)
 {
@@ -119,12 +118,12 @@ u32 wp_route_packet_bytes(const struct sock *sk)
 }
 
 /**
- * wp_route_train_packets() - How many packets does the device cut from a train?
+ * wp_route_train_packets() - The longest train that the device segments.
  * @sk: a connected datagram socket
  * @packet_bytes: of each, with its own header
  *
- * Return: at least 1; what is above a device's gso_max_segs or gso_max_size, the
- * network cuts in software. U32_MAX if the route is not known.
+ * Return: packets, at least 1; the network segments longer trains (gso_max_segs,
+ * gso_max_size) in software. U32_MAX if the route is not known.
  */
 u32 wp_route_train_packets(const struct sock *sk, u32 packet_bytes)
 {

@@ -61,6 +61,7 @@ int wp_sending_open(struct wp_sending *sending, int socket, u64 address,
 	sending->wait = true;
 	sending->more = false;
 	sending->member_packets = 0;
+	sending->listed = false;
 	sending->copied = 0;
 	return 0;
 }

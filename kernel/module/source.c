@@ -82,6 +82,7 @@ int wp_source_open(struct wp_source *source, int fd, u64 position)
 	source->position = position;
 	source->available = 0;
 	source->ended = false;
+	source->present = false;
 	source->first = 0;
 	source->end = 0;
 	return 0;
@@ -365,11 +366,16 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 		return filled;
 	do {
 		/* Asked once for both ways: asking has the pages read. */
-		if (!wait && wp_source_would_block(source, desc.pos, want))
+		if (!wait && !source->present &&
+		    wp_source_would_block(source, desc.pos, want))
 			return -EAGAIN;
 		filled = 0;
 		if (wp_source_is_cached(source))
 			filled = wp_source_fill_cached(source, desc.pos, want);
+		/* Asking costs more than taking a page that is present. */
+		if (!filled && source->present &&
+		    wp_source_would_block(source, desc.pos, want))
+			return -EAGAIN;
 		if (!filled)
 			filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
 	} while (filled == -AOP_TRUNCATED_PAGE && retries--);
@@ -408,9 +414,12 @@ static int wp_source_fill_memory(struct wp_source *source, u64 want)
 		got = count;
 	} else {
 		pages = source->pages;
-		got = get_user_pages_fast(address & PAGE_MASK, count, 0, pages);
+		if (source->present)
+			got = get_user_pages_fast_only(address & PAGE_MASK, count, 0, pages);
+		else
+			got = get_user_pages_fast(address & PAGE_MASK, count, 0, pages);
 		if (got <= 0)
-			return got ?: -EFAULT;
+			return source->present ? -EAGAIN : got ?: -EFAULT;
 	}
 	for (i = 0; i < got && want && !err; i++) {
 		unsigned int bytes = min_t(u64, want, PAGE_SIZE - offset);

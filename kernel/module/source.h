@@ -27,6 +27,7 @@ struct wp_source {
 	u64 position;			/* of the first byte of the window */
 	size_t available;		/* bytes in the window */
 	bool ended;			/* the file ends behind the window */
+	bool present;			/* first what is present; of memory, nothing else */
 	unsigned int first, end;	/* of the pieces in use */
 	struct bio_vec pieces[WP_SOURCE_PIECES];
 	struct page *pages[WP_SOURCE_PIECES];	/* for get_user_pages_fast() */

@@ -328,7 +328,8 @@ int wp_train_note(const struct wp_train *train, struct wp_sending *sending, bool
  * @sending: how
  *
  * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
- * buffer is full and @sending does not wait; else what the network says.
+ * buffer is full and @sending does not wait; -EMSGSIZE: list.c cannot send the
+ * train and @sending wants nothing else; else an error of the network.
  */
 int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 {
@@ -337,6 +338,8 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 
 	if (wp_train_by_list(train, sending))
 		sent = wp_list_send(train, sending);
+	if (!sent && sending->listed && train->packets > 1)
+		sent = -EMSGSIZE;
 	if (!sent) {
 		struct wp_route route = wp_route_of(sending->sock->sk,
 						    sending->address_bytes);

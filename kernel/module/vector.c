@@ -11,10 +11,13 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
+#include <net/inet_sock.h>
+#include <net/ipv6.h>
 
 #include "compat.h"
 #include "counters.h"
 #include "list.h"
+#include "member.h"
 #include "request.h"
 #include "route.h"
 #include "send.h"
@@ -33,6 +36,7 @@ struct wp_vector {
 	u64 skip;		/* bytes of it that were sent */
 	bool packets;		/* UDP */
 	bool singly;		/* no more trains: one was refused */
+	bool wait;		/* for the storage of the packet that is being added */
 	u64 bytes;		/* sent by this call */
 	u64 sent;		/* packets, or calls into TCP */
 	u64 trains;
@@ -41,7 +45,7 @@ struct wp_vector {
 	struct wp_train train;
 };
 
-/* Go on behind the next @bytes; false if the vector has no so many. */
+/* Skip the next @bytes of the vector; false if it has fewer. */
 static bool wp_vector_advance(struct wp_vector *vector, u64 bytes)
 {
 	while (bytes && vector->index < vector->count) {
@@ -75,6 +79,27 @@ static int wp_vector_check(const struct wirepath_part *part)
 	return end > LLONG_MAX || (part->flags & WIREPATH_PART_COPY) ? -EINVAL : 0;
 }
 
+/*
+ * copy_from_user(), or without waiting -EAGAIN for a page that is not present. @page
+ * keeps its reference while the caller may sleep, as in wp_header_write().
+ */
+static int wp_vector_copy_piece(struct page *page, void *room, u64 address,
+				unsigned int bytes, bool wait)
+{
+	unsigned long missing;
+
+	get_page(page);
+	if (!wait)
+		pagefault_disable();
+	missing = copy_from_user(room, u64_to_user_ptr(address), bytes);
+	if (!wait)
+		pagefault_enable();
+	put_page(page);
+	if (!missing)
+		return 0;
+	return wait ? -EFAULT : -EAGAIN;
+}
+
 /* Copy up to @bytes of a buffer, one page fragment at a time. */
 static int wp_vector_copy(struct wp_vector *vector, u64 address, u64 bytes)
 {
@@ -82,16 +107,14 @@ static int wp_vector_copy(struct wp_vector *vector, u64 address, u64 bytes)
 		unsigned int some = min_t(u64, bytes, WP_VECTOR_COPY_BYTES);
 		struct bio_vec piece;
 		void *room = wp_header_room(&piece, some);
-		unsigned long missing;
+		int err;
 
 		if (!room)
 			return -ENOMEM;
-		/* As in wp_header_write(). */
-		get_page(piece.bv_page);
-		missing = copy_from_user(room, u64_to_user_ptr(address), some);
-		put_page(piece.bv_page);
-		if (missing)
-			return -EFAULT;
+		err = wp_vector_copy_piece(piece.bv_page, room, address, some,
+					   vector->wait);
+		if (err)
+			return err;
 		if (!wp_train_add(&vector->train, &piece, true))
 			break;
 		address += some;
@@ -109,10 +132,11 @@ static int wp_vector_refer(struct wp_vector *vector, int file, u64 position,
 	int err;
 
 	err = wp_source_open(source, file, position);
+	source->present = !vector->wait;
 	while (!err && bytes) {
 		size_t some;
 
-		err = wp_source_fill(source, bytes, vector->sending.wait);
+		err = wp_source_fill(source, bytes, vector->wait);
 		if (!err && !source->available)
 			err = -ENODATA;
 		some = min_t(u64, bytes, source->available);
@@ -154,6 +178,7 @@ static int wp_vector_gather_bytes(struct wp_vector *vector)
 	bool ended = false;
 	int err = 0;
 
+	vector->wait = vector->sending.wait;
 	while (!ended && index < vector->count) {
 		const struct wirepath_part *part = &vector->parts[index];
 		u64 want = train->bytes + part->length - skip;
@@ -197,7 +222,7 @@ static int wp_vector_add_packet(struct wp_vector *vector, u32 *index)
 	return 0;
 }
 
-/* Do the bytes of a part follow those of the one before, in the same page? */
+/* True if the bytes of a part follow those of the part before it, in the same page. */
 static bool wp_vector_follows(const struct wirepath_part *part,
 			      const struct wirepath_part *before)
 {
@@ -241,19 +266,68 @@ static u32 wp_vector_look(const struct wp_vector *vector, u32 index, u32 bytes_m
 }
 
 /*
- * The most packets of the next train. A train of a socket with an error pending
- * would hide it, see wp_vector_refused(); one of a corked socket would change how
- * the packet in the cork is sent; and one of a socket that wants a time stamp for
- * each packet would have only one.
+ * True if the next packets are sent over IPv4, or if this is not known: an IPv6 socket
+ * sends to v4-mapped addresses over IPv4, and to the unspecified address if it is bound
+ * to a v4-mapped one.
  */
-static u32 wp_vector_packets_max(const struct wp_vector *vector)
+static bool wp_vector_over_ipv4(const struct wp_sending *sending)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	const struct sockaddr_in6 *to = (const struct sockaddr_in6 *)&sending->address;
+	const struct sock *sk = sending->sock->sk;
+
+	if (sk->sk_family == AF_INET6 && !sending->address_bytes)
+		return ipv6_addr_v4mapped(&sk->sk_v6_daddr);
+	if (sk->sk_family == AF_INET6)
+		return to->sin6_family != AF_INET6 || ipv6_addr_any(&to->sin6_addr) ||
+		       ipv6_addr_v4mapped(&to->sin6_addr);
+#endif
+	return true;
+}
+
+/*
+ * True if packets of a train that udp_sendmsg() makes have other IPv4 headers than
+ * single packets: no IP_DF, and IP ids that repeat, as a train gets one id. With
+ * IP_PMTUDISC_DO and IP_PMTUDISC_PROBE both have IP_DF, and the ids are not used.
+ */
+static bool wp_vector_headers_differ(const struct wp_sending *sending)
+{
+	u8 discover = READ_ONCE(inet_sk(sending->sock->sk)->pmtudisc);
+
+	return discover != IP_PMTUDISC_DO && discover != IP_PMTUDISC_PROBE &&
+	       wp_vector_over_ipv4(sending);
+}
+
+/*
+ * True if IP drops packets of this socket that exceed the MTU, instead of fragmenting
+ * them. If the route gets a smaller MTU while a train is sent, its full packets are
+ * dropped with -EMSGSIZE, and a shorter last packet would be sent, and sent again with
+ * the single packets.
+ */
+static bool wp_vector_drops_long(const struct sock *sk)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	/* A bit field before Linux 6.8: no READ_ONCE(). */
+	if (sk->sk_family == AF_INET6 && inet6_sk(sk)->pmtudisc >= IPV6_PMTUDISC_DO)
+		return true;
+#endif
+	return READ_ONCE(inet_sk(sk)->pmtudisc) >= IP_PMTUDISC_DO;
+}
+
+/*
+ * The most packets of the next train; @listed: list.c can send it. A train of a socket
+ * with an error pending would hide the error, see wp_vector_refused(); a train of a
+ * corked socket would change how the packet in the cork is sent; and a train of a socket
+ * with TX time stamps would get a single time stamp.
+ */
+static u32 wp_vector_packets_max(const struct wp_vector *vector, bool listed)
 {
 	u32 packet_bytes = vector->train.packet_bytes;
 	const struct sock *sk = vector->sending.sock->sk;
 
-	if (!READ_ONCE(wp_allow_trains) || vector->singly || READ_ONCE(sk->sk_err) ||
-	    wp_udp_corked(sk) ||
-	    READ_ONCE(sk->sk_tsflags) & SOF_TIMESTAMPING_TX_RECORD_MASK)
+	if (READ_ONCE(sk->sk_err) || wp_udp_corked(sk) ||
+	    READ_ONCE(sk->sk_tsflags) & SOF_TIMESTAMPING_TX_RECORD_MASK ||
+	    (!listed && wp_vector_headers_differ(&vector->sending)))
 		return 1;
 	if (vector->sending.address_bytes)
 		return WIREPATH_TRAIN_PACKETS_MAX;
@@ -263,19 +337,20 @@ static u32 wp_vector_packets_max(const struct wp_vector *vector)
 		     wp_route_train_packets(sk, packet_bytes));
 }
 
-/* A train that is being gathered, and the buffer of it that is being filled. */
+/* A train that is being gathered, and the skb of it that is being filled. */
 struct wp_vector_gathering {
 	u32 packets_max;
-	u32 fragments_max;	/* of each buffer */
-	bool lists;		/* may there be more than one buffer */
-	u32 member_packets;	/* of each buffer but the last, or 0: there is one */
-	u32 packets;		/* of the buffer */
-	u32 fragments;		/* of the buffer */
+	u32 fragments_max;	/* of each skb */
+	bool lists;		/* the train may have members */
+	bool shorter;		/* the last packet may be shorter */
+	u32 member_packets;	/* of each skb but the last, or 0: no members */
+	u32 packets;		/* of the skb */
+	u32 fragments;		/* of the skb */
 };
 
 /*
- * Begin another buffer, if the packet needs one: false if the train has to end
- * before the packet. @joins: the packet's first part joins the last piece.
+ * Begin another member if the packet needs one; false if the train has to end before
+ * the packet. @joins: the packet's first part joins the last piece.
  */
 static bool wp_vector_place(struct wp_vector_gathering *gathering, u32 pieces, bool joins)
 {
@@ -284,7 +359,7 @@ static bool wp_vector_place(struct wp_vector_gathering *gathering, u32 pieces, b
 
 	if (!full)
 		return true;
-	/* Each buffer but the last has as many packets as the first. */
+	/* All skbs but the last have the same number of packets. */
 	if (!gathering->lists || pieces > gathering->fragments_max ||
 	    (gathering->member_packets && gathering->packets < gathering->member_packets))
 		return false;
@@ -295,9 +370,9 @@ static bool wp_vector_place(struct wp_vector_gathering *gathering, u32 pieces, b
 }
 
 /*
- * Add the next packet to the train, if it can be: true if another may follow. What
- * was added in vain is cut off again; if an error was the reason, the next
- * gathering returns it.
+ * Add the next packet to the train, if it fits; true if another may follow. The train
+ * does not wait for the packet's storage. A packet that does not fit or fails is
+ * removed from the train again: the next gathering waits for it, or returns its error.
  */
 static bool wp_vector_join(struct wp_vector *vector, struct wp_vector_gathering *gathering,
 			   u32 *index)
@@ -312,10 +387,11 @@ static bool wp_vector_join(struct wp_vector *vector, struct wp_vector_gathering 
 	bytes = wp_vector_look(vector, *index,
 			       min(train->packet_bytes, WP_TRAIN_BYTES - train->bytes),
 			       &pieces, &joins);
-	if (!bytes || !wp_vector_place(gathering, pieces, joins))
+	if (!bytes || (bytes < train->packet_bytes && !gathering->shorter) ||
+	    !wp_vector_place(gathering, pieces, joins))
 		return false;
 	if (!wp_vector_add_packet(vector, index)) {
-		/* A piece that goes on from the buffer before is a fragment of both. */
+		/* A piece that began in the skb before is a fragment of both. */
 		gathering->fragments += train->pieces - had_pieces;
 		if (!gathering->packets && last->bv_len > had_last)
 			gathering->fragments++;
@@ -333,9 +409,9 @@ static bool wp_vector_join(struct wp_vector *vector, struct wp_vector_gathering 
 }
 
 /*
- * Gather the next packet, and those behind it that can leave with it as a train: of
- * its size, the last may be shorter. By reference, a train has no more pieces than
- * a buffer has fragments, or is a list (list.c).
+ * Gather the next packet, and as a train with it the packets of its size behind it. The
+ * last may be shorter. By reference, a train has at most as many pieces as an skb has
+ * fragments, or is a list (list.c).
  */
 static int wp_vector_gather_packets(struct wp_vector *vector)
 {
@@ -343,25 +419,32 @@ static int wp_vector_gather_packets(struct wp_vector *vector)
 	struct wp_sending *sending = &vector->sending;
 	struct wp_train *train = &vector->train;
 	u32 index = vector->index;
+	bool listed;
 	int err;
 
 	sending->member_packets = 0;
+	sending->listed = false;
+	vector->wait = sending->wait;
 	err = wp_vector_add_packet(vector, &index);
 	if (err)
 		return err;
 	train->packet_bytes = train->bytes;
-	if (index == vector->count)
+	if (index == vector->count || vector->singly || !READ_ONCE(wp_allow_trains))
 		return 0;
-	gathering.packets_max = wp_vector_packets_max(vector);
+	listed = wp_list_trains_possible(sending, train->packet_bytes);
+	gathering.packets_max = wp_vector_packets_max(vector, listed);
 	if (gathering.packets_max == 1)
 		return 0;
 	gathering.fragments_max = sending->references ? wp_fragments_max() : WP_TRAIN_PIECES;
 	gathering.packets = 1;
 	gathering.fragments = train->pieces;
-	/* Is copied, and so would all of its train be. */
+	/* The packet has to be copied, and with it the whole train. */
 	if (train->pieces > gathering.fragments_max)
 		return 0;
-	gathering.lists = wp_list_members_possible(sending, train->packet_bytes);
+	gathering.lists = listed && wp_member_lists;
+	gathering.shorter = !wp_vector_drops_long(sending->sock->sk);
+	sending->listed = listed && wp_vector_headers_differ(sending);
+	vector->wait = false;
 	while (index < vector->count && train->packets < gathering.packets_max)
 		if (!wp_vector_join(vector, &gathering, &index))
 			break;
@@ -371,14 +454,15 @@ static int wp_vector_gather_packets(struct wp_vector *vector)
 }
 
 /*
- * A train was refused: is it because it is one? The route may have got another
- * MTU, or be unknown here; IPsec takes no trains, and before Linux 6.12 neither do
- * devices that compute no checksums. Then its packets go one by one.
+ * True if a train was refused that its packets may not be: they are sent one by one.
+ * The route may have another MTU than expected, or be unknown here (EMSGSIZE, EINVAL).
+ * IPsec takes no trains (EIO), nor do devices without checksum offload before Linux
+ * 6.11. A packet filter or a program may drop long packets (EPERM).
  */
 static bool wp_vector_refused(struct wp_vector *vector, int err)
 {
 	if (vector->train.packets == 1 ||
-	    (err != -EMSGSIZE && err != -EINVAL && err != -EIO))
+	    (err != -EMSGSIZE && err != -EINVAL && err != -EIO && err != -EPERM))
 		return false;
 	vector->singly = true;
 	return true;

@@ -23,7 +23,9 @@ static int fail(const char *what)
 int main(int count, char **arguments)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct wirepath_rtp rtp = { .size = sizeof(rtp), .ssrc = 7, .timestamp_step = 90, .payload_type = 33 };
+	struct wirepath_rtp rtp = {
+		.size = sizeof(rtp), .ssrc = 7, .timestamp_step = 90, .payload_type = 33,
+	};
 	int device = open(WIREPATH_DEVICE, O_RDWR), file = count == 2 ? open(arguments[1], O_RDONLY) : -1;
 	int sender = socket(AF_INET, SOCK_DGRAM, 0), receiver = socket(AF_INET, SOCK_DGRAM, 0);
 	socklen_t to_bytes = sizeof(to);

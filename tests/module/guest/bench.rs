@@ -236,6 +236,13 @@ impl From<'_> {
     }
 }
 
+/// One of the module's counters, of everything that it has sent.
+pub(crate) fn counter(name: &str) -> Result<u64> {
+    let path = format!("/sys/class/misc/wirepath/counters/{name}");
+    let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+    text.trim().parse().with_context(|| format!("{path} has {text:?}"))
+}
+
 /// CLOCK_MONOTONIC.
 pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

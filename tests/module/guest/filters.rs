@@ -14,7 +14,9 @@ use wirepath_tests::{Deadline, bpf, require, trials};
 use crate::bench::{Bench, From};
 use crate::bytes::LENGTH;
 use crate::files::Folder;
-use crate::frames::{Packet, Way, calls, left_as_lists, list};
+use crate::frames::{
+    Packet, VECTOR_PACKETS, Way, calls, left_as_lists, list, send_vector, vector_left_as_lists,
+};
 use crate::settings::settings;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -22,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         source_nat,
         masquerade,
         dropped_by_a_filter,
+        trains_dropped_by_a_filter,
         dropped_by_a_program,
         rewritten_by_a_program,
         rewritten_by_an_action,
@@ -64,6 +67,18 @@ fn masquerade() -> Result<()> {
 fn dropped_by_a_filter() -> Result<()> {
     let rule = "ct state new,established meta length > 1000 drop";
     nothing_arrives(filtered("type filter hook output priority 0;", rule)?)
+}
+
+/// Promise: SENDFILEW sends packet by packet what a packet filter drops as a train.
+fn trains_dropped_by_a_filter() -> Result<()> {
+    let Filtered { mut way, link: _link } =
+        filtered("type filter hook output priority 0;", "meta length > 1500 drop")?;
+    with_file(Bench::new()?, |bench, source| {
+        let (packets, trains) = way.check_vector(bench, 0, source)?;
+        let count = packets.len() as u64;
+        ensure!(count == VECTOR_PACKETS && trains == count, "{count} packets left in {trains} trains");
+        Ok(())
+    })
 }
 
 /// Promise: A packet filter or a program that drops what leaves drops lists, and calls answer as plain sends do.
@@ -212,6 +227,10 @@ fn each_call(filtered: Filtered, look: impl Fn(&[Packet]) -> Result<()>) -> Resu
                     left_as_lists(bench)?;
                 }
             }
+            let (packets, trains) =
+                way.check_vector(bench, 0, source).with_context(|| format!("a vector, {offload} off"))?;
+            look(&packets)?;
+            vector_left_as_lists(bench, trains)?;
         }
         Ok(())
     })
@@ -234,7 +253,9 @@ fn nothing_arrives(filtered: Filtered) -> Result<()> {
             ensure!(answer == plain, "{call:?} answered {answer:?}, and send() {plain:?}");
             way.wire.compare(std::iter::empty()).with_context(|| format!("{call:?}"))?;
         }
-        Ok(())
+        let answer = send_vector(bench, 0, source, &way.wire);
+        ensure!(answer == plain, "a vector answered {answer:?}, and send() {plain:?}");
+        way.wire.compare(std::iter::empty()).context("a vector")
     })
 }
 

@@ -3,18 +3,21 @@
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result, ensure};
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, ip_mtu_discover, set_socket_recv_buffer_size_force};
 use socket2::{Domain, Protocol, Socket, Type};
 use wirepath_module_tests::call::{Call, Header};
+use wirepath_module_tests::content::Content;
 use wirepath_module_tests::model::Outcome;
 use wirepath_module_tests::rtp::{Rtp, Timestamps};
 use wirepath_sys::module::layout;
 use wirepath_tests::Deadline;
 use wirepath_tests::namespace::Namespace;
 
-use crate::bench::{Bench, From, RUN, packets};
+use crate::bench::{Bench, From, HEADERS, RUN, TABLE, counter, packets};
 use crate::wire::{END, ROOM, Wire, compare};
 
 /// Packet sockets see frames of every protocol.
@@ -156,18 +159,62 @@ impl Way {
         Ok(Way { wire, capture })
     }
 
-    /// Does a call, and sends the same packets by the same socket; fails unless all of them arrive whole, in order
-    /// and with the same headers, each with an identification of its own. Answers the packets of the call.
+    /// Does a call, and sends the same packets by the same socket; fails unless all of them arrive whole, in
+    /// order and with the same headers, each with an identification of its own. Answers the packets of the
+    /// call.
     pub(crate) fn check(&mut self, bench: &mut Bench, call: &Call, from: &From<'_>) -> Result<Vec<Packet>> {
+        let outcome = Outcome::of(call, from.end());
+        let expected: Vec<Vec<u8>> = packets(&outcome, from.content()).collect();
+        let same = if is_train_of_udp(bench, call) { Same::OtherFlags } else { Same::Identifications };
+        self.beside_sends(&expected, call.packet_asked() as usize, same, |wire| bench.check(call, from, wire))
+    }
+
+    /// The same of [`VECTOR_PACKETS`] packets by SENDFILEW, with these flags. Answers the packets and the
+    /// number of their trains.
+    pub(crate) fn check_vector(
+        &mut self,
+        bench: &mut Bench,
+        flags: u32,
+        from: &From<'_>,
+    ) -> Result<(Vec<Packet>, u64)> {
+        let expected = vector_packets(from.content());
+        // A train of UDP has one identification, which nobody needs where nothing is fragmented.
+        let is_copied = flags & layout::COPY != 0 || !bench.has(layout::FEATURE_REFERENCES);
+        let is_whole = self.wire.sender.local_addr()?.is_ipv4()
+            && matches!(
+                ip_mtu_discover(&self.wire.sender)?,
+                Ipv4PathMtuDiscovery::DO | Ipv4PathMtuDiscovery::PROBE
+            );
+        let same = if is_copied && is_whole { Same::Headers } else { Same::Identifications };
+        let mut trains = 0;
+        let packets = self.beside_sends(&expected, PAYLOAD as usize + VECTOR_HEADER, same, |wire| {
+            let before = counter("trains")?;
+            let answer = send_vector(bench, flags, from, wire);
+            trains = counter("trains")? - before;
+            wire.compare(expected.iter().cloned())?;
+            ensure!(answer == Ok(()), "it answered {answer:?}");
+            Ok(())
+        })?;
+        Ok((packets, trains))
+    }
+
+    /// Sends packets by `send`, and then plainly.
+    fn beside_sends(
+        &mut self,
+        expected: &[Vec<u8>],
+        most: usize,
+        same: Same,
+        send: impl FnOnce(&mut Wire) -> Result<()>,
+    ) -> Result<Vec<Packet>> {
         // The route is known from the first packet on, unless it has an address.
         let first = format!("{END} before").into_bytes();
         self.wire.sender.send(&first).context("sending plainly")?;
         self.wire.compare(std::iter::once(first))?;
         let mut identifications = HashSet::new();
-        let is_train_of_udp = is_train_of_udp(bench, call);
         let mut seen = |way: &mut Way| -> Result<Vec<Packet>> {
-            let mut packets = way.seen(call)?;
-            for packet in packets.iter().filter(|packet| packet.ip.len() == IPV4_BYTES && !is_train_of_udp) {
+            let mut packets = way.seen(most)?;
+            let are_own = same == Same::Identifications;
+            for packet in packets.iter().filter(|packet| packet.ip.len() == IPV4_BYTES && are_own) {
                 let is_new = identifications.insert(packet.identification);
                 ensure!(is_new, "two packets have the identification {}", packet.identification);
             }
@@ -175,37 +222,110 @@ impl Way {
             Ok(packets)
         };
         seen(self)?;
-        bench.check(call, from, &mut self.wire)?;
+        send(&mut self.wire)?;
         let by_call = seen(self)?;
-        let outcome = Outcome::of(call, from.end());
-        for packet in packets(&outcome, from.content()) {
-            self.wire.sender.send(&packet).context("sending plainly")?;
+        for packet in expected {
+            self.wire.sender.send(packet).context("sending plainly")?;
         }
-        self.wire.compare(packets(&outcome, from.content())).context("plain sends")?;
+        self.wire.compare(expected.iter().cloned()).context("plain sends")?;
         let by_send = seen(self)?;
-        for (number, expected) in packets(&outcome, from.content()).enumerate() {
+        for (number, expected) in expected.iter().enumerate() {
             let [by_call, by_send] = [&by_call, &by_send].map(|packets| packets.get(number));
             let (by_call, by_send) =
                 by_call.zip(by_send).with_context(|| format!("no frame has packet {number}"))?;
-            compare(&by_call.payload, &expected).with_context(|| format!("packet {number} in its frame"))?;
+            compare(&by_call.payload, expected).with_context(|| format!("packet {number} in its frame"))?;
             let mut ip = by_send.ip.clone();
-            if ip.len() == IPV4_BYTES && is_train_of_udp {
+            if ip.len() == IPV4_BYTES && same == Same::OtherFlags {
                 ip[FLAGS] = by_call.ip[FLAGS];
             }
             compare(&by_call.ip, &ip).with_context(|| format!("the IP header of packet {number}"))?;
             ensure!(by_call.source == by_send.source, "packet {number} is from port {}", by_call.source);
-            compare(&by_send.payload, &expected)
-                .with_context(|| format!("packet {number} of plain sends"))?;
+            compare(&by_send.payload, expected).with_context(|| format!("packet {number} of plain sends"))?;
         }
-        ensure!(by_call.len() == outcome.packets.len(), "{} packets are in frames", by_call.len());
+        ensure!(by_call.len() == expected.len(), "{} packets are in frames", by_call.len());
         Ok(by_call)
     }
 
     /// Packets of a call, or of plain sends, that were seen since the last call, with those that mark an end.
-    fn seen(&mut self, call: &Call) -> Result<Vec<Packet>> {
+    fn seen(&mut self, most: usize) -> Result<Vec<Packet>> {
         let port = self.wire.receiver.local_addr()?.port();
-        self.capture.take(port, call.packet_asked() as usize)
+        self.capture.take(port, most)
     }
+}
+
+/// What packets of a call have as plain sends have it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Same {
+    /// Their IPv4 headers but for the flags.
+    OtherFlags,
+    /// Their headers.
+    Headers,
+    /// Their headers, and each an identification of its own.
+    Identifications,
+}
+
+/// Packets of a vector, and bytes of the header of each.
+pub(crate) const VECTOR_PACKETS: u64 = 100;
+const VECTOR_HEADER: usize = 12;
+
+/// Header of a packet of a vector.
+fn vector_header(number: u64) -> [u8; VECTOR_HEADER] {
+    std::array::from_fn(|at| (number as usize * VECTOR_HEADER + at) as u8)
+}
+
+/// Packets of [`send_vector`].
+pub(crate) fn vector_packets(content: &Content) -> Vec<Vec<u8>> {
+    let payload = u64::from(PAYLOAD);
+    let packet = |number: u64| {
+        [&vector_header(number)[..], content.bytes(number * payload..(number + 1) * payload)].concat()
+    };
+    (0..VECTOR_PACKETS).map(packet).collect()
+}
+
+/// Sends packets of one size from a file by SENDFILEW, each behind a header that is copied.
+pub(crate) fn send_vector(bench: &mut Bench, flags: u32, from: &From<'_>, wire: &Wire) -> Result<(), Errno> {
+    let From::File(file, _) = from else { return Err(Errno::BADF) };
+    for number in 0..VECTOR_PACKETS {
+        let at = TABLE + number as usize * VECTOR_HEADER;
+        bench.arena.write(at, &vector_header(number));
+        let header = layout::Part {
+            file: -1,
+            flags: layout::PART_COPY,
+            offset: bench.arena.address(at),
+            length: VECTOR_HEADER as u64,
+        };
+        let payload = layout::Part {
+            file: *file,
+            flags: layout::PART_END,
+            offset: number * u64::from(PAYLOAD),
+            length: u64::from(PAYLOAD),
+        };
+        for (index, part) in [header, payload].iter().enumerate() {
+            let index = 2 * number as usize + index;
+            bench.arena.put(HEADERS + index * size_of::<layout::Part>(), part);
+        }
+    }
+    let vector = layout::Vector {
+        size: size_of::<layout::Vector>() as u32,
+        flags,
+        socket: wire.sender.as_raw_fd(),
+        part_count: 2 * VECTOR_PACKETS as u32,
+        parts: bench.arena.address(HEADERS),
+        part_bytes: size_of::<layout::Part>() as u32,
+        ..layout::Vector::default()
+    };
+    bench.arena.put(RUN, &vector);
+    bench.ask(layout::SENDFILEW, RUN).map(drop)
+}
+
+/// Most trains of a vector that leaves as lists: of 49 packets, and what is left.
+const VECTOR_LISTS: u64 = 3;
+
+/// Fails unless a vector left as lists, if this module makes them.
+pub(crate) fn vector_left_as_lists(bench: &Bench, trains: u64) -> Result<()> {
+    let are_lists = !bench.has(layout::FEATURE_MEMBERS) || trains <= VECTOR_LISTS;
+    ensure!(are_lists, "no lists left of a vector, but {trains} trains");
+    Ok(())
 }
 
 /// Returns whether UDP itself makes the buffers of a call's trains. In these, Linux only forbids fragments

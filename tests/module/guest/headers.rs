@@ -11,13 +11,14 @@ use rustix::net::sockopt::{
 };
 use socket2::SockRef;
 use wirepath_module_tests::content::Content;
+use wirepath_sys::module::layout;
 use wirepath_tests::namespace::{CLIENT, Link, SERVER};
 use wirepath_tests::{require, trials};
 
 use crate::bench::{Bench, From};
 use crate::bytes::LENGTH;
 use crate::files::Folder;
-use crate::frames::{FLAGS, Packet, Way, calls, is_train_of_udp, left_as_lists, list};
+use crate::frames::{FLAGS, Packet, Way, calls, is_train_of_udp, left_as_lists, list, vector_left_as_lists};
 use crate::settings::settings;
 use crate::stacks::both_protocols;
 
@@ -57,7 +58,7 @@ impl Headers {
         Ok(())
     }
 
-    /// Each kind of call beside plain sends; the first packets' headers as they are wanted, too.
+    /// Each kind of call and vectors beside plain sends; the first packets' headers as they are wanted, too.
     fn check(&mut self, what: &str, is_wanted: impl Fn(&Packet) -> bool) -> Result<()> {
         let path = self.folder.path().join("plain");
         let file = if path.exists() {
@@ -79,6 +80,17 @@ impl Headers {
             }
             if call == list() && is_ipv4 {
                 left_as_lists(&self.bench).with_context(|| what.to_owned())?;
+            }
+        }
+        for flags in [0, layout::COPY] {
+            let checked = self.way.check_vector(&mut self.bench, flags, &source);
+            let (packets, trains) = checked.with_context(|| format!("{what}: a vector, flags {flags}"))?;
+            let other = packets.iter().position(|packet| !is_wanted(packet));
+            if let Some(number) = other {
+                bail!("{what}: flags {flags}: packet {number} of a vector has {:02x?}", packets[number].ip);
+            }
+            if flags == 0 && is_ipv4 {
+                vector_left_as_lists(&self.bench, trains).with_context(|| what.to_owned())?;
             }
         }
         Ok(())

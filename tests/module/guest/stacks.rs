@@ -14,7 +14,7 @@ use wirepath_tests::{Deadline, require, trials};
 use crate::bench::{Bench, From};
 use crate::bytes::LENGTH;
 use crate::files::Folder;
-use crate::frames::{Capture, Way, calls, left_as_lists, list, trains};
+use crate::frames::{Capture, Way, calls, left_as_lists, list, trains, vector_left_as_lists};
 use crate::settings::{count, settings};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -132,6 +132,13 @@ fn each_call(near: &Namespace, from: [IpAddr; 2], far: &Namespace, to: [IpAddr; 
             sent[0] += packets.len() as u64;
             sent[1] += trains(&bench);
         }
+        let (packets, trains) =
+            way.check_vector(&mut bench, 0, &source).with_context(|| format!("a vector to {to}"))?;
+        if to.is_ipv4() {
+            vector_left_as_lists(&bench, trains)?;
+        }
+        sent[0] += packets.len() as u64;
+        sent[1] += trains;
     }
     Ok(sent)
 }

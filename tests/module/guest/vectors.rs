@@ -14,9 +14,9 @@ use wirepath_module_tests::vector::{Outcome, Part, random_parts};
 use wirepath_sys::module::layout;
 use wirepath_tests::namespace::{Link, Namespace};
 use wirepath_tests::process::find;
-use wirepath_tests::{require, trials};
+use wirepath_tests::{kernel, require, trials};
 
-use crate::bench::{ADDRESS, Bench, RUN};
+use crate::bench::{ADDRESS, Bench, RUN, counter};
 use crate::descriptors::Others;
 use crate::files::Folder;
 use crate::frames::Way;
@@ -217,8 +217,9 @@ fn each_over_tcp(group: &str, folders: [Folder; 2]) -> Result<()> {
 
 /// Promise: SENDFILEW sends parts in any order over UDP and TCP, and continues where it stopped.
 ///
-/// Over a device with an MTU of 1,500 bytes, for which packets may be too long for a train: a device that takes lists,
-/// that cuts segments, that does neither, and that computes no checksums. To a peer, and to an address.
+/// Over a device with an MTU of 1,500 bytes, for which packets may be too long for a train: a device that
+/// takes lists, that cuts segments, that does neither, and that computes no checksums. To a peer, and to an
+/// address. Checks which of them leave as trains, too.
 fn over_udp_of_devices() -> Result<()> {
     let group = "vectors::over_udp_of_devices";
     require!(find("ethtool").is_some(), "ethtool is not installed");
@@ -238,13 +239,29 @@ fn over_udp_of_devices() -> Result<()> {
         if !offload.is_empty() {
             link.server.run(&format!("ethtool -K veth {offload} off"))?;
         }
+        // Packets and trains by wire.
+        let mut left = [[0; 2]; 4];
         each_case(group, CASES / 4, |index| {
             let mut random = Random::of_case(settings().seed, index);
-            let [packets, bytes] = sources.check_over_udp(&mut random, &mut wires[index as usize % 4])?;
+            let (wire, before) = (index as usize % 4, counter("trains")?);
+            let [packets, bytes] = sources.check_over_udp(&mut random, &mut wires[wire])?;
+            left[wire] = [left[wire][0] + packets, left[wire][1] + counter("trains")? - before];
             totals = [totals[0] + packets, totals[1] + bytes];
             Ok(())
         })
         .with_context(|| format!("with {offload} off"))?;
+        let sums = !offload.starts_with("tx-checksum");
+        let by_lists = sums && sources.bench.has(layout::FEATURE_REFERENCES);
+        let over_ipv6 = sums || kernel::release()? >= (6, 11);
+        for (wire, are_trains) in [by_lists, false, over_ipv6, over_ipv6].into_iter().enumerate() {
+            // A case that is repeated may have no packets of one size.
+            let [packets, trains] = left[wire];
+            let is_right = if are_trains { trains < packets } else { trains == packets };
+            ensure!(
+                is_right || settings().case.is_some(),
+                "with {offload} off, wire {wire}: {packets} packets left in {trains} trains"
+            );
+        }
     }
     count(format!("{group}: {CASES} calls, {} packets, {} bytes", totals[0], totals[1]));
     Ok(())

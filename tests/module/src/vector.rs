@@ -82,8 +82,8 @@ impl Outcome {
     }
 }
 
-/// Parts that the module must take, of two files and, last, memory, so long each; a file may be too short now
-/// and then. Every second vector has packets of one size, which may leave as trains.
+/// Parts that the module must take, of two files and, last, memory, so long each; a file may be too short
+/// now and then. Every second vector has packets of one size, which may leave as trains.
 pub fn random_parts(random: &mut Random, lengths: [u64; 3]) -> Vec<Part> {
     if random.once_in(2) { equal_packets(random, lengths) } else { any_packets(random, lengths) }
 }

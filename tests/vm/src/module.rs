@@ -32,7 +32,7 @@ pub fn build(sources: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> 
 }
 
 /// Plans the C program beside the module that makes each of its calls, with a file of each kind of file
-/// system that every guest has.
+/// system that every guest has, and the program that is an example of one call.
 ///
 /// # Errors
 /// With everything the compiler said, if it does not build.
@@ -45,14 +45,18 @@ pub fn plan_smoke_test(guest: Guest, sources: &Path) -> Result<Guest> {
 /bin/ip addr add 10.9.0.1/24 dev silent
 for folder in /disk /tmp; do head -c 2097152 /dev/urandom > $folder/data; done
 /smoke /disk/data /tmp/data
+head -c 100000 /disk/data >/tmp/example
+/krtpsendfile /tmp/example
 /bin/ip link del silent";
     let folder = tempfile::tempdir().context("making a temporary folder")?;
-    guest.file(&smoke_test(sources, folder.path())?, Path::new("/smoke"))?.script("smoke", SCRIPT)
+    let smoke = program("smoke", files(&sources.join("tests/smoke"))?, folder.path())?;
+    let example = program("krtpsendfile", vec![sources.join("examples/krtpsendfile.c")], folder.path())?;
+    let guest = guest.file(&smoke, Path::new("/smoke"))?.file(&example, Path::new("/krtpsendfile"))?;
+    guest.script("smoke", SCRIPT)
 }
 
-fn smoke_test(sources: &Path, folder: &Path) -> Result<PathBuf> {
-    let program = folder.join("smoke");
-    let mut parts = files(&sources.join("tests/smoke"))?;
+fn program(name: &str, mut parts: Vec<PathBuf>, folder: &Path) -> Result<PathBuf> {
+    let program = folder.join(name);
     parts.retain(|file| file.extension().is_some_and(|end| end == "c"));
     output(Command::new("cc").args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).args(parts))?;
     Ok(program)

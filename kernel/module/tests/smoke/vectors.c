@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* SENDFILEW: over UDP, misused, and over TCP. */
+#include <linux/net_tstamp.h>
+#include <stdbool.h>
+
 #include "smoke.h"
 
 /* One packet of six parts and one of two. */
@@ -140,17 +143,22 @@ static long long trains_counted(void)
 	return trains;
 }
 
-/* Packets of one size leave as trains, which a shorter one and a longer one end. */
-static void packets_of_one_size(const struct data *data, struct pair pair)
-{
-	static const char header[15] = "header for each";
-	static struct wirepath_part parts[2 * 103];
-	socklen_t domain_bytes = sizeof(int);
-	int domain = 0, cork = 1, trains_max;
-	size_t at = 3, bytes = 0;
-	long long trains;
+/* 100 packets of one size, a shorter one, a longer one, and another of the first size. */
+struct packets_of_one_size {
+	struct wirepath_part parts[2 * 103];
+	size_t bytes;
+};
 
-	for (size_t i = 0; i < COUNT(parts); i += 2) {
+#define FIRST 3		/* offset of their payload */
+static const char header[15] = "header for each";
+
+static void packets_of_one_size(struct packets_of_one_size *packets, const struct data *data)
+{
+	struct wirepath_part *parts = packets->parts;
+	size_t at = FIRST;
+
+	packets->bytes = 0;
+	for (size_t i = 0; i < COUNT(packets->parts); i += 2) {
 		size_t payload = i == 200 ? 700 : i == 202 ? 1400 : PACKET_BYTES;
 
 		parts[i] = (struct wirepath_part){
@@ -160,26 +168,73 @@ static void packets_of_one_size(const struct data *data, struct pair pair)
 			.file = data->file, .offset = at, .length = payload,
 			.flags = WIREPATH_PART_END };
 		at += payload;
-		bytes += sizeof(header) + payload;
+		packets->bytes += sizeof(header) + payload;
 	}
-	CHECK(!getsockopt(pair.from, SOL_SOCKET, SO_DOMAIN, &domain, &domain_bytes));
-	/* 100, of 49 each, with the shorter one; and the two others. */
-	trains_max = references && !(members && domain == AF_INET) ? 25 : 5;
-	trains = trains_counted();
-	CHECK(wirepath_sendfilew(device, pair.from, parts, COUNT(parts)) == (ssize_t)bytes);
+}
+
+/* Sends them, and checks what arrives, and in how many trains it left. */
+static void leave_in_trains(const struct packets_of_one_size *packets, const struct data *data,
+			    struct pair pair, int trains_min, int trains_max)
+{
+	const struct wirepath_part *parts = packets->parts;
+	long long trains = trains_counted();
+	size_t at = FIRST;
+
+	CHECK(wirepath_sendfilew(device, pair.from, parts, COUNT(packets->parts)) ==
+	      (ssize_t)packets->bytes);
 	trains = trains_counted() - trains;
-	CHECK(trains >= 4 && trains <= trains_max, "%lld trains", trains);
-	at = 3;
-	for (size_t i = 0; i < COUNT(parts); i += 2) {
+	CHECK(trains >= trains_min && trains <= trains_max, "%lld trains, not %d to %d", trains,
+	      trains_min, trains_max);
+	for (size_t i = 0; i < COUNT(packets->parts); i += 2) {
 		expect_with(pair.to, header, sizeof(header), data->bytes + at, parts[i + 1].length);
 		at += parts[i + 1].length;
 	}
 	CHECK(nothing_more(pair.to));
+}
 
-	/* Corked, they become one packet. */
-	parts[0] = (struct wirepath_part){ .file = data->file, .offset = 3,
-					   .length = PACKET_BYTES, .flags = WIREPATH_PART_END };
-	parts[1].offset = 3 + PACKET_BYTES;
+/* Packets of one size leave as trains, which a shorter one and a longer one end. */
+static void trains(const struct data *data, struct pair pair)
+{
+	static struct packets_of_one_size packets;
+	int domain = 0, size = 500, never = IP_PMTUDISC_DO, usual, most;
+	socklen_t int_bytes = sizeof(int);
+	bool is_ipv4, is_single;
+
+	packets_of_one_size(&packets, data);
+	CHECK(!getsockopt(pair.from, SOL_SOCKET, SO_DOMAIN, &domain, &int_bytes));
+	is_ipv4 = domain == AF_INET;
+	/* 100, of 49 each, with the shorter one; and the two others. */
+	most = references && !(members && is_ipv4) ? 25 : 5;
+	/* Trains that UDP makes would have other IPv4 headers. */
+	is_single = is_ipv4 && !references;
+	leave_in_trains(&packets, data, pair, is_single ? 103 : 4, is_single ? 103 : most);
+
+	/* A size that the socket has set itself is none for these. */
+	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_SEGMENT, &size, sizeof(size)));
+	leave_in_trains(&packets, data, pair, is_single ? 103 : 4, is_single ? 103 : most);
+	size = 0;
+	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_SEGMENT, &size, sizeof(size)));
+	if (!is_ipv4)
+		return;
+
+	/* Never fragmented: all trains have the same headers, and no train a shorter packet. */
+	CHECK(!getsockopt(pair.from, SOL_IP, IP_MTU_DISCOVER, &usual, &int_bytes));
+	CHECK(!setsockopt(pair.from, SOL_IP, IP_MTU_DISCOVER, &never, sizeof(never)));
+	leave_in_trains(&packets, data, pair, 6, most + 2);
+	CHECK(!setsockopt(pair.from, SOL_IP, IP_MTU_DISCOVER, &usual, sizeof(usual)));
+}
+
+/* Corked, packets become one. */
+static void corked(const struct data *data, struct pair pair)
+{
+	const struct wirepath_part parts[2] = {
+		{ .file = data->file, .offset = 3, .length = PACKET_BYTES,
+		  .flags = WIREPATH_PART_END },
+		{ .file = data->file, .offset = 3 + PACKET_BYTES, .length = PACKET_BYTES,
+		  .flags = WIREPATH_PART_END },
+	};
+	int cork = 1;
+
 	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
 	CHECK(wirepath_sendfilew(device, pair.from, parts, 2) == 2 * PACKET_BYTES);
 	CHECK(nothing_more(pair.to));
@@ -187,6 +242,55 @@ static void packets_of_one_size(const struct data *data, struct pair pair)
 	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
 	expect_one(pair.to, data->bytes + 3, 2 * PACKET_BYTES);
 	CHECK(nothing_more(pair.to));
+}
+
+/* A socket with TX time stamps gets one for each packet. */
+static void stamped(const struct data *data, struct pair pair)
+{
+	static struct packets_of_one_size packets;
+	int stamps = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE |
+		     SOF_TIMESTAMPING_OPT_TSONLY;
+	char control[512];
+	struct msghdr message;
+	int got = 0;
+
+	packets_of_one_size(&packets, data);
+	CHECK(!setsockopt(pair.from, SOL_SOCKET, SO_TIMESTAMPING, &stamps, sizeof(stamps)));
+	leave_in_trains(&packets, data, pair, 103, 103);
+	for (;; got++) {
+		message = (struct msghdr){ .msg_control = control,
+					   .msg_controllen = sizeof(control) };
+		if (recvmsg(pair.from, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+			break;
+	}
+	CHECK(got == 103, "%d time stamps", got);
+	stamps = 0;
+	CHECK(!setsockopt(pair.from, SOL_SOCKET, SO_TIMESTAMPING, &stamps, sizeof(stamps)));
+}
+
+/* An error that is pending is answered, and nothing is sent. */
+static void error_pending(const struct data *data)
+{
+	static struct packets_of_one_size packets;
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int closed = socket(AF_INET, SOCK_DGRAM, 0), from = socket(AF_INET, SOCK_DGRAM, 0);
+	socklen_t to_bytes = sizeof(to);
+	long long before;
+
+	packets_of_one_size(&packets, data);
+	if (bind(closed, (void *)&to, to_bytes) || getsockname(closed, (void *)&to, &to_bytes) ||
+	    connect(from, (void *)&to, to_bytes))
+		die("UDP");
+	close(closed);
+	CHECK(send(from, "x", 1, 0) == 1);
+	before = trains_counted();
+	CHECK(wirepath_sendfilew(device, from, packets.parts, COUNT(packets.parts)) < 0 &&
+	      errno == ECONNREFUSED);
+	CHECK(trains_counted() == before);
+	/* That of a train's packets is answered later, when the train has been counted. */
+	CHECK(wirepath_sendfilew(device, from, packets.parts, 20) > 0);
+	close(from);
 }
 
 void vectors(const struct data *data, struct pair pair)
@@ -200,7 +304,10 @@ void vectors(const struct data *data, struct pair pair)
 	expect_one(pair.to, vector.expected + vector.first, vector.bytes - vector.first);
 	CHECK(nothing_more(pair.to));
 	many_parts(data, pair);
-	packets_of_one_size(data, pair);
+	trains(data, pair);
+	corked(data, pair);
+	stamped(data, pair);
+	error_pending(data);
 	misused(&vector, pair);
 	over_tcp(vector.parts, COUNT(vector.parts), vector.expected, vector.bytes);
 }
