@@ -471,6 +471,10 @@ fn what_an_archive_cannot_do_is_refused() -> Result<()> {
     ensure!(status("clock=20261124T000000Z-")? == 457, "a time behind the end");
     ensure!(status("clock=20261123T100006Z-20261123T100007Z")? == 457, "a range in a gap");
     ensure!(status("clock=noon-")? == 400, "no time");
+    fs::create_dir(bed.folder.path().join("cam/track1"))?;
+    let track =
+        Client::connect(bed.server.rtsp)?.request("DESCRIBE", &bed.server.rtsp_url("cam/track1"), &[])?;
+    ensure!(track.status == 460, "a track, though a folder has its name: {}", track.status);
     let mut file = Playback::set_up(bed.server.rtsp, "cam/2026-11-23T10-00-00.ts")?;
     let headers = [("Session", file.session.as_str()), ("Range", "clock=20261123T100000Z-")];
     ensure!(file.client.request("PLAY", &file.url, &headers)?.status == 501, "a file has no absolute times");

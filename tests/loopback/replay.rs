@@ -348,6 +348,7 @@ fn gstreamer_replays_srtp(protocol: &str, path: &str) -> Result<()> {
         played.join().expect("no panic")?;
         session
     })?;
+    ensure!(!session.is_null(), "GStreamer has played before the status was read");
     ensure!(session["data_path"] == path && session["srtp"] == "AES_CM_128_HMAC_SHA1_80", "{session}");
     Ok(())
 }

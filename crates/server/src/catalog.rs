@@ -17,7 +17,8 @@ use wirepath_http::AssetPath;
 use crate::archive::{ArchiveFolder, ArchiveOptions, Archives, Gaps, TimeZone};
 use crate::channels::{ChannelError, Channels, LiveChannelOptions};
 use crate::images::Store;
-use crate::library::{FindError, Library, LibraryError};
+use crate::library::{FindError, Found, Library, LibraryError};
+use crate::plays::Plays;
 
 pub(crate) use self::player::CatalogPlayer;
 
@@ -118,11 +119,14 @@ impl Catalog {
         Ok(Catalog { options, library, archives, channels })
     }
 
-    /// Returns whether an asset, an archive or a channel has this name. Waits for storage.
+    /// Returns whether an asset, an archive or a channel has this name, or may have it: bytes of names that are not
+    /// UTF-8 are not known. Waits for storage.
     pub(crate) fn serves(&self, name: &str) -> bool {
         let path = name.as_bytes();
-        let is_there = |path| !matches!(self.library.find(&path), Err(FindError::NotFound));
-        self.channels.find(path).is_some()
+        let is_there =
+            |path| !matches!(self.library.find(&path), Err(FindError::NotFound) | Ok(Found::Folder));
+        name.contains(char::REPLACEMENT_CHARACTER)
+            || self.channels.find(path).is_some()
             || self.archives.find(path).is_some()
             || AssetPath::from_decoded(path).is_ok_and(is_there)
     }
@@ -231,6 +235,13 @@ impl CurrentCatalog {
     /// Returns whether a catalog was not replaced yet.
     pub(crate) fn is_current(&self, catalog: &Arc<Catalog>) -> bool {
         Arc::ptr_eq(&self.0.read(), catalog)
+    }
+
+    /// Looks up in another thread which of the assets that were played are served: slow storage must hold up neither
+    /// the start nor a reload.
+    pub(crate) fn look_up_plays(self: &Arc<Self>, plays: &Arc<Plays>) {
+        let (catalog, plays) = (Arc::clone(self), Arc::clone(plays));
+        tokio::task::spawn_blocking(move || plays.note_served(|name| catalog.get().serves(name)));
     }
 
     /// Takes entries out that the next catalog does not have. Their rules may be dropped then.

@@ -10,7 +10,20 @@ const MOST_ASSETS: usize = 4096;
 
 /// Number of plays by the names of assets.
 #[derive(Debug, Default)]
-pub struct Plays(Mutex<HashMap<String, Count>>);
+pub struct Plays {
+    counts: Mutex<HashMap<String, Count>>,
+    look_up: Mutex<LookUp>,
+}
+
+/// State of the look-up of the assets that the server has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum LookUp {
+    #[default]
+    Idle,
+    Running,
+    /// It is to be repeated: what the server has changed meanwhile.
+    Outdated,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Count {
@@ -22,7 +35,7 @@ struct Count {
 impl Plays {
     /// Counts a session that has begun to play an asset.
     pub(crate) fn count(&self, asset: &str) {
-        let mut plays = self.0.lock();
+        let mut plays = self.counts.lock();
         if let Some(count) = plays.get_mut(asset) {
             *count = Count { plays: count.plays + 1, is_served: true };
             return;
@@ -36,15 +49,31 @@ impl Plays {
     /// Adds the counts of an earlier run, whose assets are not served until [`note_served`](Self::note_served).
     pub(crate) fn restore(&self, plays: HashMap<String, u64>) {
         let restored = plays.into_iter().take(MOST_ASSETS);
-        self.0.lock().extend(restored.map(|(name, plays)| (name, Count { plays, is_served: false })));
+        self.counts.lock().extend(restored.map(|(name, plays)| (name, Count { plays, is_served: false })));
     }
 
-    /// Notes which of the assets the server has. Calls the function without a lock.
+    /// Notes which of the assets the server has: the function tells it at that time, and is called without a lock.
+    /// While another call of this is in progress, it is repeated instead.
     pub(crate) fn note_served(&self, is_served: impl Fn(&str) -> bool) {
-        let names: Vec<String> = self.0.lock().keys().cloned().collect();
+        if std::mem::replace(&mut *self.look_up.lock(), LookUp::Outdated) != LookUp::Idle {
+            return;
+        }
+        loop {
+            *self.look_up.lock() = LookUp::Running;
+            self.look_up(&is_served);
+            let mut look_up = self.look_up.lock();
+            if *look_up == LookUp::Running {
+                *look_up = LookUp::Idle;
+                return;
+            }
+        }
+    }
+
+    fn look_up(&self, is_served: impl Fn(&str) -> bool) {
+        let names: Vec<String> = self.counts.lock().keys().cloned().collect();
         for name in names {
             let is_served = is_served(&name);
-            if let Some(count) = self.0.lock().get_mut(&name) {
+            if let Some(count) = self.counts.lock().get_mut(&name) {
                 count.is_served = is_served;
             }
         }
@@ -52,12 +81,12 @@ impl Plays {
 
     /// Plays of all assets that were played, also of those that the server does not have.
     pub(crate) fn read(&self) -> HashMap<String, u64> {
-        self.0.lock().iter().map(|(name, count)| (name.clone(), count.plays)).collect()
+        self.counts.lock().iter().map(|(name, count)| (name.clone(), count.plays)).collect()
     }
 
     /// Plays of the assets that the server has.
     pub(crate) fn read_served(&self) -> HashMap<String, u64> {
-        let plays = self.0.lock();
+        let plays = self.counts.lock();
         let served = plays.iter().filter(|(_, count)| count.is_served);
         served.map(|(name, count)| (name.clone(), count.plays)).collect()
     }
@@ -102,6 +131,24 @@ mod tests {
         assert_eq!(plays.read_served()["other.ts"], 3, "it is there now");
         plays.note_served(|_| false);
         assert!(plays.read_served().is_empty() && plays.read().len() == 3);
+    }
+
+    #[test]
+    fn a_look_up_is_repeated_if_the_assets_change_meanwhile() {
+        let plays = Plays::default();
+        plays.restore([("own.ts".to_owned(), 3)].into());
+        let is_served = std::cell::Cell::new(true);
+        plays.note_served(|_| {
+            // The other catalog comes once the answer is known.
+            let answer = is_served.replace(false);
+            if answer {
+                plays.note_served(|_| unreachable!("the call in progress is repeated"));
+            }
+            answer
+        });
+        assert!(plays.read_served().is_empty());
+        plays.note_served(|_| true);
+        assert_eq!(plays.read_served().len(), 1, "the next look-up is a new one");
     }
 
     #[test]

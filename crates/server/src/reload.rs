@@ -121,7 +121,7 @@ impl Reloader {
         // Last, since this may wait for storage for long.
         let next = self.catalog.get();
         current.log_changes(&next);
-        self.plays.note_served(|name| next.serves(name));
+        self.catalog.look_up_plays(&self.plays);
         warn_of_idle_users(&next.library, &folders.unwrap_or_default());
         warn_of_idle_options(&next.library, &response_fields, &folder_bursts);
         Ok(())

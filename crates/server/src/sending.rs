@@ -4,11 +4,11 @@ mod announcement;
 mod channel;
 mod destination;
 mod item;
-mod left_out;
 mod output;
 mod playlist;
 mod running_channel;
 mod sequence;
+mod unplayable;
 
 use std::collections::HashMap;
 use std::io;
@@ -29,11 +29,11 @@ use crate::start_error::StartError;
 pub(crate) use channel::{Channel, RETRY, formats, open_asset, wait_until};
 pub use destination::{Destination, Form, Interface};
 pub(crate) use item::Item;
-pub(crate) use left_out::Fault;
 pub(crate) use output::{End, Output, OutputSource};
 pub use playlist::{Entry as PlaylistEntry, ListForm, Playlist, PlaylistError};
 pub use running_channel::{ChannelStatus, OutputStatus};
 pub(crate) use sequence::Sequence;
+pub(crate) use unplayable::Fault;
 
 /// Between the last packet and BYE: receivers take BYE for the end at once, and drop packets not yet read.
 pub(crate) const BYE_DELAY: Duration = Duration::from_millis(100);

@@ -214,9 +214,7 @@ impl Server {
         status.add("channels", move || listed.get().channels.json());
         let shown = Arc::clone(&admission);
         status.add("capacity", move || shown.json());
-        let (counted, served) = (Arc::clone(&plays), catalog.get());
-        // Slow storage must not hold up the start.
-        tokio::task::spawn_blocking(move || counted.note_served(|name| served.serves(name)));
+        catalog.look_up_plays(&plays);
         status::register(&playbacks, &store, hot, Arc::clone(&plays), &mut metrics, &mut status);
         let endpoint = Endpoint::new(metrics, status);
         let terminator = tls.as_ref().map(|tls| Arc::clone(&tls.terminator));

@@ -14,7 +14,9 @@ const LEAST_SIMILARITY: f64 = 0.7;
 pub fn unknown_key(key: &str, known: &[&str]) -> String {
     let similar = known.iter().map(|known| (strsim::jaro(key, known), known));
     let similar = similar.filter(|(similarity, _)| *similarity > LEAST_SIMILARITY);
-    match similar.max_by(|(one, _), (other, _)| one.total_cmp(other)) {
+    let nearest = similar.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    let key = key.escape_debug(); // the log may go to a terminal
+    match nearest {
         Some((_, nearest)) => format!("unknown key `{key}`: did you mean `{nearest}`?"),
         None => format!("unknown key `{key}`: expected {}", known.join(", ")),
     }
@@ -48,7 +50,7 @@ mod tests {
             "expected rtp-ports, tls-key, tls-certificate, threads, \
                                                    users, folder-users, cache"
         ));
-        assert_eq!(unknown_key("a", &[]), "unknown key `a`: expected ");
+        assert_eq!(unknown_key("a\n\u{1b}[2J", &["b"]), "unknown key `a\\n\\u{1b}[2J`: expected b");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) struct Chain {
     pub(super) epoch: u32,
     pub(super) pieces: VecDeque<Piece>,
     pub(super) following: Following,
-    /// Start of the last recording behind the last one that cannot be read, if there is one.
+    /// Start of the newest recording passed over as unreadable, if there is one.
     pub(super) passed_us: Option<i64>,
 }
 
@@ -60,6 +60,16 @@ pub(super) enum Join {
     Gap,
     /// There is none.
     End,
+}
+
+/// Check of the recording after the last one.
+pub(super) enum NextCheck {
+    /// Its first segment can be read, or it is not opened yet.
+    Readable,
+    /// It is not known yet; the answer to the request for its first segment.
+    Waiting(Load),
+    /// Nothing of it can be read: another one is to be opened.
+    PassedOver,
 }
 
 /// Segments of a recording behind one of them.
@@ -104,23 +114,19 @@ impl Chain {
         Some(if is_gap { Join::Gap } else { Join::Continuous })
     }
 
-    /// Passes over the recording after the last one if nothing of it can be read, so that another one is opened. Returns
-    /// the answer to the request for its first segment if that is not known yet, or if it was passed over.
-    pub(super) fn pass_unreadable(&mut self, waker: Option<&Waker>) -> Option<Load> {
-        let Following::Known(next) = &self.following else { return None };
-        // A recording that is being written may have no segment for long.
-        if next.image.grows_with_recording() {
-            return None;
-        }
+    /// Passes over the recording after the last one if nothing of it can be read.
+    pub(super) fn check_next(&mut self, waker: Option<&Waker>, pool: &BlockingPool) -> NextCheck {
+        let Following::Known(next) = &self.following else { return NextCheck::Readable };
         match next.image.segment(0, waker) {
-            Load::Ready(_) => None,
-            load @ (Load::Pending | Load::Busy) => Some(load),
-            failed @ (Load::End | Load::Failed(_)) => {
-                self.passed_us = Some(next.start_us);
-                self.following = Following::Unknown;
-                Some(failed)
-            }
+            Load::Ready(_) => return NextCheck::Readable,
+            load @ (Load::Pending | Load::Busy) => return NextCheck::Waiting(load),
+            Load::End | Load::Failed(_) => {}
         }
+        self.passed_us = Some(next.start_us);
+        if let Following::Known(next) = std::mem::replace(&mut self.following, Following::Unknown) {
+            drop(DropOnPool::new(next.image, pool));
+        }
+        NextCheck::PassedOver
     }
 
     /// Start of the recording behind which the next one is searched.

@@ -12,7 +12,7 @@ use wirepath_media::image::StreamPlan;
 use wirepath_playback::{At, Cursor, Load, TrainSource};
 
 use super::Gaps;
-use super::chain::{Chain, Following, Join, Rest};
+use super::chain::{Chain, Following, Join, NextCheck, Rest};
 use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
 use crate::formats::Formats;
 
@@ -99,7 +99,8 @@ impl ArchiveSource {
         at_us + source_us.saturating_sub(piece.joined.begin_us)
     }
 
-    /// Start of the recording after which the next one should be opened, and its chain; none if one is open.
+    /// Start of the recording after which the next one should be opened, and its chain; none if the
+    /// next one is open.
     fn wanted(&self) -> Option<(u32, i64)> {
         let state = self.state.lock();
         let end_us = state.chain.end_us()?;
@@ -215,15 +216,15 @@ impl TrainSource for ArchiveSource {
                     let is_in_range =
                         |next: &Opened| until_us.is_none_or(|until_us| next.start_us < until_us);
                     if is_end && matches!(&chain.following, Following::Known(next) if is_in_range(next)) {
-                        match chain.pass_unreadable(waker) {
-                            Some(load @ (Load::Pending | Load::Busy)) => return load,
-                            Some(_) => {
+                        match chain.check_next(waker, &self.pool) {
+                            NextCheck::Waiting(load) => return load,
+                            NextCheck::PassedOver => {
                                 self.wanted.notify_one();
                                 let new = waker.filter(|waker| !waiters.contains(waker));
                                 waiters.extend(new.cloned());
                                 return Load::Pending;
                             }
-                            None => {}
+                            NextCheck::Readable => {}
                         }
                     }
                     let Some((piece, _)) = chain.piece(number) else { continue };
@@ -302,11 +303,11 @@ impl TrainSource for ArchiveSource {
         let mut state = self.state.lock();
         state.waiters.retain(|waiter| waiter != waker);
         let State { chain, left, .. } = &*state;
-        for piece in chain.pieces.iter().chain(left.iter().flat_map(|left| &left.pieces)) {
-            piece.image.forget(waker);
-        }
-        if let Following::Known(next) = &chain.following {
-            next.image.forget(waker);
+        for chain in std::iter::once(chain).chain(left) {
+            chain.pieces.iter().for_each(|piece| piece.image.forget(waker));
+            if let Following::Known(next) = &chain.following {
+                next.image.forget(waker);
+            }
         }
     }
 }

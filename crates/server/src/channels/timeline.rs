@@ -203,15 +203,17 @@ pub(super) async fn run(channel: Arc<LiveChannel>) {
         let end_us = match length_us(&image).await {
             Some(length_us) => {
                 failures = 0;
-                list.left_out().note_played(&before.entry.path);
+                list.unplayable().note_played(&before.entry.path);
                 begin_us + length_us.max(LEAST_LENGTH_US)
             }
             None => {
                 failures += 1;
-                // The store logs other failures.
-                if let Progress::Failed(Failure { is_asset: true, reason, .. }) = &*image.progress().borrow()
-                {
-                    list.left_out().log(&before.entry, Fault::LeftOut, reason);
+                match &*image.progress().borrow() {
+                    Progress::Failed(Failure { is_asset: true, reason, .. }) => {
+                        list.unplayable().log(&before.entry, Fault::LeftOut, reason);
+                    }
+                    // The store logs other failures.
+                    _ => list.unplayable().note(&before.entry, Fault::LeftOut),
                 }
                 if failures >= list.length() {
                     failures = 0;

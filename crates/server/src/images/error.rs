@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
 use wirepath_media::image::Identity;
@@ -39,7 +40,23 @@ pub enum StoreError {
     Mtu(u32),
 }
 
+/// Kind of a failure: that of the error, that of an error of the folder, and the error number of a system call.
+pub(super) type FailureKind = (Discriminant<StoreError>, Option<Discriminant<FolderError>>, Option<i32>);
+
 impl StoreError {
+    /// Kind, which does not depend on texts and numbers of bytes.
+    pub(super) fn kind(&self) -> FailureKind {
+        let (folder, source) = match self {
+            StoreError::Io(_, source) => (None, Some(source)),
+            StoreError::Folder(error @ FolderError::Io(_, source)) => {
+                (Some(discriminant(error)), Some(source))
+            }
+            StoreError::Folder(error) => (Some(discriminant(error)), None),
+            _ => (None, None),
+        };
+        (discriminant(self), folder, source.and_then(|source| source.raw_os_error()))
+    }
+
     /// Returns whether the image is larger than the whole cache, so that another attempt fails too.
     pub(crate) fn exceeds_cache(&self) -> bool {
         matches!(self, StoreError::Folder(FolderError::Budget { needed, budget, .. }) if needed > budget)

@@ -1,14 +1,13 @@
 //! Open, idle and failed images: bookkeeping without waiting for storage.
 
 use std::collections::{HashMap, VecDeque};
-use std::mem::{Discriminant, discriminant};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wirepath_media::image::Identity;
 
-use super::error::StoreError;
+use super::error::{FailureKind, StoreError};
 use super::image::Image;
 use super::key::Key;
 
@@ -24,6 +23,9 @@ const FAILURE_TTL: Duration = Duration::from_secs(10);
 /// Most assets whose failures are remembered so that they are logged once.
 const MOST_LOGGED: usize = 4096;
 
+/// Time after which a failure is logged again, unless the asset itself is at fault.
+const LOG_INTERVAL: Duration = Duration::from_secs(600);
+
 /// Time after the last request for which packing continues though nobody holds the image, as between DESCRIBE
 /// and SETUP.
 const ABANDON_DELAY: Duration = Duration::from_secs(10);
@@ -38,13 +40,20 @@ pub(super) struct OpenImages {
     open_locks: HashMap<Key, Weak<Mutex<()>>>,
     idle: VecDeque<Idle>,
     failures: HashMap<Key, Failure>,
-    /// Kinds of failures that were logged, until the asset can be packed.
-    logged: HashMap<Key, (Identity, Discriminant<StoreError>)>,
+    /// Failures that were logged, until the asset can be packed.
+    logged: HashMap<Key, LoggedFailures>,
 }
 
 struct Idle {
     image: Arc<Image>,
     used: Instant,
+}
+
+/// Failures of a version of an asset that were logged.
+struct LoggedFailures {
+    identity: Identity,
+    /// Kinds, with the times at which they were logged.
+    kinds: Vec<(FailureKind, Instant)>,
 }
 
 struct Failure {
@@ -66,13 +75,30 @@ impl OpenImages {
         }
     }
 
-    /// Notes the failure to pack a version of an asset. Returns false if one of this kind was noted before.
-    pub(super) fn is_news(&mut self, key: Key, identity: Identity, error: &StoreError) -> bool {
-        if self.logged.len() == MOST_LOGGED {
+    /// Notes the failure to pack a version of an asset. Returns whether it is to be logged: once if the asset is at
+    /// fault, since it fails in the same way again, else if none of this kind was logged in the last ten minutes.
+    pub(super) fn note_failure(
+        &mut self,
+        key: Key,
+        identity: Identity,
+        error: &StoreError,
+        now: Instant,
+    ) -> bool {
+        if self.logged.len() == MOST_LOGGED && !self.logged.contains_key(&key) {
             self.logged.clear();
         }
-        let failure = (identity, discriminant(error));
-        self.logged.insert(key, failure) != Some(failure)
+        let new = || LoggedFailures { identity, kinds: Vec::new() };
+        let logged = self.logged.entry(key).or_insert_with(new);
+        if logged.identity != identity {
+            *logged = new();
+        }
+        let (kind, is_lasting) = (error.kind(), matches!(error, StoreError::NotPlayable(_)));
+        match logged.kinds.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, at)) if is_lasting || now.duration_since(*at) < LOG_INTERVAL => return false,
+            Some((_, at)) => *at = now,
+            None => logged.kinds.push((kind, now)),
+        }
+        true
     }
 
     /// Notes that an asset was packed.
@@ -202,7 +228,7 @@ impl OpenImages {
 mod tests {
     use super::*;
     use crate::images::page_memory::{PageMemory, Readers};
-    use crate::images::{Failure as ImageFailure, Summary};
+    use crate::images::{Failure as ImageFailure, FolderError, Summary};
     use wirepath_engine::{BlockingPool, Priority};
     use wirepath_media::image::{Plan, Recipe, StreamPlan};
 
@@ -223,19 +249,36 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_news_until_the_asset_can_be_packed() {
-        let mut open = OpenImages::new(IDLE_TTL);
+    fn a_failure_of_an_asset_is_logged_once_until_it_can_be_packed() {
+        let (mut open, now) = (OpenImages::new(IDLE_TTL), Instant::now());
         let (key, identity, _image) = image(1);
         let (other, other_identity, _other_image) = image(2);
         let error = |text: &str| StoreError::NotPlayable(text.to_owned());
-        assert!(open.is_news(key, identity, &error("no clock")));
-        assert!(!open.is_news(key, identity, &error("no clock at 188")), "of the same kind");
-        assert!(open.is_news(other, other_identity, &error("no clock")));
-        assert!(open.is_news(key, Identity { mtime_ns: 3, ..identity }, &error("no clock")), "changed");
-        assert!(open.is_news(key, identity, &StoreError::Busy));
+        assert!(open.note_failure(key, identity, &error("no clock"), now));
+        assert!(!open.note_failure(key, identity, &error("no clock at 188"), now), "of the same kind");
+        assert!(!open.note_failure(key, identity, &error("no clock"), now + seconds(6000)));
+        assert!(open.note_failure(other, other_identity, &error("no clock"), now));
+        let changed = Identity { mtime_ns: 3, ..identity };
+        assert!(open.note_failure(key, changed, &error("no clock"), now));
         open.note_packed(key);
-        assert!(open.is_news(key, identity, &StoreError::Busy));
-        assert!(!open.is_news(other, other_identity, &error("no clock")));
+        assert!(open.note_failure(key, changed, &error("no clock"), now));
+        assert!(!open.note_failure(other, other_identity, &error("no clock"), now));
+    }
+
+    #[test]
+    fn other_failures_are_logged_once_in_ten_minutes() {
+        let (mut open, now) = (OpenImages::new(IDLE_TTL), Instant::now());
+        let (key, identity, _image) = image(1);
+        let io = |errno| StoreError::Io("reading", Arc::new(std::io::Error::from_raw_os_error(errno)));
+        let full = StoreError::Folder(FolderError::DiskFull("cache".into(), 1));
+        let folder = FolderError::Io("cache".into(), Arc::new(std::io::Error::from_raw_os_error(5)));
+        let errors = [io(5), io(13), full, StoreError::Folder(folder), StoreError::Busy];
+        for (after, is_logged) in [(0, true), (1, false), (599, false), (600, true), (601, false)] {
+            for error in &errors {
+                let noted = open.note_failure(key, identity, error, now + seconds(after));
+                assert_eq!(noted, is_logged, "{error} after {after} s");
+            }
+        }
     }
 
     #[test]

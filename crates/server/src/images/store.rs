@@ -539,13 +539,14 @@ impl Store {
             tracing::info!(asset, image = %path, "packing was stopped");
         } else {
             self.counters.failed.increment();
-            let is_news = self.open.lock().is_news(key, image.identity(), &error);
-            if is_news {
+            let now = Instant::now();
+            let is_logged = self.open.lock().note_failure(key, image.identity(), &error, now);
+            if is_logged {
                 tracing::warn!(asset, image = %path, %error, "cannot pack an asset");
             } else {
                 tracing::debug!(asset, image = %path, %error, "cannot pack an asset");
             }
-            self.open.lock().fail(key, image, error, Instant::now());
+            self.open.lock().fail(key, image, error, now);
         }
         image.end(generation, Err(failure));
     }

@@ -44,7 +44,9 @@ impl RequestHandler {
 
     /// A track cannot be described: the status is 460 (RFC 2326 section 11.3.11) if its presentation exists.
     async fn explain_missing(&self, resource: &Resource, error: OpenError) -> Refusal {
-        if let Some((presentation, number)) = resource.split_track().filter(|_| error == OpenError::NotFound)
+        // An archive may have a folder of a track's name.
+        let is_no_presentation = matches!(error, OpenError::NotFound | OpenError::Folder);
+        if let Some((presentation, number)) = resource.split_track().filter(|_| is_no_presentation)
             && let Ok(opened) = self.open(&presentation).await
             && (1..=track::number(opened.tracks() - 1)).contains(&number)
         {

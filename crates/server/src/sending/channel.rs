@@ -16,8 +16,8 @@ use wirepath_media::image::PathLimits;
 
 use super::destination::Form;
 use super::item::Item;
-use super::left_out::{Fault, LeftOut};
 use super::playlist::{Entry, Playlist};
+use super::unplayable::{Fault, UnplayableEntries};
 use super::{ChannelOptions, SendFailure};
 use crate::formats::Formats;
 use crate::images::{Image, Store};
@@ -45,7 +45,7 @@ pub(crate) struct Channel {
     waits_until_s: AtomicU64,
     /// Place of the first item.
     first: ListPlace,
-    left_out: Arc<LeftOut>,
+    unplayable: Arc<UnplayableEntries>,
 }
 
 /// Most missing assets that are logged at the start.
@@ -87,12 +87,14 @@ impl Channel {
                 "transport streams of the channel play by their tracks: its list also has movies"
             );
         }
-        let left_out = LeftOut::new(&options.name);
+        let unplayable = UnplayableEntries::new(&options.name, &playlist);
         let (first, image) =
-            first((&options.name, &left_out), &playlist, &store, (limits, played_as), name_of)?;
-        for (entry, error) in playlist.missing_from(first.index).take(MOST_MISSING) {
-            tracing::warn!(channel = options.name, %error, "an item of a channel is missing");
-            left_out.note(entry, Fault::LeftOut);
+            first((&options.name, &unplayable), &playlist, &store, (limits, played_as), name_of)?;
+        for (entry, reason) in playlist.missing_from(first.index).take(MOST_MISSING) {
+            if unplayable.note_once(entry, Fault::LeftOut, &reason) {
+                let error = entry.error(&reason);
+                tracing::warn!(channel = options.name, %error, "an item of a channel is missing");
+            }
         }
         let playlist = Mutex::new(playlist);
         let is_changed = AtomicBool::new(false);
@@ -113,7 +115,7 @@ impl Channel {
             changed,
             waits_until_s,
             first,
-            left_out: Arc::new(left_out),
+            unplayable: Arc::new(unplayable),
         };
         Ok((Arc::new(channel), image))
     }
@@ -135,8 +137,8 @@ impl Channel {
     }
 
     /// Entries that cannot be played.
-    pub(crate) fn left_out(&self) -> &Arc<LeftOut> {
-        &self.left_out
+    pub(crate) fn unplayable(&self) -> &Arc<UnplayableEntries> {
+        &self.unplayable
     }
 
     /// Replaces assets and playlists, which are read before the next asset is opened.
@@ -174,7 +176,7 @@ impl Channel {
                 return item.follow(None);
             };
             place = found;
-            let next = Item::of(image, &self.left_out, place.entry.clone());
+            let next = Item::of(image, &self.unplayable, place.entry.clone());
             item.follow(Some(Arc::clone(&next)));
             item = next;
         }
@@ -244,7 +246,7 @@ impl Channel {
                 let differs = like.difference(&formats(&image));
                 differs.map_or(Ok(image), Err)
             });
-        let image = image.inspect_err(|reason| self.left_out.log(&entry, Fault::LeftOut, reason));
+        let image = image.inspect_err(|reason| self.unplayable.log(&entry, Fault::LeftOut, reason));
         Some((image.ok(), ListPlace { index, entry }))
     }
 
@@ -254,8 +256,9 @@ impl Channel {
             Ok(playlist) => {
                 tracing::info!(channel = name, assets = playlist.entries.len(), "playlist read again");
                 let before = std::mem::replace(&mut *self.playlist.lock(), playlist);
-                self.left_out.clear();
-                if before.is_demuxed != self.playlist.lock().is_demuxed {
+                let playlist = self.playlist.lock();
+                self.unplayable.replace_list(&playlist);
+                if before.is_demuxed != playlist.is_demuxed {
                     tracing::warn!(channel = name, "demux of the playlist has changed: restart to apply it");
                 }
             }
@@ -280,7 +283,7 @@ fn time_until(unix_s: u64) -> Option<Duration> {
 
 /// The place and the image of the first entry that can be sent. Waits for storage.
 fn first(
-    (name, left_out): (&str, &LeftOut),
+    (name, unplayable): (&str, &UnplayableEntries),
     playlist: &Playlist,
     store: &Store,
     form: (PathLimits, PlayedAs),
@@ -290,8 +293,7 @@ fn first(
     for (index, entry) in playlist.entries.iter().enumerate() {
         match open(store, entry, form, name_of) {
             Ok(image) => {
-                if let Some((entry, error)) = failure {
-                    left_out.note(entry, Fault::LeftOut);
+                if let Some(error) = failure {
                     tracing::warn!(
                         channel = name, %error, left_out = index,
                         "the first items of a channel are left out"
@@ -299,16 +301,20 @@ fn first(
                 }
                 return Ok((ListPlace { index, entry: entry.clone() }, image));
             }
-            Err(reason) => {
-                failure.get_or_insert_with(|| (entry, entry.error(&reason)));
-            }
+            Err(reason) => match failure {
+                None => {
+                    unplayable.note_once(entry, Fault::LeftOut, &reason);
+                    failure = Some(entry.error(&reason));
+                }
+                Some(_) => unplayable.note(entry, Fault::LeftOut),
+            },
         }
     }
     let several = |error| match playlist.entries.len() {
         1 => SendFailure::Playlist(error),
         count => SendFailure::NonePlayable(count, error),
     };
-    Err(failure.map_or(SendFailure::Nothing, |(_, error)| several(error)))
+    Err(failure.map_or(SendFailure::Nothing, several))
 }
 
 /// Opens a file of a list. A pipe of this name is not waited for. Waits for storage.

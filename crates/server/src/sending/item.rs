@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use wirepath_engine::Waker;
 
-use super::left_out::{Fault, LeftOut};
 use super::playlist::Entry;
+use super::unplayable::{Fault, UnplayableEntries};
 use crate::images::Image;
 
 /// Item of a channel.
@@ -26,7 +26,7 @@ pub(crate) struct Item {
     /// True if not all of the item could be sent.
     has_ended_early: AtomicBool,
     /// Entry of a channel's list that the item is, and where its faults are noted.
-    entry: Option<(Arc<LeftOut>, Entry)>,
+    entry: Option<(Arc<UnplayableEntries>, Entry)>,
 }
 
 /// Answer to the question for the next item.
@@ -46,11 +46,11 @@ impl Item {
     }
 
     /// An item that is this entry of a list.
-    pub(crate) fn of(image: Arc<Image>, left_out: &Arc<LeftOut>, entry: Entry) -> Arc<Item> {
-        Item::with(image, Some((Arc::clone(left_out), entry)))
+    pub(crate) fn of(image: Arc<Image>, unplayable: &Arc<UnplayableEntries>, entry: Entry) -> Arc<Item> {
+        Item::with(image, Some((Arc::clone(unplayable), entry)))
     }
 
-    fn with(image: Arc<Image>, entry: Option<(Arc<LeftOut>, Entry)>) -> Arc<Item> {
+    fn with(image: Arc<Image>, entry: Option<(Arc<UnplayableEntries>, Entry)>) -> Arc<Item> {
         Arc::new(Item {
             image,
             entry,
@@ -80,17 +80,17 @@ impl Item {
         self.has_failed.fetch_or(fault == Fault::LeftOut, Relaxed);
         self.has_ended_early.store(true, Relaxed);
         match &self.entry {
-            Some((left_out, entry)) => left_out.log(entry, fault, reason),
+            Some((unplayable, entry)) => unplayable.log(entry, fault, reason),
             None => tracing::warn!(asset = self.image.name(), reason, "an asset ends early"),
         }
     }
 
-    /// Notes that the next item begins.
+    /// Notes that the item was played to its end, unless it ended early.
     pub(crate) fn note_end(&self) {
-        if let Some((left_out, entry)) = &self.entry
+        if let Some((unplayable, entry)) = &self.entry
             && !self.has_ended_early.load(Relaxed)
         {
-            left_out.note_played(&entry.path);
+            unplayable.note_played(&entry.path);
         }
     }
 

@@ -118,15 +118,15 @@ impl Playlist {
         Ok(())
     }
 
-    /// The entries from a place on whose assets are no regular files, with the errors.
-    pub(crate) fn missing_from(&self, index: usize) -> impl Iterator<Item = (&Entry, PlaylistError)> {
+    /// The entries from a place on whose assets are no regular files, with the reasons.
+    pub(crate) fn missing_from(&self, index: usize) -> impl Iterator<Item = (&Entry, String)> {
         self.entries.iter().skip(index).filter_map(|entry| {
             let reason = match entry.path.metadata() {
                 Ok(metadata) if metadata.is_file() => return None,
                 Ok(_) => "not a regular file".to_owned(),
                 Err(error) => error.to_string(),
             };
-            Some((entry, entry.error(&reason)))
+            Some((entry, reason))
         })
     }
 

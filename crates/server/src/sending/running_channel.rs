@@ -72,7 +72,7 @@ impl RunningChannel {
         let name_of = |path: &Path| path.to_string_lossy().into_owned();
         let (channel, image) = Channel::open(options, playlist, Arc::clone(&core.store), limits, name_of)?;
         let (place, not_before_s) = channel.first_place();
-        let first = Item::of(image, channel.left_out(), place.entry);
+        let first = Item::of(image, channel.unplayable(), place.entry);
         let is_movie = !first.image.plan().recipe.is_transport_stream();
         let mut outputs = Vec::new();
         for destination in &destinations {

@@ -8,8 +8,8 @@ use wirepath_media::image::StreamPlan;
 use wirepath_playback::{Load, Segment, TrainSource};
 
 use super::item::{Following, Item};
-use super::left_out::Fault;
 use super::output::OutputSource;
+use super::unplayable::Fault;
 use crate::joined::Joined;
 
 /// Least time from the beginning of an item to the next one: a list of empty files must not keep a thread busy.

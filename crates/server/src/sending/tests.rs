@@ -13,7 +13,9 @@ use wirepath_media::ts::synthetic::Sample;
 use wirepath_playback::{Departure, Load, Segment, TrainSource};
 
 use super::item::Item;
+use super::playlist::{Entry, Playlist};
 use super::sequence::Sequence;
+use super::unplayable::{Fault, UnplayableEntries};
 use crate::images::{Image, ImageFolder, ImagePolicy, Store, StoreOptions};
 
 /// An image of a transport stream of so many packets, and the store that packs it.
@@ -86,6 +88,25 @@ fn numbers_and_times_go_on_over_joints() {
         assert_eq!((two.train.offset, two.train.length), (one.train.offset, one.train.length));
         assert_eq!(two.train.run.first.ssrc, 7);
     }
+}
+
+#[test]
+fn an_item_that_ends_early_is_logged_once_until_it_is_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_store, image) = image(&folder, 2_000);
+    let entry = Entry { path: "clip.ts".into(), source: None, not_before_s: None };
+    let list = Playlist { entries: vec![entry.clone()], ..Playlist::default() };
+    let entries = Arc::new(UnplayableEntries::new("news", &list));
+    let item = || Item::of(Arc::clone(&image), &entries, entry.clone());
+    let is_new = || entries.note_once(&entry, Fault::EndsEarly, "no clock");
+    for round in 1..=2 {
+        let item = item();
+        item.fail(Fault::EndsEarly, "no clock");
+        item.note_end();
+        assert!(!item.has_failed() && !is_new(), "round {round}");
+    }
+    item().note_end();
+    assert!(is_new(), "it was played to its end");
 }
 
 /// A movie of two tracks of sound, of a minute: AAC with 48 kHz, and G.711 with 8 kHz.

@@ -20,7 +20,7 @@ impl Image {
     }
 
     /// Returns whether the image still grows with its asset.
-    pub(crate) fn grows_with_recording(&self) -> bool {
+    pub(in crate::images) fn grows_with_recording(&self) -> bool {
         self.is_recorded() && matches!(*self.progress.borrow(), Progress::Growing { .. })
     }
 
