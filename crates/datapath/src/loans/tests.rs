@@ -105,6 +105,19 @@ fn what_others_know_of_a_route_counts_until_a_socket_knows_better() {
 }
 
 #[test]
+fn late_notices_stop_loans_when_three_are_heard() {
+    let (socket, mut loans) = (socket(), with_loans(0));
+    for _ in 0..28 {
+        assert!(!loans.are_pointless(socket.as_fd(), 0));
+        loans.lent(None);
+    }
+    loans.take_back(returned(0, 1, true));
+    assert!(!loans.are_pointless(socket.as_fd(), 0), "two are not enough");
+    loans.take_back(returned(2, 2, true));
+    assert!(loans.are_pointless(socket.as_fd(), 0));
+}
+
+#[test]
 fn a_test_is_listened_for_until_it_is_answered() {
     let (socket, mut loans) = (socket(), with_loans(0));
     (0..TRIALS).for_each(|_| lend(&mut loans, true));
