@@ -24,11 +24,13 @@ pub use routes::LoanRoutes;
 /// `net.core.optmem_max` allowed some tens of loans.
 const LONGEST_INTERVAL: u64 = 32;
 
-/// Most readings of the error queue by a socket that lent so often, in addition to the calls in the table of
-/// its path.
-pub fn most_readings(loans: u64) -> u64 {
+/// Most readings of the error queue by a socket that sent so many blocks, lent or copied, in addition to the
+/// calls in the table of its path. Loans that the kernel refuses are not included, nor more tests of a route
+/// than one in 1,024 copies, which other sockets with the same route may cause.
+pub fn most_readings(sends: u64) -> u64 {
     let short_intervals = u64::from(LONGEST_INTERVAL.trailing_zeros());
-    loans / LONGEST_INTERVAL + short_intervals.min(loans)
+    let of_a_test = u64::from(ASK_AGAIN.trailing_zeros());
+    sends / LONGEST_INTERVAL + (short_intervals + of_a_test).min(sends)
 }
 
 /// Counts of sends that lent or could have lent.
@@ -92,7 +94,8 @@ const NOTICES: u32 = 8;
 /// Longest wait in one call: the kernel refuses longer times.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Consecutive copied loans from which lending is pointless: those of the first two readings. The kernel copies
-/// because of the route, not at random, and [`ASK_AGAIN`] corrects a wrong verdict.
+/// because of the route, not at random, and [`ASK_AGAIN`] corrects a wrong verdict. Of a route: consecutive
+/// notifications, since the flag of a merged one is that of its first loan.
 const TRIALS: u64 = 3;
 /// Copies before the next attempt to lend, since routes change and packet captures end.
 const ASK_AGAIN: u64 = 1024;
@@ -151,22 +154,32 @@ impl<T> Loans<T> {
 
     /// Returns whether the kernel currently copies all loans of this socket, or all by rings, judged by some
     /// in a row; before this socket has experience of its own, judged by other sockets with the same route.
-    /// Reads notifications if enough loans, or copies after a loan that tests the route again, were made.
+    /// Reads notifications if enough loans, or copies after a loan that tests the route again, were made. A
+    /// test of the route that is not yet answered is not repeated by this socket, but by others.
     pub(crate) fn are_pointless(&mut self, socket: BorrowedFd<'_>, in_a_row_by_ring: u64) -> bool {
         if self.is_reading_due(in_a_row_by_ring) {
             let heard = self.read(socket);
             debug_assert!(heard.is_ok(), "the error queue of an open socket can be read: {heard:?}");
         }
         let copied_own = self.copies_own(in_a_row_by_ring);
-        let is_tested_again =
-            if copied_own { self.since_last } else { self.since_last_of_route() } >= ASK_AGAIN;
+        let is_tested_again = if copied_own {
+            self.since_last >= ASK_AGAIN
+        } else {
+            self.since_last_of_route() >= ASK_AGAIN && self.counts.outstanding == 0
+        };
         (copied_own || self.copies_of_others()) && !is_tested_again
+    }
+
+    /// Returns whether the kernel currently copies all loans of this socket by rings. The route has no say: rings
+    /// do not tell it about their loans.
+    pub(crate) fn are_pointless_by_ring(&self, in_a_row: u64) -> bool {
+        in_a_row >= TRIALS && self.since_last < ASK_AGAIN
     }
 
     fn is_reading_due(&self, in_a_row_by_ring: u64) -> bool {
         let is_tested = || self.copies_own(in_a_row_by_ring) || self.copies_of_others();
         match self.since_last {
-            _ if self.unread == 0 => false,
+            _ if self.counts.outstanding == 0 => false,
             0 => self.interval < LONGEST_INTERVAL && self.unread >= self.interval,
             copies => copies.is_power_of_two() && is_tested(),
         }
@@ -177,7 +190,7 @@ impl<T> Loans<T> {
     }
 
     fn copies_of_others(&self) -> bool {
-        !self.is_lending && self.route.as_ref().is_some_and(|route| route.copied_in_a_row() >= TRIALS)
+        !self.is_lending && self.route.as_ref().is_some_and(|route| route.copies())
     }
 
     fn since_last_of_route(&self) -> u64 {
@@ -237,9 +250,6 @@ impl<T> Loans<T> {
         self.counts.outstanding_most = self.counts.outstanding_most.max(self.counts.outstanding);
         self.unread += 1;
         self.since_last = 0;
-        if let Some(route) = &self.route {
-            route.lent();
-        }
     }
 
     /// Reads some notifications, if any are expected. Never blocks.
@@ -311,7 +321,7 @@ impl<T> Loans<T> {
         if back > 0 {
             self.is_lending = !returned.copied;
             if let Some(route) = &self.route {
-                route.returned(back, returned.copied);
+                route.returned(returned.copied);
             }
         }
         for (number, kept) in &mut self.kept {

@@ -103,7 +103,7 @@ fn loans_are_switched_on_and_off_while_sending() {
     }
 }
 
-/// Promise: `loan` notices after three loans that a route copies; later sinks of the route do not lend.
+/// Promise: `loan` stops lending after three copied loans, and later sinks of a route after three notifications.
 #[test]
 fn a_route_that_copies_whatever_is_lent_gets_no_more_loans() {
     let medium = medium(20_000);
@@ -133,7 +133,7 @@ fn a_route_that_copies_whatever_is_lent_gets_no_more_loans() {
     }
 }
 
-/// Promise: `loan` notices after three loans that a route copies; later sinks of the route do not lend.
+/// Promise: `loan` stops lending after three copied loans, and later sinks of a route after three notifications.
 ///
 /// Nothing but the sends themselves reads the notifications.
 #[test]
@@ -153,14 +153,22 @@ fn sinks_share_what_they_know_of_a_route() {
     let (first, at_first) = sink(&routes);
     let counted: Vec<_> = (0..5).map(|_| send(&first, &at_first)).collect();
     assert_eq!(counted, [(1, 0, 0), (2, 0, 1), (3, 0, 1), (3, 1, 3), (3, 2, 3)]);
+    // The last two loans had one notification.
     let (second, at_second) = sink(&routes);
-    for copies in 1..=1022 {
-        assert_eq!(send(&second, &at_second), (0, copies, 0));
-    }
+    assert_eq!(send(&second, &at_second), (1, 0, 0), "two notifications decide");
+    assert_eq!(send(&second, &at_second), (1, 1, 1), "the third notification is not read");
     let (third, at_third) = sink(&routes);
-    assert_eq!(send(&third, &at_third), (1, 0, 0), "after 1,024 copies of all the kernel is not asked again");
-    assert_eq!(send(&third, &at_third), (1, 1, 1), "the answer is not read");
-    assert_eq!(send(&second, &at_second), (0, 1023, 0));
+    for copies in 1..=1023 {
+        assert_eq!(send(&third, &at_third), (0, copies, 0));
+    }
+    let (fourth, at_fourth) = sink(&routes);
+    assert_eq!(
+        send(&fourth, &at_fourth),
+        (1, 0, 0),
+        "after 1,024 copies of all the kernel is not asked again"
+    );
+    assert_eq!(send(&fourth, &at_fourth), (1, 1, 1), "the answer is not read");
+    assert_eq!(send(&third, &at_third), (0, 1024, 0));
     let (other, at_other) = sink(&LoanRoutes::default());
     assert_eq!(send(&other, &at_other), (1, 0, 0), "nobody knows this route");
 }

@@ -213,7 +213,7 @@ fn datagrams_keep_their_bytes() -> Result<()> {
 
 /// Promise: A write to lent memory does not wait, and the packet keeps the bytes as of the send.
 ///
-/// Ranges of all sizes of a datagram, from any offset in a page; writes anywhere in the buffer.
+/// Ranges of up to 49,000 bytes, from any offset in a page; writes anywhere in the buffer.
 fn a_million_writes_during_sends_do_not_reach_datagrams() -> Result<()> {
     const LENGTH: usize = 96 * 1024;
     const ROUNDS: usize = 500;
@@ -226,8 +226,7 @@ fn a_million_writes_during_sends_do_not_reach_datagrams() -> Result<()> {
     sender.set_nonblocking(true)?;
     rustix::net::sockopt::set_socket_send_buffer_size_force(&sender, 1 << 26)?;
     let (mut lender, mut state) = (Lender::new()?, 88_172_645_463_325_252);
-    let guard = WriteGuard::of_process()?;
-    let (faults, mut expected) = (guard.write_faults(), Vec::new());
+    let (mut expected, mut were_out) = (Vec::new(), 0);
     let mut buffer = vec![0_u8; LENGTH];
     let mut model = buffer.clone();
     for round in 0..ROUNDS {
@@ -250,9 +249,10 @@ fn a_million_writes_during_sends_do_not_reach_datagrams() -> Result<()> {
             (buffer[at], model[at]) = (value, value);
         }
         ensure!(buffer == model, "round {round}: writes were lost");
+        lender.collect()?;
+        were_out += usize::from(lender.out() > 0);
     }
-    let faults = guard.write_faults() - faults;
-    ensure!(faults > 100, "only {faults} writes had to wait for a copy");
+    ensure!(were_out > ROUNDS / 10, "only after {were_out} rounds of writes a loan was still out");
     let mut received = vec![0; 1 << 16];
     for (number, expected) in expected.iter().enumerate() {
         let length = receiver.recv(&mut received)?;

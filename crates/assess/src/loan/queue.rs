@@ -16,6 +16,7 @@ use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size_force;
 use wirepath_sys::errno_of;
+use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::mapping::Mapping;
 use wirepath_sys::socket::{report_full_queues, set_segment};
 use wirepath_sys::usage::Usage;
@@ -130,14 +131,18 @@ pub(super) fn measure(options: &Options, test_bed: &TestBed, found: &mut Finding
 }
 
 impl Flood {
-    /// Returns whether there are such sends: what fits into a packet is not fragmented.
+    /// Returns whether there are such sends: what fits into a packet is not fragmented, and many kernels take at
+    /// most 64 segments.
     fn is_possible(&self) -> bool {
-        let is_large = self.size > Sends::segment(self.mtu).into();
-        is_large || matches!(self.kind, QueuedSend::Copied | QueuedSend::Lent)
+        let segment = u32::from(Sends::segment(self.mtu));
+        match self.kind {
+            QueuedSend::Copied | QueuedSend::Lent => self.size <= segment * MAXIMUM_DATAGRAMS as u32,
+            QueuedSend::Fragments | QueuedSend::Spliced => self.size > segment,
+        }
     }
 
-    /// Sends without counting until the queue was full once, or has had room for as much as it holds twice; then
-    /// until `volume` bytes are accepted.
+    /// Sends until the queue was full once, or has accepted `volume` bytes; then measures until another `volume`
+    /// bytes are accepted.
     fn run(
         &self,
         test_bed: &TestBed,
@@ -147,12 +152,14 @@ impl Flood {
     ) -> Result<QueueRun, Error> {
         let mut sender = Sender::open(self, test_bed, memory)?;
         let size = u64::from(self.size);
-        let mut early = 0;
-        while early < volume && sender.send(self.size)? {
-            early += size;
+        // Read before the queue is filled: it would drain while `tc` runs.
+        let dropped = queue.dropped()?;
+        let (mut early, mut early_errors) = (0, 0);
+        while early < volume && early_errors == 0 {
+            if sender.send(self.size)? { early += size } else { early_errors = 1 }
         }
         let usage = || Usage::of_process().doing("asking for the processor time");
-        let (dropped, before, start) = (queue.dropped()?, usage()?, Instant::now());
+        let (before, start) = (usage()?, Instant::now());
         let (mut sent, mut errors) = (0, 0);
         while sent * size < volume {
             if sender.send(self.size)? { sent += 1 } else { errors += 1 }
@@ -160,15 +167,22 @@ impl Flood {
         let (used, wall) = (usage()?.since(before), start.elapsed());
         let dropped = queue.dropped()? - dropped;
         sender.finish()?;
-        if errors != dropped {
+        let refused = errors + early_errors;
+        if self.kind == QueuedSend::Lent && refused > dropped {
+            return Err(Error::Unable(format!(
+                "{refused} sends failed, and the queue dropped {dropped} packets: too little memory for notifications of \
+                 loans; raise net.core.optmem_max"
+            )));
+        }
+        if refused != dropped {
             return Err(Error::Faulty(format!(
-                "{errors} sends failed, and the queue dropped {dropped} packets"
+                "{refused} sends failed, and the queue dropped {dropped} packets"
             )));
         }
         Ok(QueueRun {
             sent,
             errors,
-            dropped,
+            dropped: dropped - early_errors,
             copied_by_kernel: sender.copied_by_kernel,
             cpu_s: (used.user + used.system).as_secs_f64(),
             wall_s: wall.as_secs_f64(),
@@ -293,6 +307,7 @@ mod tests {
             assert!(!is_possible(kind, 1024, 1500) && is_possible(kind, 2048, 1500), "{kind:?}");
             assert!(!is_possible(kind, 8192, 9000) && is_possible(kind, 16_384, 9000), "{kind:?}");
         }
-        assert!(SIZES.iter().all(|size| is_possible(QueuedSend::Lent, *size, 9000)));
+        assert!(SIZES.iter().all(|size| is_possible(QueuedSend::Lent, *size, 1500)));
+        assert!(is_possible(QueuedSend::Lent, 32_768, 576) && !is_possible(QueuedSend::Lent, 61_440, 576));
     }
 }

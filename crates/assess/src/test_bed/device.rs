@@ -106,7 +106,7 @@ impl Device {
     /// queued whole.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the kernel has no such queue.
+    /// [`Error::Unable`] if `tc` fails, as without such a queue in the kernel; [`Error::Input`] without `tc`.
     pub(crate) fn slow(&self, bits_per_second: u64, queue_bytes: u64) -> Result<SlowQueue<'_>, Error> {
         let Device(name) = self;
         run(
@@ -115,8 +115,11 @@ impl Device {
                 "qdisc add dev {name} root tbf rate {bits_per_second}bit burst {BURST} limit {queue_bytes}"
             ),
         )
-        .map_err(|error| {
-            Error::Unable(format!("this kernel has no queue with a rate: {error}; `modprobe sch_tbf`"))
+        .map_err(|error| match error {
+            Error::System { .. } => Error::Unable(format!(
+                "cannot give {name} a rate: {error}; if the kernel does not know tbf, `modprobe sch_tbf`"
+            )),
+            other => other,
         })?;
         Ok(SlowQueue { device: self })
     }

@@ -172,10 +172,20 @@ impl BlockSink {
     /// does not number such a loan over TCP, and would never report its completion.
     #[inline]
     pub(crate) fn lends(&self, range: &Range<usize>) -> bool {
+        self.lends_unless(range, |lender| lender.are_pointless(self.socket()))
+    }
+
+    /// The same, for a loan by a ring.
+    pub(crate) fn lends_by_ring(&self, range: &Range<usize>) -> bool {
+        self.lends_unless(range, Lender::are_pointless_by_ring)
+    }
+
+    #[inline]
+    fn lends_unless(&self, range: &Range<usize>, are_pointless: impl FnOnce(&Lender) -> bool) -> bool {
         let Some(lender) = self.lender.as_ref().filter(|_| !range.is_empty()) else { return false };
         let Some(switch) = &lender.switch else { return true };
         let policy = switch.policy();
-        let is_worth_it = || policy.forced.is_some() || !lender.are_pointless(self.socket());
+        let is_worth_it = || policy.forced.is_some() || !are_pointless(lender);
         lender.device_takes_loans && policy.lends(range) && is_worth_it()
     }
 
@@ -279,12 +289,16 @@ impl Lender {
     fn are_pointless(&self, socket: BorrowedFd<'_>) -> bool {
         self.loans.borrow_mut().are_pointless(socket, self.by_ring.copied_in_a_row())
     }
+
+    fn are_pointless_by_ring(&self) -> bool {
+        self.loans.borrow().are_pointless_by_ring(self.by_ring.copied_in_a_row())
+    }
 }
 
 /// Returns whether the device of the address `local` can send lent pages. An unknown device is assumed to: if
 /// the kernel copies, its notifications report it.
 fn device_takes_loans(socket: BorrowedFd<'_>, local: IpAddr) -> bool {
-    let Ok(Some(name)) = device::with_address(local) else { return true };
+    let Ok(Some(name)) = device::with_address(local.to_canonical()) else { return true };
     device::offloads_checksums(socket, &name).unwrap_or(true)
         && device::gathers(socket, &name).unwrap_or(true)
 }

@@ -9,6 +9,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use wirepath_sys::device::{self, DeviceName};
 use wirepath_sys::socket::namespace;
 
+use super::TRIALS;
+
 /// Most remembered routes. Beyond it, the oldest is forgotten.
 const MOST_ROUTES: usize = 64;
 
@@ -16,7 +18,8 @@ const MOST_ROUTES: usize = 64;
 ///
 /// A route is a network namespace and the device with the local address, or "this machine" if the peer's address
 /// is one of this machine. One device may lead to peers to which the kernel copies and to others: so a socket
-/// with experience of its own is not affected, and 1,024 copies later one of the others lends again.
+/// with experience of its own is not affected. After 1,024 copies each of the others lends once again, until a
+/// notification tells what became of it. Loans by rings neither affect a route nor are affected.
 #[derive(Clone, Debug, Default)]
 pub struct LoanRoutes(Arc<Mutex<Vec<Known>>>);
 
@@ -32,9 +35,9 @@ enum Key {
 /// Results of the loans of all sockets of one route.
 #[derive(Debug, Default)]
 pub(crate) struct LoanRoute {
-    /// Consecutive completed loans that were copied, up to now.
+    /// Consecutive notifications of copied loans, up to now.
     copied_in_a_row: AtomicU64,
-    /// Copies since the last loan.
+    /// Copies since the last notification. A loan whose socket is dropped before its notification has no effect.
     since_last: AtomicU64,
 }
 
@@ -70,6 +73,7 @@ impl LoanRoutes {
 
 impl Key {
     fn of(socket: BorrowedFd<'_>, local: IpAddr, peer: IpAddr) -> Option<Key> {
+        let (local, peer) = (local.to_canonical(), peer.to_canonical());
         if peer.is_loopback() || device::with_address(peer).ok()?.is_some() {
             return Some(Key::ThisMachine);
         }
@@ -79,24 +83,26 @@ impl Key {
 }
 
 impl LoanRoute {
-    pub(crate) fn lent(&self) {
-        self.since_last.store(0, Relaxed);
-    }
-
+    /// Counts a copy, if the route is one that copies: others only read this memory.
     pub(crate) fn copied(&self) {
-        self.since_last.fetch_add(1, Relaxed);
+        if self.copies() {
+            self.since_last.fetch_add(1, Relaxed);
+        }
     }
 
-    pub(crate) fn returned(&self, loans: u64, copied: bool) {
+    /// Counts a notification, which may report several loans.
+    pub(crate) fn returned(&self, copied: bool) {
         if copied {
-            self.copied_in_a_row.fetch_add(loans, Relaxed);
+            self.since_last.store(0, Relaxed);
+            self.copied_in_a_row.fetch_add(1, Relaxed);
         } else {
             self.copied_in_a_row.store(0, Relaxed);
         }
     }
 
-    pub(crate) fn copied_in_a_row(&self) -> u64 {
-        self.copied_in_a_row.load(Relaxed)
+    /// Returns whether the kernel currently copies what is lent on this route.
+    pub(crate) fn copies(&self) -> bool {
+        self.copied_in_a_row.load(Relaxed) >= TRIALS
     }
 
     pub(crate) fn since_last(&self) -> u64 {
@@ -119,16 +125,36 @@ mod tests {
     fn a_route_is_a_device_unless_the_peer_is_this_machine() {
         let routes = LoanRoutes::default();
         let lo = route(&routes, "127.0.0.1", "127.0.0.1:1").unwrap();
-        lo.returned(3, true);
-        for peer in ["127.0.0.1:2", "127.9.9.9:3", "[::1]:4"] {
-            assert_eq!(route(&routes, "127.0.0.1", peer).unwrap().copied_in_a_row(), 3, "{peer}");
+        for peer in ["127.0.0.1:2", "127.9.9.9:3", "[::1]:4", "[::ffff:127.0.0.1]:5"] {
+            assert!(Arc::ptr_eq(&lo, &route(&routes, "127.0.0.1", peer).unwrap()), "{peer}");
         }
         let device = route(&routes, "127.0.0.1", "203.0.113.1:1").unwrap();
-        assert_eq!(device.copied_in_a_row(), 0, "another machine is reached by another route");
-        assert!(Arc::ptr_eq(&device, &route(&routes, "127.0.0.1", "203.0.113.2:1").unwrap()));
+        assert!(!Arc::ptr_eq(&device, &lo), "another machine is reached by another route");
+        for (local, peer) in [("127.0.0.1", "203.0.113.2:1"), ("::ffff:127.0.0.1", "[::ffff:203.0.113.2]:1")]
+        {
+            assert!(Arc::ptr_eq(&device, &route(&routes, local, peer).unwrap()), "{local} to {peer}");
+        }
         assert!(route(&routes, "203.0.113.9", "203.0.113.1:1").is_none(), "no device has this address");
         assert!(route(&routes, "127.0.0.1", "not connected").is_none());
-        assert_eq!(route(&LoanRoutes::default(), "127.0.0.1", "127.0.0.1:1").unwrap().copied_in_a_row(), 0);
+        let of_others = route(&LoanRoutes::default(), "127.0.0.1", "127.0.0.1:1").unwrap();
+        assert!(!Arc::ptr_eq(&of_others, &lo), "others have their own experience");
+    }
+
+    #[test]
+    fn a_route_copies_after_three_notifications_and_then_counts_copies() {
+        let route = LoanRoute::default();
+        for _ in 0..2 {
+            route.returned(true);
+        }
+        route.copied();
+        assert_eq!((route.copies(), route.since_last()), (false, 0));
+        route.returned(true);
+        route.copied();
+        assert_eq!((route.copies(), route.since_last()), (true, 1));
+        route.returned(true);
+        assert_eq!((route.copies(), route.since_last()), (true, 0));
+        route.returned(false);
+        assert!(!route.copies());
     }
 
     #[test]

@@ -105,6 +105,82 @@ fn what_others_know_of_a_route_counts_until_a_socket_knows_better() {
 }
 
 #[test]
+fn late_notices_stop_loans_when_three_are_heard() {
+    let (socket, mut loans) = (socket(), with_loans(0));
+    for _ in 0..28 {
+        assert!(!loans.are_pointless(socket.as_fd(), 0));
+        loans.lent(None);
+    }
+    loans.take_back(returned(0, 1, true));
+    assert!(!loans.are_pointless(socket.as_fd(), 0), "two are not enough");
+    loans.take_back(returned(2, 2, true));
+    assert!(loans.are_pointless(socket.as_fd(), 0));
+}
+
+#[test]
+fn a_test_is_listened_for_until_it_is_answered() {
+    let (socket, mut loans) = (socket(), with_loans(0));
+    (0..TRIALS).for_each(|_| lend(&mut loans, true));
+    (0..ASK_AGAIN).for_each(|_| loans.copied());
+    assert!(!loans.are_pointless(socket.as_fd(), 0));
+    loans.lent(None);
+    let mut read_after = Vec::new();
+    for copies in 1..ASK_AGAIN {
+        assert!(loans.are_pointless(socket.as_fd(), 0));
+        loans.copied();
+        if loans.is_reading_due(0) {
+            read_after.push(copies);
+        }
+    }
+    assert_eq!(read_after, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
+    loans.take_back(returned(loans.next - 1, loans.next - 1, false));
+    assert!(!loans.are_pointless(socket.as_fd(), 0));
+}
+
+#[test]
+fn a_test_of_a_route_that_nobody_answers_is_repeated_by_other_sockets() {
+    let (socket, route) = (socket(), Arc::<LoanRoute>::default());
+    let of_route = || Loans::<()>::new(8, |()| ()).with_route(Some(Arc::clone(&route)));
+    let [mut first, mut second, mut third] = [(); 3].map(|()| of_route());
+    (0..TRIALS).for_each(|_| lend(&mut first, true));
+    (0..ASK_AGAIN).for_each(|_| second.copied());
+    for tester in [&mut second, &mut third] {
+        assert!(!tester.are_pointless(socket.as_fd(), 0));
+        tester.lent(None);
+        assert!(tester.are_pointless(socket.as_fd(), 0), "its test is not answered");
+    }
+    drop(second);
+    assert!(!of_route().are_pointless(socket.as_fd(), 0), "no test is answered");
+    third.take_back(returned(0, 0, true));
+    assert!(of_route().are_pointless(socket.as_fd(), 0), "the test was copied");
+}
+
+#[test]
+fn a_merged_notification_counts_once_for_a_route() {
+    let route = Arc::<LoanRoute>::default();
+    let mut loans = Loans::<()>::new(8, |()| ()).with_route(Some(Arc::clone(&route)));
+    for first in [0, 3, 6] {
+        assert!(!route.copies());
+        (0..3).for_each(|_| loans.lent(None));
+        loans.take_back(returned(first, first + 2, true));
+    }
+    assert!(route.copies());
+}
+
+#[test]
+fn loans_by_rings_are_judged_without_the_route() {
+    let (socket, route) = (socket(), Arc::<LoanRoute>::default());
+    (0..TRIALS).for_each(|_| route.returned(true));
+    let mut loans = Loans::<()>::new(8, |()| ()).with_route(Some(route));
+    assert!(loans.are_pointless(socket.as_fd(), 0));
+    loans.lent_by_ring(0);
+    assert!(!loans.are_pointless_by_ring(TRIALS - 1));
+    assert!(loans.are_pointless_by_ring(TRIALS));
+    (0..ASK_AGAIN).for_each(|_| loans.copied());
+    assert!(!loans.are_pointless_by_ring(TRIALS), "it is not asked again");
+}
+
+#[test]
 fn notices_are_read_after_few_loans_and_then_after_more() {
     let (socket, mut loans) = (socket(), with_loans(0));
     let mut read_after = Vec::new();
