@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use aya::maps::Array;
-use aya::programs::Lsm;
-use aya::{Btf, Ebpf};
+use aya::programs::{Lsm, ProgramError};
+use aya::{Btf, BtfError, Ebpf};
 
 use crate::process::{self, find};
 use crate::require;
@@ -85,21 +85,24 @@ pub struct Denial(Ebpf);
 const COOKIE: u32 = 0;
 const DENIED: u32 = 1;
 
+/// File with the names of the active security modules.
+const ACTIVE: &str = "/sys/kernel/security/lsm";
+
 impl Denial {
-    /// Attaches the program of an object; it denies nobody. Skips where the kernel has no such hooks for programs.
+    /// Attaches the program of an object; it denies nobody. Skips where the kernel has no BPF LSM, or it is not active.
     pub fn attach(object: &Path) -> Result<Denial> {
-        require!(
-            Path::new("/sys/kernel/btf/vmlinux").exists(),
-            "this kernel has no types for programs (BTF)"
-        );
+        require!(Path::new("/sys/kernel/btf/vmlinux").exists(), "no kernel BTF");
         let mut object = load(object)?;
         let program: &mut Lsm = object.program_mut("deny").context("a program called deny")?.try_into()?;
         let types = Btf::from_sys_fs().context("the kernel's types")?;
         let loaded = program.load("socket_sendmsg", &types);
-        let is_unknown =
-            loaded.as_ref().is_err_and(|error| format!("{error:?}").contains("UnknownBtfTypeName"));
-        require!(!is_unknown, "this kernel has no programs for security (CONFIG_BPF_LSM)");
+        let is_unknown = matches!(loaded, Err(ProgramError::Btf(BtfError::UnknownBtfTypeName { .. })));
+        require!(!is_unknown, "no BPF LSM (CONFIG_BPF_LSM)");
         loaded.context("loading the program")?;
+        // Unknown without securityfs: then the caller sees whether the program denies.
+        let active = std::fs::read_to_string(ACTIVE);
+        let is_inactive = active.is_ok_and(|names| names.trim().split(',').all(|name| name != "bpf"));
+        require!(!is_inactive, "BPF LSM is not active (lsm= lacks bpf)");
         program.attach().context("attaching the program")?;
         Ok(Denial(object))
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that is late: a thread answers the fault of a call's request, header or
- * payload (userfaultfd). Before it does, it sends packets of its own; or it lets
- * go of the memory; or it never answers, and the process is killed.
+ * Page faults of a call's request, headers or payload, served by userfaultfd: a
+ * thread sends packets of its own and then fills the page or unregisters it; or it
+ * never answers, and the process is killed.
  */
 #include <linux/userfaultfd.h>
 #include <pthread.h>
@@ -17,46 +17,48 @@
 #define PAYLOAD 1000
 
 enum place { REQUEST, HEADERS, PLACE_PAYLOAD, PLACES };
-enum reply { FILLED, LET_GO, NEVER, REPLIES };
+enum reply { FILLED, UNREGISTERED, NEVER, REPLIES };
 
-/* A page that is not there until the thread says so. */
-struct late {
+/* A page that is missing until the thread serves its fault. */
+struct uffd {
 	int events;
 	unsigned char *page;
 	unsigned char content[MEMORY_PAGE] __attribute__((aligned(MEMORY_PAGE)));
 	enum reply reply;
 	int asked;		/* a pipe, for NEVER */
+	int returned;		/* a pipe with a byte when the call has returned, or -1 */
 	const struct data *data;
 	struct pair own;	/* for the thread's packets */
 	unsigned int faults;
 };
 
 static const char * const places[] = { "request", "headers", "payload" };
-static const char * const replies[] = { "filled", "let go", "never" };
+static const char * const replies[] = { "filled", "unregistered", "never" };
 
 /* -1 without userfaultfd. */
-static int late_open(struct late *late)
+static int uffd_open(struct uffd *uffd)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register region = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 
-	late->events = syscall(SYS_userfaultfd, O_CLOEXEC);
-	if (late->events < 0)
+	/* Only without waiting it can be polled. */
+	uffd->events = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (uffd->events < 0)
 		return -1;
-	late->page = mmap(NULL, MEMORY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (late->page == MAP_FAILED)
+	uffd->page = mmap(NULL, MEMORY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (uffd->page == MAP_FAILED)
 		die("mmap");
-	region.range.start = (__u64)(size_t)late->page;
+	region.range.start = (__u64)(size_t)uffd->page;
 	region.range.len = MEMORY_PAGE;
-	if (ioctl(late->events, UFFDIO_API, &api) || ioctl(late->events, UFFDIO_REGISTER, &region))
+	if (ioctl(uffd->events, UFFDIO_API, &api) || ioctl(uffd->events, UFFDIO_REGISTER, &region))
 		die("userfaultfd");
 	return 0;
 }
 
-static void late_close(struct late *late)
+static void uffd_close(struct uffd *uffd)
 {
-	close(late->events);
-	munmap(late->page, MEMORY_PAGE);
+	close(uffd->events);
+	munmap(uffd->page, MEMORY_PAGE);
 }
 
 /* What the thread sends while the other waits: headers of the caller, and lists with those of the module. */
@@ -78,102 +80,124 @@ static void send_meanwhile(const struct data *data, struct pair own)
 	CHECK(nothing_more(own.to));
 }
 
-static void *answer_faults(void *argument)
+/* Waits for a fault: 0 if the call has returned without. */
+static int fault_comes(struct uffd *uffd)
 {
-	struct late *late = argument;
-	struct uffdio_range range = { (__u64)(size_t)late->page, MEMORY_PAGE };
-	struct uffdio_copy copy = { .dst = range.start, .src = (__u64)(size_t)late->content,
-				    .len = MEMORY_PAGE };
+	struct pollfd ready[2] = { { .fd = uffd->events, .events = POLLIN },
+				   { .fd = uffd->returned, .events = POLLIN } };
 	struct uffd_msg message;
 
-	CHECK(read(late->events, &message, sizeof(message)) == sizeof(message) &&
+	CHECK(poll(ready, 2, -1) > 0);
+	if (!(ready[0].revents & POLLIN))
+		return 0;
+	CHECK(read(uffd->events, &message, sizeof(message)) == sizeof(message) &&
 	      message.event == UFFD_EVENT_PAGEFAULT);
-	late->faults++;
-	if (late->reply == NEVER) {
-		if (write(late->asked, "", 1) != 1)
+	return 1;
+}
+
+static void *answer_faults(void *argument)
+{
+	struct uffd *uffd = argument;
+	struct uffdio_range range = { (__u64)(size_t)uffd->page, MEMORY_PAGE };
+	struct uffdio_copy copy = { .dst = range.start, .src = (__u64)(size_t)uffd->content,
+				    .len = MEMORY_PAGE };
+
+	if (!fault_comes(uffd))
+		return NULL;
+	uffd->faults++;
+	if (uffd->reply == NEVER) {
+		if (write(uffd->asked, "", 1) != 1)
 			die("write");
 		for (;;)
 			pause();
 	}
-	send_meanwhile(late->data, late->own);
-	if (late->reply == FILLED)
-		CHECK(!ioctl(late->events, UFFDIO_COPY, &copy));
+	send_meanwhile(uffd->data, uffd->own);
+	if (uffd->reply == FILLED)
+		CHECK(!ioctl(uffd->events, UFFDIO_COPY, &copy));
 	else
-		CHECK(!ioctl(late->events, UFFDIO_UNREGISTER, &range));
+		CHECK(!ioctl(uffd->events, UFFDIO_UNREGISTER, &range));
 	return NULL;
 }
 
-/* Three packets of memory with the caller's headers, of which one part is late. */
+/* Three packets of memory with the caller's headers, of which one part is in the missing page. */
 struct wanted {
 	struct wirepath_send request, *send;
 	unsigned char headers[PACKETS][HEADER];
 	const unsigned char *payload;
 };
 
-static void wanted_make(struct wanted *wanted, struct late *late, enum place place, struct pair pair,
+static void wanted_make(struct wanted *wanted, struct uffd *uffd, enum place place, struct pair pair,
 			unsigned int train_packets)
 {
-	const void *headers = place == HEADERS ? (void *)late->page : wanted->headers;
-	const void *payload = place == PLACE_PAYLOAD ? late->page + 100 : late->data->bytes + 100;
+	const void *headers = place == HEADERS ? (void *)uffd->page : wanted->headers;
+	const void *payload = place == PLACE_PAYLOAD ? uffd->page + 100 : uffd->data->bytes + 100;
 
-	wanted->payload = late->data->bytes + 100;
+	wanted->payload = uffd->data->bytes + 100;
 	for (int i = 0; i < PACKETS; i++)
 		memset(wanted->headers[i], 0x10 + i, HEADER);
 	wanted->request = with_given(cut(wirepath_send_of(pair.from, -1, (__u64)(size_t)payload,
 							  PACKETS * PAYLOAD), PAYLOAD, train_packets),
 				     headers, HEADER);
-	wanted->send = place == REQUEST ? (void *)late->page : &wanted->request;
+	wanted->send = place == REQUEST ? (void *)uffd->page : &wanted->request;
 	switch (place) {
 	case REQUEST:
-		memcpy(late->content, &wanted->request, sizeof(wanted->request));
+		memcpy(uffd->content, &wanted->request, sizeof(wanted->request));
 		break;
 	case HEADERS:
-		memcpy(late->content, wanted->headers, sizeof(wanted->headers));
+		memcpy(uffd->content, wanted->headers, sizeof(wanted->headers));
 		break;
 	default:
-		memcpy(late->content, late->data->bytes, sizeof(late->content));
+		memcpy(uffd->content, uffd->data->bytes, sizeof(uffd->content));
 	}
 }
 
-/* Filled, the packets are as if nothing had been late; let go, what was late is zeros. */
+/* Packets are as without a fault if the page was filled; unregistered, it is zeros. */
 static void answered(const struct data *data, struct pair pair, struct pair own, enum place place,
 		     enum reply reply, unsigned int train_packets)
 {
 	static const unsigned char zeros[PACKETS * PAYLOAD];
-	static struct late late;
+	static struct uffd uffd;
 	struct wanted wanted;
+	int answer, returned[2];
 	pthread_t thread;
-	int answer;
 
-	late = (struct late){ .reply = reply, .data = data, .own = own };
-	if (late_open(&late)) {
+	if (pipe(returned))
+		die("pipe");
+	uffd = (struct uffd){ .reply = reply, .data = data, .own = own, .returned = returned[0] };
+	if (uffd_open(&uffd)) {
 		SKIP("no userfaultfd (%s)", strerror(errno));
+		close(returned[0]);
+		close(returned[1]);
 		return;
 	}
-	wanted_make(&wanted, &late, place, pair, train_packets);
-	if (pthread_create(&thread, NULL, answer_faults, &late))
+	wanted_make(&wanted, &uffd, place, pair, train_packets);
+	if (pthread_create(&thread, NULL, answer_faults, &uffd))
 		die("pthread_create");
 	answer = ioctl(device, WIREPATH_SEND, wanted.send) ? errno : 0;
-	CHECK(!pthread_join(thread, NULL) && late.faults == 1);
-	if (reply == LET_GO && place == REQUEST) {
+	CHECK(write(returned[1], "", 1) == 1);
+	CHECK(!pthread_join(thread, NULL) && uffd.faults == 1, "%s %s: %u faults", places[place],
+	      replies[reply], uffd.faults);
+	if (reply == UNREGISTERED && place == REQUEST) {
 		CHECK(answer == EINVAL, "%d", answer);
 	} else {
 		CHECK(answer == 0 && wanted.send->packets == PACKETS, "%s %s: %d", places[place],
 		      replies[reply], answer);
 		for (int i = 0; i < PACKETS; i++)
 			expect_with(pair.to,
-				    reply == LET_GO && place == HEADERS ? zeros : wanted.headers[i], HEADER,
-				    reply == LET_GO && place == PLACE_PAYLOAD ? zeros :
+				    reply == UNREGISTERED && place == HEADERS ? zeros : wanted.headers[i], HEADER,
+				    reply == UNREGISTERED && place == PLACE_PAYLOAD ? zeros :
 				    wanted.payload + i * PAYLOAD, PAYLOAD);
 	}
 	CHECK(nothing_more(pair.to), "%s %s", places[place], replies[reply]);
-	late_close(&late);
+	uffd_close(&uffd);
+	close(returned[0]);
+	close(returned[1]);
 }
 
-/* A process that is killed while it waits for the memory of a call, or of a run, ends and leaves nothing. */
+/* A process that is killed while a call, or a run's start, waits for a page ends and leaves nothing. */
 static void killed(const struct data *data, struct pair pair, enum place place, int by_run)
 {
-	static struct late late;
+	static struct uffd uffd;
 	int asked[2], state, users = module_users();
 	struct wanted wanted;
 	struct wirepath_start start;
@@ -186,12 +210,13 @@ static void killed(const struct data *data, struct pair pair, enum place place, 
 	fflush(stdout);
 	child = fork();
 	if (!child) {
-		late = (struct late){ .reply = NEVER, .data = data, .asked = asked[1] };
-		if (late_open(&late))
+		uffd = (struct uffd){ .reply = NEVER, .data = data, .asked = asked[1],
+				      .returned = -1 };
+		if (uffd_open(&uffd))
 			_exit(2);
-		wanted_make(&wanted, &late, place, pair, 0);
+		wanted_make(&wanted, &uffd, place, pair, 0);
 		start = start_of(wanted.send, 1000000);
-		if (pthread_create(&thread, NULL, answer_faults, &late))
+		if (pthread_create(&thread, NULL, answer_faults, &uffd))
 			_exit(3);
 		ioctl(device, by_run ? WIREPATH_START : WIREPATH_SEND,
 		      by_run ? (void *)&start : (void *)wanted.send);

@@ -11,6 +11,7 @@
 
 #define GROUPS "/tmp/smoke-memory"
 #define GROUP GROUPS "/one"
+#define SUBTREE GROUPS "/cgroup.subtree_control"
 #define MIB (1 << 20)
 /* Headers and departures of a run: 16 MiB each, the most there may be. */
 #define PACKETS MIB
@@ -124,15 +125,17 @@ static void in_the_group(const struct data *data, const struct given *given)
 	static const int limits[] = { 4, 17, 40, 200 };
 	struct pair pair = pair_open(AF_INET);
 	int counts[5] = { 0 };
+	char dump[16];
 
 	/* The kernel's report of each is long enough without all tasks. */
+	snprintf(dump, sizeof(dump), "%s", read_text("/proc/sys/vm/oom_dump_tasks"));
 	write_text("/proc/sys/vm/oom_dump_tasks", "0");
 
 	for (int kept = 0; kept < KINDS; kept++)
 		for (int spared = 0; spared < 2; spared++)
 			for (size_t i = 0; i < COUNT(limits); i++)
 				counts[started(data, pair.from, given, kept, spared, limits[i]) + 1]++;
-	write_text("/proc/sys/vm/oom_dump_tasks", "1");
+	CHECK(!write_text("/proc/sys/vm/oom_dump_tasks", dump));
 	printf("counted: smoke: in small groups %d starters were killed, %d refused; %d had enough\n",
 	       counts[0], counts[2], counts[1]);
 	CHECK(counts[0] > 0 && counts[2] > 0 && counts[1] >= 2 * KINDS);
@@ -144,19 +147,24 @@ void limits(const struct data *data)
 {
 	struct given given = { shared_memory((size_t)PACKETS * HEADER),
 			       shared_memory(PACKETS * sizeof(struct wirepath_departure)) };
+	int had_memory;
 
 	for (int i = 0; i < PACKETS; i++)
 		given.departures[i] = (struct wirepath_departure){ .time_ns = i, .packets = 1 };
 	if (mkdir(GROUPS, 0700) || mount("none", GROUPS, "cgroup2", 0, NULL)) {
 		SKIP("no cgroups of version 2");
-	} else if (write_text(GROUPS "/cgroup.subtree_control", "+memory") || mkdir(GROUP, 0700) ||
-		   access(GROUP "/memory.max", W_OK)) {
-		SKIP("no limits of memory in cgroups");
-		rmdir(GROUP);
-		CHECK(!umount(GROUPS));
 	} else {
-		in_the_group(data, &given);
-		CHECK(!rmdir(GROUP));
+		had_memory = !!strstr(read_text(SUBTREE), "memory");
+		if (write_text(SUBTREE, "+memory")) {
+			SKIP("no limits of memory in cgroups");
+		} else {
+			if (mkdir(GROUP, 0700))
+				die(GROUP);
+			in_the_group(data, &given);
+			CHECK(!rmdir(GROUP));
+			/* As it was: this may be a host. */
+			CHECK(had_memory || !write_text(SUBTREE, "-memory"));
+		}
 		CHECK(!umount(GROUPS));
 	}
 	rmdir(GROUPS);

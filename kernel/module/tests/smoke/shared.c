@@ -84,6 +84,16 @@ char process_state(pid_t process)
 	return state;
 }
 
+int waits_in_call(pid_t process)
+{
+	char state;
+
+	do
+		state = process_state(process);
+	while (state && state != 'D' && state != 'Z');
+	return state == 'D';
+}
+
 void wait_for_tasks(const char *events)
 {
 	struct pollfd empty = { .fd = open(events, O_RDONLY), .events = POLLPRI };

@@ -73,6 +73,7 @@ void die(const char *what);
 __u64 now_ns(void);
 int module_users(void);		/* -1: the kernel does not say */
 char process_state(pid_t process);	/* R, S, D, Z, ... or 0 */
+int waits_in_call(pid_t process);	/* waits for its state D: 0 if the process ended without */
 __u64 processor_ns(void);	/* time that this thread has had */
 char *read_text(const char *name);	/* empty if it cannot be read; until the next call */
 int write_text(const char *name, const char *text);	/* 0, or -1 */

@@ -97,8 +97,7 @@ static void silent_storage(struct pair pair)
 		ioctl(run, WIREPATH_STOP, 0);
 		_exit(1);
 	}
-	while (process_state(stopper) != 'D')
-		;
+	CHECK(waits_in_call(stopper), "STOP did not wait");
 	kill(stopper, SIGKILL);
 	CHECK(waitpid(stopper, &state, 0) == stopper && WIFSIGNALED(state));
 	close(run);

@@ -25,6 +25,11 @@ pub(crate) fn mount() -> Result<()> {
     ] {
         mount_at("none", folder, kind, MountFlags::empty(), None).with_context(|| folder.to_owned())?;
     }
+    // Without CONFIG_SECURITYFS, sysfs has no folder for it.
+    let security = "/sys/kernel/security";
+    if std::fs::exists(security).context(security)? {
+        mount_at("none", security, "securityfs", MountFlags::empty(), None).context(security)?;
+    }
     for (kind, folder) in [("tmpfs", "/dev/shm"), ("devpts", "/dev/pts")] {
         std::fs::create_dir_all(folder).with_context(|| folder.to_owned())?;
         mount_at("none", folder, kind, MountFlags::empty(), None).with_context(|| folder.to_owned())?;
