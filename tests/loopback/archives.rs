@@ -192,22 +192,6 @@ fn a_pause_at_a_joint_loses_nothing() -> Result<()> {
     ensure_bytes(&received, &bed.all())
 }
 
-/// Ensures that both tracks, of pictures and of sound, have the same recording twice. The second time, the sound from
-/// before its beginning is left out, which is the first packet.
-fn ensure_is_twice(tracks: &[Received]) -> Result<()> {
-    ensure!(tracks.len() == 2, "{} tracks", tracks.len());
-    for (track, received) in tracks.iter().enumerate() {
-        let first = &received.packets.first().context("no packets")?.payload;
-        let left_out = if track == 1 { first.len() } else { 0 };
-        let (one, other) = received.payload.split_at((received.payload.len() + left_out) / 2);
-        ensure!(
-            !other.is_empty() && one[left_out..] == *other,
-            "track {track}: the second recording differs"
-        );
-    }
-    Ok(())
-}
-
 fn a_movie_goes_on_over_a_joint() -> Result<()> {
     let clip = clips::mp4(2)?;
     let folder = folder(&[("2026-11-23T10-00-00.mp4", clip.clone()), ("2026-11-23T10-00-02.mp4", clip)])?;
@@ -215,12 +199,10 @@ fn a_movie_goes_on_over_a_joint() -> Result<()> {
     let mut movie = Movie::set_up(server.rtsp, "cam")?;
     movie.play(None)?;
     let tracks = movie.to_the_end(Deadline::seconds(30.0))?;
-    ensure_is_twice(&tracks)?;
-    let mut steps =
-        tracks[1].packets.windows(2).map(|pair| pair[1].timestamp.wrapping_sub(pair[0].timestamp));
-    ensure!(steps.all(|step| step as i32 > 0), "timestamps of sound go back");
     for (received, clock) in tracks.iter().zip(&movie.clocks) {
         ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
+        let (half, rest) = received.payload.split_at(received.payload.len() / 2);
+        ensure!(half == rest, "the second recording differs from the first");
         let ends = received.packets.first().zip(received.packets.last()).context("no packets")?;
         let seconds = f64::from(ends.1.timestamp.wrapping_sub(ends.0.timestamp)) / clock;
         ensure!((3.8..4.2).contains(&seconds), "timestamps go by {seconds} s");
@@ -398,7 +380,10 @@ fn the_newest_recording_tells_the_tracks() -> Result<()> {
     let mut movie = Movie::set_up(server.rtsp, "cam")?;
     movie.play(None)?;
     let tracks = movie.to_the_end(Deadline::seconds(30.0))?;
-    ensure_is_twice(&tracks)?;
+    for received in &tracks {
+        let (half, rest) = received.payload.split_at(received.payload.len() / 2);
+        ensure!(!half.is_empty() && half == rest, "the second recording differs from the first");
+    }
     let left_out = server.status()?["archives"][0]["left_out"].to_string();
     ensure!(left_out.contains("10-00-00.ts") && left_out.contains("newest"), "{left_out}");
     Ok(())
@@ -420,7 +405,10 @@ fn movies_larger_than_the_cache_are_left_out() -> Result<()> {
     movie.play(None)?;
     // Two recordings of 2 s, without a wait for the one between them.
     let tracks = movie.to_the_end(Deadline::seconds(11.0))?;
-    ensure_is_twice(&tracks)?;
+    for received in &tracks {
+        let (half, rest) = received.payload.split_at(received.payload.len() / 2);
+        ensure!(!half.is_empty() && half == rest, "the second recording differs from the first");
+    }
     let left_out = server.status()?["archives"][0]["left_out"].to_string();
     for name in ["10-00-00.mp4", "10-00-22.mp4"] {
         ensure!(left_out.contains(name) && left_out.contains("raise --cache-size"), "{left_out}");

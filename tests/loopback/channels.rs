@@ -25,7 +25,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_channel_plays_over_tcp,
         a_movie_channel_goes_on_over_its_joint,
         a_late_movie_goes_on_over_its_joint,
-        sound_goes_on_over_the_joints_of_a_loop,
         ffmpeg_plays_different_encodes_of_h264_over_udp => || {
             unless_overloaded(|| ffmpeg_plays_different_encodes("libx264", "udp"))
         },
@@ -222,38 +221,6 @@ fn gstreamer_receives_different_encodes() -> Result<()> {
     drop(client);
     let whole = &sizes[1..sizes.len() - 1];
     ensure!(whole.iter().all(|(.., count)| *count == 75), "{sizes:?}");
-    Ok(())
-}
-
-/// Promise: Timestamps of sound do not go back where a movie with an edit list repeats; ffmpeg gets increasing times.
-fn sound_goes_on_over_the_joints_of_a_loop() -> Result<()> {
-    // An encoder's first samples, which an edit list hides, are before the beginning.
-    let folder = clips::folder(&[("film.mp4", &clips::film(3, "libx264", "aac", "mp4")?)])?;
-    let channel = format!("film={}", folder.path().join("film.mp4").display());
-    let server = Server::of(folder.path()).with(["--channel", &channel]).start()?;
-    let mut playback = Movie::set_up(server.rtsp, "film")?;
-    let session = playback.session.clone();
-    playback.client.succeed("PLAY", &playback.url.clone(), &[("Session", &session)])?;
-    let (track, clock) = (&playback.tracks[1], playback.clocks[1]);
-    let received = track.wait_for("joints", Deadline::seconds(60.0), |received| {
-        let ends = received.packets.first().zip(received.packets.last());
-        let ticks = ends.map_or(0, |(first, last)| last.timestamp.wrapping_sub(first.timestamp));
-        (10.0 * clock..1e9).contains(&f64::from(ticks))
-    })?;
-    ensure!(received.gaps().is_empty(), "{:?}", received.gaps());
-    for pair in received.packets.windows(2) {
-        let step = pair[1].timestamp.wrapping_sub(pair[0].timestamp) as i32;
-        // A packet has up to four frames of 1024 ticks, and nothing behind the joint is lost.
-        ensure!((1..5 * 1024).contains(&step), "a step of {step} ticks at {}", pair[1].sequence);
-    }
-    require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
-    let mut command = Command::new("ffmpeg");
-    command.args(["-nostdin", "-v", "warning", "-rtsp_transport", "tcp", "-t", "11"]);
-    command.args(["-i", &server.rtsp_url("film"), "-map", "0:a", "-c", "copy", "-f", "framecrc", "-"]);
-    let mut client = Process::start(&command, true)?;
-    let status = client.wait(Deadline::seconds(60.0))?;
-    let log = client.log();
-    ensure!(status.success() && !log.contains("monoton"), "{log}");
     Ok(())
 }
 

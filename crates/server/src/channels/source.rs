@@ -119,9 +119,7 @@ impl TrainSource for ChannelSource {
         let cursor = played.piece.image.next_start(at_us.checked_sub(played.piece.begin_us)?)?;
         let at = match cursor.at {
             At::Time(at_us) => At::Time(at_us + played.piece.begin_us),
-            At::Packet { train, packet, skip } => {
-                At::Packet { train: played.joined.index(cursor.segment, train), packet, skip }
-            }
+            at @ At::Packet { .. } => at,
         };
         let segment = (played.first_segment + cursor.segment) & SEGMENTS;
         Some(Cursor { segment: state.epoch << SEGMENT_BITS | segment, at })

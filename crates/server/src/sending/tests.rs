@@ -5,12 +5,11 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proptest::prelude::*;
 use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::image::StreamPlan;
 use wirepath_media::mp4::synthetic::{self, SampleShape, SampleTrack, audio, elementary_stream};
 use wirepath_media::ts::synthetic::Sample;
-use wirepath_playback::{Departure, Load, Segment, TrainSource};
+use wirepath_playback::{Departure, Load, TrainSource};
 
 use super::item::Item;
 use super::playlist::{Entry, Playlist};
@@ -111,90 +110,23 @@ fn an_item_that_ends_early_is_logged_once_until_it_is_played() {
 
 /// A movie of two tracks of sound, of a minute: AAC with 48 kHz, and G.711 with 8 kHz.
 fn movie() -> Vec<u8> {
-    sound(MOVIE_S, [0, 0])
-}
-
-/// The same of so many seconds, in which edit lists hide so many samples at the beginning of each track.
-fn sound(seconds: u32, hidden: [u32; 2]) -> Vec<u8> {
     let shape = |duration: u32| SampleShape { length: 160, duration, composition_offset: 0, sync: true };
-    let track = |timescale: u32, entry, shape: SampleShape, hidden: u32| SampleTrack {
+    let track = |timescale: u32, entry, shape: SampleShape| SampleTrack {
         timescale,
         handler: *b"soun",
         entry,
-        samples: vec![shape; (seconds * timescale / shape.duration) as usize],
-        edits: match hidden {
-            0 => Vec::new(),
-            hidden => vec![(seconds * 1000 - hidden * 1000 / timescale, hidden as i32)],
-        },
+        samples: vec![shape; (MOVIE_S * timescale / shape.duration) as usize],
+        edits: Vec::new(),
     };
     // AAC-LC, 48 kHz, stereo (ISO/IEC 14496-3 section 1.6.2.1).
     let aac = audio(b"mp4a", &[elementary_stream(0x40, &[0x11, 0x90])]);
     let mut g711 = audio(b"ulaw", &[]);
     g711[32..36].copy_from_slice(&(8000_u32 << 16).to_be_bytes()); // its sampling rate, 16.16
-    let tracks = vec![track(48_000, aac, shape(1024), hidden[0]), track(8000, g711, shape(160), hidden[1])];
+    let tracks = vec![track(48_000, aac, shape(1024)), track(8000, g711, shape(160))];
     synthetic::File { tracks, samples_in_chunk: 10, ..synthetic::File::default() }.bytes()
 }
 
 const MOVIE_S: u32 = 60;
-
-/// Ticks of a frame of each track.
-const FRAMES: [i32; 2] = [1024, 160];
-
-/// A segment of a sequence, once it is packed.
-fn ready(sequence: &Sequence, number: u32) -> Segment {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        assert!(Instant::now() < deadline, "segment {number} does not come");
-        match sequence.segment(number, None) {
-            Load::Ready(segment) => return Arc::try_unwrap(segment).expect("nobody else has it"),
-            _ => std::thread::yield_now(),
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
-
-    /// Promise: Timestamps of sound never go back at joints of a channel, whatever edit lists hide before its items.
-    #[test]
-    fn sound_never_goes_back_at_a_joint(aac in 0_u32..24_000, g711 in 0_u32..4_000, seconds in 1_u32..4) {
-        let folder = tempfile::tempdir().unwrap();
-        let (_store, image) = image_of(&folder, "sound.mp4", &sound(seconds, [aac, g711]));
-        let pool = BlockingPool::start("pool", 1, Priority::Normal).unwrap();
-        let own = image.plan().streams.to_vec();
-        let mut item = Item::new(Arc::clone(&image));
-        let sequence = Sequence::new(Arc::clone(&item), own.clone(), &pool);
-        let (mut last, mut segment, mut begin_us) = (vec![None; own.len()], 0, 0);
-        for number in 0..4 {
-            // A segment is asked for again after a pause.
-            prop_assert_eq!(ready(&sequence, segment).departures, ready(&sequence, segment).departures);
-            let (departures, behind, _) = departures(&sequence, segment);
-            let mut is_first = [true; 2];
-            segment = behind;
-            for train in departures.iter().map(|departure| &departure.train) {
-                let stream = usize::from(train.run.stream);
-                for header in (0..train.packets()).map(|index| train.run.header(train.first + index)) {
-                    let since = |zero: u32| header.timestamp.wrapping_sub(zero) as i32;
-                    if let Some((sequence, timestamp)) = last[stream].replace((header.sequence, header.timestamp)) {
-                        prop_assert_eq!(header.sequence, u16::wrapping_add(sequence, 1));
-                        prop_assert!(since(timestamp) > 0, "stream {} of item {}", stream, number);
-                    }
-                    let begin = u128::from(begin_us) * u128::from(own[stream].clock_hz) / 1_000_000;
-                    let begin = own[stream].timestamp.wrapping_add(begin as u32);
-                    prop_assert!(number == 0 || since(begin) >= 0, "it begins before the joint");
-                    // No frame behind the joint is lost.
-                    if std::mem::take(&mut is_first[stream]) {
-                        prop_assert!(since(begin) < FRAMES[stream], "{} ticks behind", since(begin));
-                    }
-                }
-            }
-            begin_us += image.duration_us().unwrap();
-            let next = Item::new(Arc::clone(&image));
-            item.follow(Some(Arc::clone(&next)));
-            item = next;
-        }
-    }
-}
 
 /// Promise: In 27 hours of a looped movie, tracks stay in sync within a tick, across each wrap of their RTP
 /// numbers.

@@ -49,8 +49,6 @@ pub(super) struct PackedTrack {
     composition_offset: i64,
     /// Time from the decode time of the last sample to its presentation time, in ticks of the stream's clock.
     lead: i64,
-    /// False while samples are from before the beginning.
-    is_shown: bool,
     /// Samples that are not shown, but that a shown sample may need.
     hidden: Vec<Sample>,
     /// Pace of the samples before the beginning.
@@ -85,7 +83,6 @@ impl PackedTrack {
             expected: None,
             composition_offset: 0,
             lead: 0,
-            is_shown: false,
             hidden: Vec::new(),
             preroll: Preroll::default(),
             departed_us: 0,
@@ -183,19 +180,15 @@ impl PackedTrack {
             self.flush(payloads, schedule);
             self.group.begin_us = windows.begin_us(first_us);
         }
-        let decoded = i128::from(sample.decode_time) + i128::from(self.track.shift);
-        let ticks = self.ticks(decoded + i128::from(sample.composition_offset));
-        // Sound from before the beginning shares no packet with what is shown: it is left out behind another movie.
-        let is_shown = ticks >= 0;
         if self.expected.is_some_and(|expected| expected != sample.decode_time)
             || self.composition_offset != sample.composition_offset
-            || self.is_shown != is_shown
         {
             self.flush_frames(payloads, schedule);
         }
-        self.is_shown = is_shown;
         self.expected = Some(sample.decode_time.saturating_add(sample.duration.into()));
         self.composition_offset = sample.composition_offset;
+        let decoded = i128::from(sample.decode_time) + i128::from(self.track.shift);
+        let ticks = self.ticks(decoded + i128::from(sample.composition_offset));
         self.lead = (ticks - self.ticks(decoded)) as i64;
         let duration_us = self.duration_us(sample);
         let end_us = self.latest_us(sample).saturating_add(duration_us);

@@ -35,13 +35,6 @@ impl Image {
         (is_growing || !state.starts.is_empty()).then_some(index as u8)
     }
 
-    /// Returns whether a track of a movie is sound.
-    pub(crate) fn is_sound(&self, track: u8) -> bool {
-        let state = self.state.lock();
-        let movie = state.summary.description.movie();
-        movie.and_then(|movie| movie.tracks.get(usize::from(track))).is_some_and(|track| !track.video)
-    }
-
     /// Start position for a time in microseconds from the start: the last random access point at or before
     /// it, or exactly that time if there are no such points. The start of the image is always a start
     /// position.
