@@ -37,6 +37,7 @@ struct wp_vector {
 	bool packets;		/* UDP */
 	bool singly;		/* no more trains: one was refused */
 	bool wait;		/* for the storage of the packet that is being added */
+	bool follows;		/* this packet joins a train: it takes no page faults */
 	u64 bytes;		/* sent by this call */
 	u64 sent;		/* packets, or calls into TCP */
 	u64 trains;
@@ -80,24 +81,24 @@ static int wp_vector_check(const struct wirepath_part *part)
 }
 
 /*
- * copy_from_user(), or without waiting -EAGAIN for a page that is not present. @page
+ * copy_from_user(), or without page faults -EAGAIN for a page that is not present. @page
  * keeps its reference while the caller may sleep, as in wp_header_write().
  */
 static int wp_vector_copy_piece(struct page *page, void *room, u64 address,
-				unsigned int bytes, bool wait)
+				unsigned int bytes, bool faults)
 {
 	unsigned long missing;
 
 	get_page(page);
-	if (!wait)
+	if (!faults)
 		pagefault_disable();
 	missing = copy_from_user(room, u64_to_user_ptr(address), bytes);
-	if (!wait)
+	if (!faults)
 		pagefault_enable();
 	put_page(page);
 	if (!missing)
 		return 0;
-	return wait ? -EFAULT : -EAGAIN;
+	return faults ? -EFAULT : -EAGAIN;
 }
 
 /* Copy up to @bytes of a buffer, one page fragment at a time. */
@@ -112,7 +113,7 @@ static int wp_vector_copy(struct wp_vector *vector, u64 address, u64 bytes)
 		if (!room)
 			return -ENOMEM;
 		err = wp_vector_copy_piece(piece.bv_page, room, address, some,
-					   vector->wait);
+					   !vector->follows);
 		if (err)
 			return err;
 		if (!wp_train_add(&vector->train, &piece, true))
@@ -132,7 +133,7 @@ static int wp_vector_refer(struct wp_vector *vector, int file, u64 position,
 	int err;
 
 	err = wp_source_open(source, file, position);
-	source->present = !vector->wait;
+	source->present = vector->follows;
 	while (!err && bytes) {
 		size_t some;
 
@@ -179,6 +180,7 @@ static int wp_vector_gather_bytes(struct wp_vector *vector)
 	int err = 0;
 
 	vector->wait = vector->sending.wait;
+	vector->follows = false;
 	while (!ended && index < vector->count) {
 		const struct wirepath_part *part = &vector->parts[index];
 		u64 want = train->bytes + part->length - skip;
@@ -425,6 +427,7 @@ static int wp_vector_gather_packets(struct wp_vector *vector)
 	sending->member_packets = 0;
 	sending->listed = false;
 	vector->wait = sending->wait;
+	vector->follows = false;
 	err = wp_vector_add_packet(vector, &index);
 	if (err)
 		return err;
@@ -445,6 +448,7 @@ static int wp_vector_gather_packets(struct wp_vector *vector)
 	gathering.shorter = !wp_vector_drops_long(sending->sock->sk);
 	sending->listed = listed && wp_vector_headers_differ(sending);
 	vector->wait = false;
+	vector->follows = true;
 	while (index < vector->count && train->packets < gathering.packets_max)
 		if (!wp_vector_join(vector, &gathering, &index))
 			break;

@@ -83,6 +83,8 @@ pub(crate) struct Loans<T> {
     route: Option<Arc<LoanRoute>>,
     /// Copies since the last loan.
     since_last: u64,
+    /// Copies since the last loan at which the error queue is read again.
+    next_reading: u64,
     /// Loans made by rings, which count their completions.
     by_ring: u64,
     /// Takes the kept value of a completed loan.
@@ -115,6 +117,7 @@ impl<T> Loans<T> {
             is_lending: false,
             route: None,
             since_last: 0,
+            next_reading: 1,
             by_ring: 0,
             over,
         }
@@ -144,7 +147,7 @@ impl<T> Loans<T> {
         self.by_ring += 1;
         let out = self.counts.outstanding + self.by_ring.saturating_sub(back);
         self.counts.outstanding_most = self.counts.outstanding_most.max(out);
-        self.since_last = 0;
+        (self.since_last, self.next_reading) = (0, 1);
     }
 
     /// Loans that rings made.
@@ -158,6 +161,7 @@ impl<T> Loans<T> {
     /// test of the route that is not yet answered is not repeated by this socket, but by others.
     pub(crate) fn are_pointless(&mut self, socket: BorrowedFd<'_>, in_a_row_by_ring: u64) -> bool {
         if self.is_reading_due(in_a_row_by_ring) {
+            self.next_reading = (self.since_last + 1).next_power_of_two();
             let heard = self.read(socket);
             debug_assert!(heard.is_ok(), "the error queue of an open socket can be read: {heard:?}");
         }
@@ -181,7 +185,8 @@ impl<T> Loans<T> {
         match self.since_last {
             _ if self.counts.outstanding == 0 => false,
             0 => self.interval < LONGEST_INTERVAL && self.unread >= self.interval,
-            copies => copies.is_power_of_two() && is_tested(),
+            // Copies of small sends count, too, so that a power of two may be passed.
+            copies => copies >= self.next_reading && is_tested(),
         }
     }
 
@@ -249,7 +254,7 @@ impl<T> Loans<T> {
         self.counts.outstanding += 1;
         self.counts.outstanding_most = self.counts.outstanding_most.max(self.counts.outstanding);
         self.unread += 1;
-        self.since_last = 0;
+        (self.since_last, self.next_reading) = (0, 1);
     }
 
     /// Reads some notifications, if any are expected. Never blocks.
