@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Objects without a handler of records.
-const OTHERS: [&str; 2] = ["rewrite", "thin"];
+const OTHERS: [&str; 3] = ["denial", "rewrite", "thin"];
 
 /// The handler that drops nothing.
 const PASS: &str = "pass";
