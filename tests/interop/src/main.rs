@@ -7,7 +7,7 @@
 //! failed. Other words choose cells by their names (`GStreamer "UDP|TCP"`).
 //!
 //! Players of other people, in real time, fail on a busy machine for reasons of its own. So a cell that failed is
-//! played once more after all others, alone. It is unstable if it plays then.
+//! played once more after all others, alone. It is unstable if it plays then, which fails the run, too.
 
 mod cases;
 mod ffmpeg;
@@ -46,7 +46,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Fills the matrix, and prints or writes it. Returns whether all cells were played and none failed.
+/// Fills the matrix, and prints or writes it. Returns whether all cells were played and none
+/// failed, not even at its first attempt.
 fn run() -> Result<bool> {
     let begin = Instant::now();
     let (mut document, mut words, mut minutes) = (None, Vec::new(), MINUTES);
