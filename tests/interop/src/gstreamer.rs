@@ -21,7 +21,7 @@ const MISSING: usize = 3;
 const ON_THE_WAY: usize = 2;
 
 /// Seconds that a client may take longer than the media: to set the session up, and with its latency.
-const SLACK_S: f64 = 5.0;
+const SLACK_S: f64 = 10.0;
 
 pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
     require!(process::find("gst-launch-1.0").is_some(), "not installed");
