@@ -67,7 +67,7 @@ for purpose in "$@"; do
       need python3 python3; python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv); need_python=1
       # Ubuntu has a browser only as a snap, which does not run everywhere: its test says that it is skipped.
       grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium
-      need python3 python3; need_package python3-venv # for the Python package
+      need_package python3-venv # for the Python package
       need_guests; need_bpf ;;
     vm) need_guests ;;
     debug-kernel)

@@ -11,7 +11,7 @@ come when FILE has more than so many bytes. Operations:
   rewind RATE SECONDS  the same from that time to the beginning
 
 Seeks are sent to the element named "video", or to all sinks if there is none. Prints the seconds from the
-operation to the end, on standard error an error that ended playback. Exits with 77 where the library is missing.
+operation to the end. Fails on an error before the end. Exits with 77 where the library is missing.
 """
 
 import ctypes
@@ -135,8 +135,9 @@ if operation != "play":
     # On a busy machine media come before the answer to PLAY is read, and a request would cancel the reading.
     wait_for_request(bus, b"Sent PLAY request")
     while not (os.path.exists(file) and os.path.getsize(file) > int(enough)):
-        if pop(bus, END | ERROR, 0):
-            sys.exit("it ended before media came")
+        if message := pop(bus, END | ERROR, 0):
+            is_error = message.contents.type == ERROR
+            sys.exit(f"an error before media came: {error(message)}" if is_error else "it ended before media came")
         time.sleep(0.01)
 begin = time.monotonic()
 if operation == "pause":
@@ -159,6 +160,6 @@ message = pop(bus, END | ERROR, 30 * SECOND)
 if not message:
     sys.exit("it did not end")
 if message.contents.type == ERROR:
-    print(error(message), file=sys.stderr)
+    sys.exit(f"an error before the end: {error(message)}")
 print(time.monotonic() - begin)
 set_state(pipeline, NULL)

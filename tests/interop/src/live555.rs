@@ -29,9 +29,9 @@ pub(crate) fn play(case: &Case, bed: &Bed) -> Result<()> {
         Transport::Udp => &[],
         Transport::Tcp => &["-t"],
         Transport::Tunnel => &["-T", &tunnel],
-        Transport::Multicast => return Err(Cannot("does not request multicast").into()),
+        Transport::Multicast => return Err(Cannot("not tried: requests multicast by its option -C").into()),
         Transport::Tls | Transport::SrtpUdp | Transport::SrtpTls => {
-            return Err(Cannot("built without TLS").into());
+            return Err(Cannot("not tried: built without OpenSSL").into());
         }
     };
     match (case.format.video, case.operation) {

@@ -3,11 +3,11 @@
 //!
 //! Arguments: `--write FILE.md` adds the results to those kept in `FILE.tsv`, and replaces what is between
 //! the marks of the document by tables of all. Results of clients that are not installed are kept so.
-//! `--minutes N` ends the run after so many (40): cells not begun by then keep their results, and the run has
-//! failed. Other words choose cells by their names (`GStreamer "UDP|TCP"`).
+//! `--minutes N` ends the run after so many (40): cells not begun by then, or not played again after a failure,
+//! keep their results, and the run has failed. Other words choose cells by their names (`GStreamer "UDP|TCP"`).
 //!
 //! Players of other people, in real time, fail on a busy machine for reasons of its own. So a cell that failed is
-//! played once more after all others, alone. It is unstable if it plays then.
+//! played once more after all others, alone. It is unstable if it plays then, which fails the run, too.
 
 mod cases;
 mod ffmpeg;
@@ -46,7 +46,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Fills the matrix, and prints or writes it. Returns whether all cells were played and none failed.
+/// Fills the matrix, and prints or writes it. Returns whether all cells were played and none
+/// failed, not even at its first attempt.
 fn run() -> Result<bool> {
     let begin = Instant::now();
     let (mut document, mut words, mut minutes) = (None, Vec::new(), MINUTES);
@@ -76,7 +77,7 @@ fn run() -> Result<bool> {
         Some(file) => keep(matrix, &file)?,
         None => print!("{}", matrix.markdown()),
     }
-    eprintln!("{summary}; {left} not begun in {minutes} min; took {} s", begin.elapsed().as_secs());
+    eprintln!("{summary}; {left} left at the limit of {minutes} min; took {} s", begin.elapsed().as_secs());
     Ok(is_good)
 }
 
@@ -91,7 +92,7 @@ fn keep(matrix: Matrix, document: &str) -> Result<()> {
 
 /// Plays all cases whose names have all of `words`, each a choice of parts with `|` between: three at a time
 /// for each processor, since players wait for most of the time, then those that failed, one at a time.
-/// Returns the results and the number of cases that were not begun before the deadline.
+/// Returns the results and the number of cases that were not begun, or not played again, before the deadline.
 fn fill(words: &[String], deadline: Instant) -> Result<(Matrix, usize)> {
     let is_chosen = |case: &Case| {
         let name = case.to_string();
@@ -102,14 +103,18 @@ fn fill(words: &[String], deadline: Instant) -> Result<(Matrix, usize)> {
     let day = process::run("date", ["-u", "+%F"], 10.0)?.trim().to_owned();
     let threads = 3 * thread::available_parallelism().map_or(1, usize::from);
     let first = play_all(&cases, &bed, threads, deadline)?;
-    let left = cases.len() - first.len();
+    let mut left = cases.len() - first.len();
     let failed: Vec<Case> =
         first.iter().filter(|(_, attempt)| attempt.failed()).map(|(case, _)| *case).collect();
     let mut again = play_all(&failed, &bed, 1, deadline)?;
     let mut matrix = Matrix::default();
     for (case, attempt) in first {
         let second = again.iter().position(|(other, _)| *other == case).map(|at| again.swap_remove(at).1);
-        matrix.set(&case, Cell::of(attempt, second), &day);
+        if attempt.failed() && second.is_none() {
+            left += 1;
+        } else {
+            matrix.set(&case, Cell::of(attempt, second), &day);
+        }
     }
     Ok((matrix, left))
 }

@@ -50,12 +50,14 @@ impl fmt::Display for Attempt {
 pub(crate) enum Cell {
     /// What came is what the file has.
     Plays,
-    /// The same at the second attempt; how the first one failed.
+    /// The same at the second attempt, or [`Cell::Cannot`] then; how the first one failed.
     Unstable(String),
     /// The client has not what it takes.
     Cannot(String),
-    /// The client is not installed, or the machine was overloaded at both attempts.
+    /// The client is not installed.
     Skipped(String),
+    /// Both attempts failed, and the machine was overloaded at both.
+    Overloaded(String),
     Fails(String),
 }
 
@@ -66,9 +68,12 @@ impl Cell {
         match (first.failed(), second) {
             (true, Some(second)) if second.result.is_ok() => Cell::Unstable(first.reason()),
             (true, Some(second)) if second.failed() && is_overloaded && second.overload.is_some() => {
-                Cell::Skipped(format!("the machine is overloaded: {}", second.reason()))
+                Cell::Overloaded(second.reason())
             }
-            (true, Some(second)) => Cell::of_one(&second.result),
+            (true, Some(second)) => match Cell::of_one(&second.result) {
+                Cell::Cannot(cannot) => Cell::Unstable(format!("{}; then no: {cannot}", first.reason())),
+                cell => cell,
+            },
             (_, _) => Cell::of_one(&first.result),
         }
     }
@@ -97,6 +102,7 @@ impl Cell {
             Cell::Unstable(why) => ("unstable", why),
             Cell::Cannot(why) => ("no", why),
             Cell::Skipped(why) => ("skipped", why),
+            Cell::Overloaded(why) => ("overloaded", why),
             Cell::Fails(why) => ("fails", why),
         }
     }
@@ -107,8 +113,9 @@ impl Cell {
             "unstable" => Cell::Unstable(why.to_owned()),
             "no" => Cell::Cannot(why.to_owned()),
             "skipped" => Cell::Skipped(why.to_owned()),
+            "overloaded" => Cell::Overloaded(why.to_owned()),
             "fails" => Cell::Fails(why.to_owned()),
-            _ => bail!("unknown result {word}: expected yes, unstable, no, skipped or fails"),
+            _ => bail!("unknown result {word}: expected yes, unstable, no, skipped, overloaded or fails"),
         })
     }
 }
@@ -118,9 +125,8 @@ impl Cell {
 struct Notes(Vec<String>);
 
 impl Notes {
-    /// Number of the note about a result, from 1.
-    fn number(&mut self, cell: &Cell) -> usize {
-        let text = cell.text();
+    /// Number of a note by its first line, from 1.
+    fn number(&mut self, text: &str) -> usize {
         let note = text.lines().next().unwrap_or_default();
         let number = self.0.iter().position(|other| other == note).unwrap_or_else(|| {
             self.0.push(note.to_owned());
@@ -130,8 +136,13 @@ impl Notes {
     }
 }
 
-/// Results of all operations in a table: those that work by their names, and the numbers of notes about the others.
-fn summary(results: &[(Operation, Option<&Cell>)], notes: &mut Notes) -> String {
+/// Results of all operations in a table: those that work by their names, and the numbers of notes about the others
+/// and about how the output of cells that play (`remark`) is compared.
+fn summary(
+    results: &[(Operation, Option<&Cell>)],
+    remark: impl Fn(Operation) -> Option<&'static str>,
+    notes: &mut Notes,
+) -> String {
     let names = |is_wanted: &dyn Fn(Option<&Cell>) -> bool| -> Vec<&str> {
         results.iter().filter(|(_, cell)| is_wanted(*cell)).map(|(operation, _)| operation.name()).collect()
     };
@@ -144,14 +155,19 @@ fn summary(results: &[(Operation, Option<&Cell>)], notes: &mut Notes) -> String 
     for (what, wanted) in [
         ("unstable", names(&|cell| matches!(cell, Some(Cell::Unstable(_))))),
         ("**fails**", names(&|cell| matches!(cell, Some(Cell::Fails(_))))),
+        ("overloaded", names(&|cell| matches!(cell, Some(Cell::Overloaded(_))))),
         ("not tried", names(&|cell| cell.is_none())),
     ] {
         if !wanted.is_empty() {
             write!(text, "; {what}: {}", wanted.join(", ")).expect("a string takes all");
         }
     }
-    let others = results.iter().filter_map(|(_, cell)| cell.filter(|cell| **cell != Cell::Plays));
-    let numbers: BTreeSet<usize> = others.map(|cell| notes.number(cell)).collect();
+    let texts = results.iter().filter_map(|(operation, cell)| match cell {
+        Some(Cell::Plays) => remark(*operation).map(str::to_owned),
+        Some(cell) => Some(cell.text()),
+        None => None,
+    });
+    let numbers: BTreeSet<usize> = texts.map(|text| notes.number(&text)).collect();
     if !numbers.is_empty() {
         let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
         write!(text, " ({})", numbers.join(", ")).expect("a string takes all");
@@ -164,9 +180,9 @@ fn summary(results: &[(Operation, Option<&Cell>)], notes: &mut Notes) -> String 
 pub(crate) struct Matrix(Vec<(Case, Cell, String)>);
 
 impl Matrix {
-    /// Sets a result. One of a client that is not installed does not replace another.
+    /// Sets a result. One of a client that is not installed, or of an overloaded machine, does not replace another.
     pub(crate) fn set(&mut self, case: &Case, cell: Cell, day: &str) {
-        let is_kept = matches!(cell, Cell::Skipped(_)) && self.cell(case).is_some();
+        let is_kept = matches!(cell, Cell::Skipped(_) | Cell::Overloaded(_)) && self.cell(case).is_some();
         if !is_kept {
             self.0.retain(|(other, ..)| other != case);
             self.0.push((*case, cell, day.to_owned()));
@@ -180,14 +196,17 @@ impl Matrix {
         }
     }
 
-    /// Number of cells that failed.
+    /// Number of cells for which a run fails: those that failed, at the first attempt only or on an overloaded
+    /// machine, too.
     pub(crate) fn failures(&self) -> usize {
-        self.0.iter().filter(|(_, cell, _)| matches!(cell, Cell::Fails(_))).count()
+        let is_failure =
+            |cell: &Cell| matches!(cell, Cell::Fails(_) | Cell::Unstable(_) | Cell::Overloaded(_));
+        self.0.iter().filter(|(_, cell, _)| is_failure(cell)).count()
     }
 
     /// Number of cells with each result.
     pub(crate) fn summary(&self) -> String {
-        let words = ["yes", "unstable", "no", "skipped", "fails"];
+        let words = ["yes", "unstable", "no", "skipped", "overloaded", "fails"];
         let counts = words.map(|word| self.0.iter().filter(|(_, cell, _)| cell.parts().0 == word).count());
         let texts: Vec<String> =
             words.iter().zip(counts).map(|(word, count)| format!("{count} {word}")).collect();
@@ -248,9 +267,10 @@ impl Matrix {
         for format in Format::ALL {
             write!(text, "| {} |", format.name).expect("a string takes all");
             for transport in Transport::ALL {
-                let results = Operation::ALL
-                    .map(|operation| (operation, self.cell(&Case { client, format, transport, operation })));
-                write!(text, " {} |", summary(&results, &mut notes)).expect("a string takes all");
+                let case = |operation| Case { client, format, transport, operation };
+                let results = Operation::ALL.map(|operation| (operation, self.cell(&case(operation))));
+                let remark = |operation| case(operation).remark();
+                write!(text, " {} |", summary(&results, remark, &mut notes)).expect("a string takes all");
             }
             text.push('\n');
         }
@@ -317,8 +337,10 @@ mod tests {
         for (first, second) in [(false, false), (true, false), (false, true)] {
             assert!(matches!(Cell::of(failure(first), Some(failure(second))), Cell::Fails(_)));
         }
-        let skipped = Cell::of(failure(true), Some(failure(true)));
-        assert_eq!(skipped, Cell::Skipped(format!("the machine is overloaded: {reason} (no room)")));
+        let overloaded = Cell::of(failure(true), Some(failure(true)));
+        assert_eq!(overloaded, Cell::Overloaded(format!("{reason} (no room)")));
+        let cannot = Cell::of(failure(false), Some(attempt(Err(Cannot("no TLS").into()))));
+        assert_eq!(cannot, Cell::Unstable(format!("{reason}; then no: no TLS")));
     }
 
     /// Results of a client, the same for all formats and operations of a transport.
@@ -346,6 +368,19 @@ mod tests {
     }
 
     #[test]
+    fn a_run_fails_for_cells_that_failed_once() {
+        let failures = |cell: Cell| matrix(Client::Vlc, |_| cell.clone()).failures();
+        for cell in [Cell::Plays, Cell::Cannot("UDP only".into()), Cell::Skipped("not installed".into())] {
+            assert_eq!(failures(cell), 0);
+        }
+        for cell in
+            [Cell::Fails("late".into()), Cell::Unstable("late".into()), Cell::Overloaded("late".into())]
+        {
+            assert!(failures(cell) > 0);
+        }
+    }
+
+    #[test]
     fn a_cell_names_what_works() {
         let cannot = Cell::Cannot("no window".into());
         let results = [
@@ -355,8 +390,11 @@ mod tests {
             (Operation::ALL[3], None),
             (Operation::ALL[4], Some(&Cell::Unstable("late".into()))),
         ];
-        let text = summary(&results, &mut Notes::default());
+        let text = summary(&results, |_| None, &mut Notes::default());
         assert_eq!(text, "play, seek; unstable: scale; not tried: speed (1, 2)");
+        let remark = |operation| (operation != Operation::ALL[0]).then_some("rewritten");
+        let text = summary(&results, remark, &mut Notes::default());
+        assert_eq!(text, "play, seek; unstable: scale; not tried: speed (1, 2, 3)");
     }
 
     #[test]
@@ -365,6 +403,7 @@ mod tests {
         kept = Matrix::parse(&kept.text()).unwrap();
         kept.merge(matrix(Client::Vlc, |_| Cell::Skipped("not installed".into())));
         kept.merge(matrix(Client::Retina, |_| Cell::Skipped("not installed".into())));
+        kept.merge(matrix(Client::Vlc, |_| Cell::Overloaded("late".into())));
         let case = |client| Case::all().find(|case| case.client == client).unwrap();
         assert_eq!(kept.cell(&case(Client::Vlc)), Some(&Cell::Cannot("UDP only".into())));
         assert_eq!(kept.cell(&case(Client::Retina)), Some(&Cell::Skipped("not installed".into())));
