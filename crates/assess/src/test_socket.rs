@@ -42,7 +42,7 @@ pub(crate) enum TestSocket {
     /// Socket for trains.
     Trains(UdpSink),
     /// Socket for blocks.
-    Blocks(BlockSink),
+    Blocks(Box<BlockSink>),
 }
 
 /// Counter of arrived packets.
@@ -70,7 +70,8 @@ impl TestSocket {
             PathKind::Block(path) => BlockSink::udp(socket, case.packet_size(), path)
                 .map(|sink| sink.with_switch(LoanSwitch::new(case.loans)))
                 .map(|sink| {
-                    TestSocket::Blocks(if case.is_single() { sink.without_segmentation() } else { sink })
+                    let sink = if case.is_single() { sink.without_segmentation() } else { sink };
+                    TestSocket::Blocks(Box::new(sink))
                 }),
         };
         opened.map_err(|error| Error::Unable(format!("cannot set up its socket: {error}")))
@@ -82,7 +83,7 @@ impl TestSocket {
         match case.path {
             PathKind::Block(path) => {
                 let sink = BlockSink::tcp(socket, path).doing("setting up a connection")?;
-                Ok(TestSocket::Blocks(sink.with_switch(LoanSwitch::new(case.loans))))
+                Ok(TestSocket::Blocks(Box::new(sink.with_switch(LoanSwitch::new(case.loans)))))
             }
             PathKind::Stream(_) => Err(Error::Unable("RTP goes over UDP here".to_owned())),
         }

@@ -24,7 +24,7 @@ fn full(path: BlockPath) -> (TestSocket, TcpStream, usize) {
             Err(error) => panic!("{error}"),
         }
     }
-    (TestSocket::Blocks(sink), receiver, sent)
+    (TestSocket::Blocks(Box::new(sink)), receiver, sent)
 }
 
 /// Promise: The time of a run over TCP ends when the receiver has acknowledged all bytes.
