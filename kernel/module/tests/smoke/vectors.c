@@ -293,6 +293,43 @@ static void error_pending(const struct data *data)
 	close(from);
 }
 
+#define ABSENT_PACKETS 8
+
+/*
+ * With DONTWAIT, memory that nobody has touched is sent all the same, a packet a call at the
+ * least: the pages of a call's first packet are faulted in. An address without memory is a fault.
+ */
+static void absent(struct pair pair, __u32 flags, __u32 part_flags)
+{
+	static const unsigned char zeros[PACKET_BYTES];
+	const size_t bytes = ABSENT_PACKETS * PACKET_BYTES;
+	unsigned char *memory = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct wirepath_part parts[ABSENT_PACKETS];
+	struct wirepath_sendfilew vector = {
+		.size = sizeof(vector), .flags = WIREPATH_DONTWAIT | flags, .socket = pair.from,
+		.part_count = ABSENT_PACKETS, .part_bytes = sizeof(parts[0]),
+		.parts = (__u64)(size_t)parts,
+	};
+	int calls = 0;
+
+	if (memory == MAP_FAILED)
+		die("mmap");
+	for (size_t i = 0; i < ABSENT_PACKETS; i++)
+		parts[i] = (struct wirepath_part){
+			.file = -1, .offset = (__u64)(size_t)memory + i * PACKET_BYTES,
+			.length = PACKET_BYTES, .flags = WIREPATH_PART_END | part_flags };
+	while (vector.bytes < bytes && calls++ < ABSENT_PACKETS)
+		if (ioctl(device, WIREPATH_SENDFILEW, &vector) < 0 && errno != EAGAIN)
+			break;
+	CHECK(vector.bytes == bytes, "%llu bytes in %d calls", vector.bytes, calls);
+	for (size_t i = 0; i < vector.packets; i++)
+		expect_one(pair.to, zeros, PACKET_BYTES);
+	CHECK(nothing_more(pair.to));
+	CHECK(!munmap(memory, bytes));
+	vector.bytes = 0;
+	CHECK(ioctl(device, WIREPATH_SENDFILEW, &vector) < 0 && errno == EFAULT);
+}
+
 void vectors(const struct data *data, struct pair pair)
 {
 	static struct vector vector;
@@ -308,6 +345,9 @@ void vectors(const struct data *data, struct pair pair)
 	corked(data, pair);
 	stamped(data, pair);
 	error_pending(data);
+	absent(pair, 0, 0);
+	absent(pair, WIREPATH_COPY, 0);
+	absent(pair, 0, WIREPATH_PART_COPY);
 	misused(&vector, pair);
 	over_tcp(vector.parts, COUNT(vector.parts), vector.expected, vector.bytes);
 }
