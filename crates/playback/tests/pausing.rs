@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -230,6 +230,16 @@ fn take(receiver: &UdpSocket, came: &mut Vec<Vec<u8>>) {
         came.push(packet[..length].to_vec());
     }
     receiver.set_nonblocking(false).unwrap();
+}
+
+/// Time without packets that shows a pause.
+const SILENCE: Duration = Duration::from_millis(100);
+
+/// Ensures that no packet comes during a pause.
+fn ensure_silent(receiver: &UdpSocket) {
+    receiver.set_read_timeout(Some(SILENCE)).unwrap();
+    let came = receiver.recv(&mut [0; 2000]).map_err(|error| error.kind());
+    assert_eq!(came, Err(ErrorKind::WouldBlock), "a packet came after the pause");
 }
 
 /// Times from the answer to a PLAY to the next request: all phases of a picture.
@@ -468,16 +478,16 @@ fn a_pause_between_segments_begins_no_picture() {
             answer.recv_timeout(PATIENCE).unwrap().unwrap();
             assert!(begun.elapsed().as_millis() < 900, "{:?}", begun.elapsed());
         }
-        std::thread::sleep(Duration::from_millis(50));
+        if !is_at_edge {
+            let early = answer.recv_timeout(SILENCE / 2);
+            assert!(early.is_err(), "the pause does not wait for the next segment: {early:?}");
+        }
         late.come();
         if !is_at_edge {
             assert_eq!(answer.recv_timeout(PATIENCE).unwrap().unwrap(), PICTURE_US);
         }
-        std::thread::sleep(Duration::from_millis(100));
-        let mut came = Vec::new();
-        take(&video, &mut came);
-        take(&audio, &mut came);
-        assert!(came.is_empty(), "{} packets came after the pause", came.len());
+        ensure_silent(&video);
+        ensure_silent(&audio);
     }
 }
 
@@ -495,9 +505,12 @@ fn intra_frames_begin_where_the_session_is() {
         let replay = ReplayRequest { intra, ..ReplayRequest::default() };
         let position = session.play(PlayRequest { replay, ..PlayRequest::default() }).unwrap();
         let told = position.streams.iter().find(|stream| stream.stream == VIDEO).unwrap();
-        std::thread::sleep(Duration::from_millis(60));
+        let is_told = |packet: &Vec<u8>| Header::parse(packet).unwrap().sequence == told.sequence.unwrap();
+        let mut came = vec![receive(&video)];
+        while !came.last().is_some_and(is_told) {
+            came.push(receive(&video));
+        }
         session.pause();
-        let mut came = Vec::new();
         take(&video, &mut came);
         let headers: Vec<_> = came.iter().map(|packet| Header::parse(packet).unwrap()).collect();
         for (one, next) in headers.iter().zip(&headers[1..]) {

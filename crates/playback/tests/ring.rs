@@ -221,7 +221,6 @@ fn what_the_kernel_copies_is_not_lent_for_long() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A session of both tracks of a movie, and their receivers.
 /// A source whose second segment is recorded a second after its first one.
 struct Recorded {
     numbered: Arc<Numbered>,
@@ -265,6 +264,7 @@ fn a_wait_for_a_recorder_is_no_lateness() {
     assert!(lateness.largest_us() < 700_000, "{} us late", lateness.largest_us());
 }
 
+/// A session of both tracks of a movie, and their receivers.
 fn session_of(playbacks: &Playbacks, movie: &Arc<Movie>) -> (Session, [UdpSocket; 2]) {
     let ((video, video_sink), (audio, audio_sink)) = (movie::udp(VIDEO), movie::udp(AUDIO));
     let session = Session::open(playbacks, movie, video_sink);
