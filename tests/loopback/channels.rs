@@ -74,7 +74,7 @@ impl TestBed {
         Ok(TestBed { server, list, assets, _folder: folder })
     }
 
-    /// What the channel plays, again and again.
+    /// Content of the channel, which loops.
     fn loops(&self) -> Vec<u8> {
         self.assets.concat().repeat(5)
     }
@@ -265,7 +265,7 @@ fn viewers_are_at_the_same_place() -> Result<()> {
     })?;
     ensure_unbroken(&came)?;
     ensure_unbroken(&other)?;
-    // What came since is less than a loop.
+    // Less than a loop has come since.
     let at = joined_behind.saturating_sub(300_000);
     let place = at + place(&other.payload[..300_000], &came.payload[at..])?;
     let same = came.packets.iter().find(|packet| packet.payload.contains(&place)).context("no packet")?;
@@ -384,7 +384,7 @@ fn assets_that_cannot_be_played_are_left_out() -> Result<()> {
     place(&received.payload, &stored.repeat(5)).map(drop)
 }
 
-/// Promise: The log names an asset of a channel that cannot be played once, until the list is read again.
+/// Promise: The log warns once of a channel's asset that cannot be played, until the list is read again.
 fn assets_that_cannot_be_played_are_logged_once() -> Result<()> {
     let folder = clips::folder(&[("one.ts", &clips::constant(2)?)])?;
     // The first is refused when it is opened, the second while it is packed: it has no clock.

@@ -297,7 +297,7 @@ fn a_released_copy_is_not_sent_from() {
     let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch).path();
     assert_eq!(path, DataPath::WireSendfile);
     assert_eq!(hot.scratch.poll_registrations().unwrap(), RegistrationProgress::More);
-    // What was queued before still leaves.
+    // Trains that were queued before still leave.
     assert_eq!(hot.flush(), [(7, Ok(train.length))]);
     hot.ensure_arrives(&receiver, &train);
     while hot.scratch.poll_registrations().unwrap() == RegistrationProgress::More {}
@@ -477,7 +477,7 @@ fn a_ring_that_is_dropped_gives_its_loans_up() {
     let (stream, mut client) = connection();
     let (sink, mut scratch) = lending(BlockSink::tcp(stream, BlockPath::Loan).unwrap());
     let (pages, mut sent) = (written(9), 0);
-    // What is lent beyond the ring's memory of loans is copied.
+    // Loans beyond the ring's memory of them are copied.
     rustix::net::sockopt::set_socket_send_buffer_size(sink.socket(), 1 << 22).unwrap();
     let full = loop {
         match sink.send_pages_by_ring(&pages, 0..2000, &mut scratch) {

@@ -250,7 +250,7 @@ impl Transport {
     }
 }
 
-/// What the client does.
+/// Action of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Plays to the end.

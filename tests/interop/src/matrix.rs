@@ -48,11 +48,11 @@ impl fmt::Display for Attempt {
 /// Result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cell {
-    /// What came is what the file has.
+    /// The output is that of the file.
     Plays,
     /// The same at the second attempt, or [`Cell::Cannot`] then; how the first one failed.
     Unstable(String),
-    /// The client has not what it takes.
+    /// The client lacks a feature that the case needs.
     Cannot(String),
     /// The client is not installed.
     Skipped(String),

@@ -17,7 +17,7 @@ const PAUSE: [&str; 3] = ["playing", "resting", "playing"];
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) transports: BTreeSet<String>,
-    /// Whether their packets are encrypted by SRTP.
+    /// Encryption of their packets by SRTP: true for encrypted ones.
     pub(crate) srtp: BTreeSet<bool>,
     pub(crate) speeds: Vec<f64>,
     pub(crate) scales: Vec<f64>,

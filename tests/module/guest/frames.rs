@@ -253,7 +253,7 @@ impl Way {
     }
 }
 
-/// What packets of a call have as plain sends have it.
+/// Parts of a call's packets that are those of plain sends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Same {
     /// Their IPv4 headers but for the flags.

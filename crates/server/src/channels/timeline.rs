@@ -40,7 +40,7 @@ const ENDLESS: u64 = u64::MAX;
 
 #[derive(Default)]
 struct State {
-    /// What was on not long ago, what is on, and what is next, in order.
+    /// Recent items, the current item and the next items, in order.
     pieces: VecDeque<Arc<Piece>>,
     /// Wakers of playbacks that wait for the next piece.
     waiters: Vec<Waker>,
