@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use wirepath_sys::device::{self, DeviceName};
 use wirepath_sys::socket::namespace;
 
-use super::TRIALS;
+use super::{ASK_AGAIN, TRIALS};
 
 /// Most remembered routes. Beyond it, the oldest is forgotten.
 const MOST_ROUTES: usize = 64;
@@ -37,7 +37,8 @@ enum Key {
 pub(crate) struct LoanRoute {
     /// Consecutive notifications of copied loans, up to now.
     copied_in_a_row: AtomicU64,
-    /// Copies since the last notification. A loan whose socket is dropped before its notification has no effect.
+    /// Copies since the route was found to copy, or the last test found so again. A loan whose socket is dropped
+    /// before its notification has no effect.
     since_last: AtomicU64,
 }
 
@@ -93,8 +94,11 @@ impl LoanRoute {
     /// Counts a notification, which may report several loans.
     pub(crate) fn returned(&self, copied: bool) {
         if copied {
-            self.since_last.store(0, Relaxed);
-            self.copied_in_a_row.fetch_add(1, Relaxed);
+            let is_verdict = self.copied_in_a_row.fetch_add(1, Relaxed) + 1 == TRIALS;
+            // Other notifications, as of sockets that lend in any case, do not put the next test off.
+            if is_verdict || self.since_last() >= ASK_AGAIN {
+                self.since_last.store(0, Relaxed);
+            }
         } else {
             self.copied_in_a_row.store(0, Relaxed);
         }
@@ -152,7 +156,10 @@ mod tests {
         route.copied();
         assert_eq!((route.copies(), route.since_last()), (true, 1));
         route.returned(true);
-        assert_eq!((route.copies(), route.since_last()), (true, 0));
+        assert_eq!((route.copies(), route.since_last()), (true, 1), "it was no test");
+        (1..ASK_AGAIN).for_each(|_| route.copied());
+        route.returned(true);
+        assert_eq!((route.copies(), route.since_last()), (true, 0), "a test was answered");
         route.returned(false);
         assert!(!route.copies());
     }
