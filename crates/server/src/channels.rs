@@ -326,7 +326,7 @@ impl Slot {
             "name": self.options.name,
             "asset": channel.and_then(|channel| channel.timeline.asset()),
             "entries": channel.map(|channel| channel.list.length()),
-            "left_out": channel.map(|channel| channel.list.unplayable().left_out()),
+            "entries_left_out": channel.map(|channel| channel.list.unplayable().left_out()),
             "position_s": channel.map(|channel| channel.timeline.now_us() as f64 / 1e6),
         })
     }
