@@ -77,7 +77,8 @@ for purpose in "$@"; do
     *) echo "install.sh: unknown purpose $purpose; known are run, test, players, vm, debug-kernel, bench, clients, bpf" >&2; exit 64 ;;
   esac
 done
-install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }
+# Another apt-get, such as that of a new machine's first start, is waited for.
+install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends ${missing[*]}"; }
 [ ${#missing[@]} = 0 ] || install
 
 if ! have_rust; then

@@ -55,7 +55,11 @@ const SEND_BUFFER: usize = 256 << 20;
 /// Memory for notifications of loans: one for each packet in the queue.
 const NOTIFICATION_BYTES: &str = "67108864";
 
-/// Sends between two readings of the notifications.
+/// Limit of a run, in multiples of the time that the device takes for the volume: a datagram of many fragments may
+/// never find room for all of them at once.
+const DURATIONS: u64 = 8;
+
+/// Sends between two readings of the notifications, or of the clock.
 const SENDS_FOR_A_READING: u64 = 32;
 
 /// Timeout for the last loans.
@@ -142,7 +146,7 @@ impl Flood {
     }
 
     /// Sends until the queue was full once, or has accepted `volume` bytes; then measures until another `volume`
-    /// bytes are accepted.
+    /// bytes are accepted, or [`DURATIONS`] have passed.
     fn run(
         &self,
         test_bed: &TestBed,
@@ -161,8 +165,12 @@ impl Flood {
         let usage = || Usage::of_process().doing("asking for the processor time");
         let (before, start) = (usage()?, Instant::now());
         let (mut sent, mut errors) = (0, 0);
+        let longest = Duration::from_secs(DURATIONS * volume * 8) / BITS_PER_SECOND as u32;
         while sent * size < volume {
             if sender.send(self.size)? { sent += 1 } else { errors += 1 }
+            if (sent + errors).is_multiple_of(SENDS_FOR_A_READING) && start.elapsed() > longest {
+                break;
+            }
         }
         let (used, wall) = (usage()?.since(before), start.elapsed());
         let dropped = queue.dropped()? - dropped;
@@ -177,6 +185,12 @@ impl Flood {
         if refused != dropped {
             return Err(Error::Faulty(format!(
                 "{refused} sends failed, and the queue dropped {dropped} packets"
+            )));
+        }
+        if sent == 0 {
+            return Err(Error::Unable(format!(
+                "the queue accepted none of {errors} sends in {:.1} s: it never had room for a whole one",
+                wall.as_secs_f64()
             )));
         }
         Ok(QueueRun {
