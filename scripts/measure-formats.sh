@@ -52,7 +52,7 @@ P
 used() { cat "/proc/$sender/task"/*/schedstat 2>"$folder/ended" | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
 send() { # channels
   awk -v count="$1" -v clip="$folder/clip.ts" 'BEGIN { for (n = 0; n < count; n++)
-    printf "[channel-%d]\nassets = [\"%s\"]\nloop = true\nto = [\"rtp://239.7.%d.%d:5004\"]\n", n, clip, n / 250, n % 250 + 1
+    printf "[channel-%d]\nassets = [\"%s\"]\nloop = true\nto = [\"rtp://239.7.%d.%d:5004?interface=10.80.0.1\"]\n", n, clip, n / 250, n % 250 + 1
   }' >"$folder/channels.toml"
   : >"$folder/ready"
   ip netns exec "$hosts" taskset -c "$processor" "$program" send --config "$folder/channels.toml" --cache "$folder/cache" \

@@ -116,7 +116,7 @@ impl<'a> Sending<'a> {
                 while let Some(train) = rest {
                     let token = self.queue.stretches.len() as u64;
                     let path = path.for_train(&train, self.headers, self.medium, self.context);
-                    match path.enqueue(sink, self.medium, &train, self.headers, self.context, token) {
+                    match path.enqueue(sink, self.medium, &[train], self.headers, self.context, token) {
                         Ok(SendOutcome::Sent(packets)) => {
                             sent.longest_train = sent.longest_train.max(packets);
                             rest = train.after(packets);

@@ -158,7 +158,7 @@ impl Lane {
             let mut rest = Some(self.train());
             while let Some(train) = rest.take() {
                 let path = self.path.for_train(&train, self.headers, file, context);
-                match path.enqueue(&self.sink, file, &train, self.headers, context, 0) {
+                match path.enqueue(&self.sink, file, &[train], self.headers, context, 0) {
                     Ok(SendOutcome::Sent(packets)) => {
                         *sent += u64::from(packets);
                         rest = train.after(packets);

@@ -19,6 +19,7 @@ use wirepath_sys::datagrams;
 
 use crate::buffer::Buffer;
 use crate::interleaved::{FRAMING_LENGTH, FrameTrain, framing, send_bytes};
+use crate::train::{made_headers, whole};
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
 /// Maker of the packets of a stream's trains.
@@ -96,8 +97,8 @@ impl PacketMaker {
         self.protector.is_some()
     }
 
-    /// Sends the train's first packets, at least one, to a sink that was set up for `path`; returns how many.
-    /// Never blocks; allocates only the first time.
+    /// Sends the first packets, at least one, of trains that are stored one after another to a sink that was set up for
+    /// `path`; returns how many. Never blocks; allocates only the first time.
     ///
     /// # Errors
     /// As [`DataPath::send`]; [`SendError::Other`] if the key is used up.
@@ -105,14 +106,14 @@ impl PacketMaker {
         &mut self,
         sink: &UdpSink,
         file: &MappedFile,
-        train: &Train,
+        trains: &[Train],
         headers: Headers,
         context: &mut SendContext,
         path: DataPath,
     ) -> Result<u32, SendError> {
         const CALL: &str = "sendto";
         let (buffer, output) = (&mut context.buffer, &mut context.made);
-        let packets = self.make(file, train, headers, buffer, output.all(), &[])?;
+        let packets = self.make(file, trains, headers, buffer, output.all(), &[])?;
         let bytes = &output.all()[..packets.length];
         let sent = match path.segments() {
             true => {
@@ -151,7 +152,7 @@ impl PacketMaker {
     ) -> Result<u32, SendError> {
         let (buffer, output) = (&mut context.buffer, &mut context.made);
         let FrameTrain { channel, file, train, headers } = frames;
-        let packets = self.make(file, train, *headers, buffer, output.all(), &[*channel])?;
+        let packets = self.make(file, &[*train], *headers, buffer, output.all(), &[*channel])?;
         let bytes = &output.all()[..packets.length];
         let taken = send_bytes(socket, bytes)?;
         let sent = taken.div_ceil(packets.packet_size);
@@ -165,12 +166,13 @@ impl PacketMaker {
     fn make(
         &self,
         file: &MappedFile,
-        train: &Train,
+        trains: &[Train],
         headers: Headers,
         buffer: &mut Buffer,
         output: &mut [u8],
         channel: &[u8],
     ) -> Result<MadePackets, SendError> {
+        let train = whole(trains).ok_or_else(too_long)?;
         let framed = if channel.is_empty() { 0 } else { FRAMING_LENGTH };
         let stored = usize::from(train.packet_size).saturating_sub(headers.stored_length());
         let extension_length = if self.extensions.is_some() { EXTENSION_LENGTH } else { 0 };
@@ -188,7 +190,7 @@ impl PacketMaker {
         let read = buffer.first(extent.length);
         file.read(extent.offset, read)?;
         let mut length = 0;
-        for index in 0..train.packets() {
+        for (index, made) in (0..train.packets()).zip(made_headers(trains, headers)) {
             let payload = train.payload(index, headers);
             let start = (payload.offset - extent.offset) as usize;
             let payload = read.get(start..start + payload.length).ok_or_else(too_long)?;
@@ -202,7 +204,7 @@ impl PacketMaker {
                 true => {
                     *read.get(start - HEADER_LENGTH..).and_then(<[u8]>::first_chunk).ok_or_else(too_long)?
                 }
-                false => train.header(index, headers),
+                false => made,
             };
             let extension = match &self.extensions {
                 Some(extensions) => &extensions.of(train, index).to_bytes()[..],
@@ -308,16 +310,17 @@ mod tests {
                 socket.connect(receiver.local_addr().unwrap()).unwrap();
                 let sink = UdpSink::new(socket, 60, path).unwrap();
                 let (mut maker, mut context) = (PacketMaker::new(Some(&key())), SendContext::default());
-                let sent = maker.send(&sink, &file, &train, headers, &mut context, path).unwrap();
+                let sent = maker.send(&sink, &file, &[train], headers, &mut context, path).unwrap();
                 assert_eq!(sent, 3);
                 for packet in expected(&file, &train, headers) {
                     let mut received = [0; 100];
                     let length = receiver.recv(&mut received).unwrap();
                     assert_eq!(received[..length], packet, "{headers:?} {path}");
                 }
-                // The same train again, with an unused key stream.
+                // The same packets again in two trains, with an unused key stream.
+                let trains = [train.up_to(1), train.after(1).unwrap()];
                 let last = maker.protector.as_ref().unwrap().index(0).unwrap() - 1;
-                assert_eq!(maker.send(&sink, &file, &train, headers, &mut context, path), Ok(3));
+                assert_eq!(maker.send(&sink, &file, &trains, headers, &mut context, path), Ok(3));
                 for index in last + 1..=last + 3 {
                     let mut received = [0; 100];
                     receiver.recv(&mut received).unwrap();
@@ -389,7 +392,7 @@ mod tests {
                 let sink = UdpSink::new(socket, 60, path).unwrap();
                 let (mut maker, mut context) = (PacketMaker::new(key.as_ref()), SendContext::default());
                 maker.set_extensions(Some(extensions));
-                assert_eq!(maker.send(&sink, &file, &train, own, &mut context, path), Ok(3));
+                assert_eq!(maker.send(&sink, &file, &[train], own, &mut context, path), Ok(3));
                 for packet in &expected {
                     let mut received = [0; 100];
                     let length = receiver.recv(&mut received).unwrap();

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use wirepath_media::rtp::HEADER_LENGTH;
+use wirepath_sys::gather::Datagram;
 
 use crate::{Extent, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
@@ -11,6 +12,8 @@ pub(crate) struct TrainRequest<'a> {
     pub(crate) sink: &'a UdpSink,
     pub(crate) file: &'a MappedFile,
     pub(crate) train: Train,
+    /// Trains that are stored behind it, which a path may send in the same call.
+    pub(crate) behind: &'a [Train],
     pub(crate) headers: Headers,
     pub(crate) context: &'a mut SendContext,
 }
@@ -36,6 +39,21 @@ impl<'a> TrainRequest<'a> {
     #[inline]
     pub(crate) fn payload(&self, index: u32) -> Extent {
         self.train.payload(index, self.headers)
+    }
+
+    /// Number of packets of the train and of those behind it.
+    #[inline]
+    pub(crate) fn packets(&self) -> u32 {
+        self.behind.iter().fold(self.train.packets(), |packets, train| packets + train.packets())
+    }
+
+    /// Packets of the train and of those behind it.
+    #[inline]
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = Datagram> + use<'a> {
+        let behind = self.headers.behind();
+        self.train
+            .datagrams(self.headers)
+            .chain(self.behind.iter().flat_map(move |train| train.datagrams(behind)))
     }
 
     /// Returns whether the train is sent exactly as stored.

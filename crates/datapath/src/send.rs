@@ -69,7 +69,7 @@ impl DataPath {
         context: &mut SendContext,
     ) -> Result<u32, SendError> {
         let path = self.for_train(train, headers, file, context);
-        path.send(&mut TrainRequest { sink, file, train: *train, headers, context })
+        path.send(&mut TrainRequest { sink, file, train: *train, behind: &[], headers, context })
     }
 }
 
@@ -79,7 +79,8 @@ impl ResolvedPath {
         self.0
     }
 
-    /// Sends the train or its first packets, or queues the whole train if the path supports it.
+    /// Sends the first train or its first packets, and the trains stored behind it if the path can send them in the
+    /// same call; or queues the whole first train if the path supports it.
     /// [`SendContext::flush`] sends everything queued in one call, and returns the result of a queued train
     /// with its `token` (any number except `u64::MAX`), for the whole train or none of it. Train, headers,
     /// file and context must be those for which the path was chosen.
@@ -91,12 +92,13 @@ impl ResolvedPath {
         self,
         sink: &UdpSink,
         file: &MappedFile,
-        train: &Train,
+        trains: &[Train],
         headers: Headers,
         context: &mut SendContext,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
-        let mut request = TrainRequest { sink, file, train: *train, headers, context };
+        let Some((train, behind)) = trains.split_first() else { return Ok(SendOutcome::Sent(0)) };
+        let mut request = TrainRequest { sink, file, train: *train, behind, headers, context };
         if self.0.needs_ring() {
             sink.fit_segment(train.sent_packet_size(headers), train.packets())?;
         }
@@ -110,9 +112,7 @@ impl ResolvedPath {
     #[inline]
     fn send(self, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
         if self.0.segments() {
-            request
-                .sink
-                .fit_segment(request.train.sent_packet_size(request.headers), request.train.packets())?;
+            request.sink.fit_segment(request.train.sent_packet_size(request.headers), request.packets())?;
         }
         match self.0 {
             DataPath::WireUring => wire_uring::send(request),

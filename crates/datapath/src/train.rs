@@ -71,6 +71,16 @@ impl Headers {
         !matches!(self, Headers::Omitted { .. })
     }
 
+    /// The same headers for trains behind the first one: only a first packet carries an added marker.
+    pub(crate) fn behind(self) -> Headers {
+        match self {
+            Headers::Own { sequence_offset, timestamp_offset, stored, .. } => {
+                Headers::Own { sequence_offset, timestamp_offset, marker: false, stored }
+            }
+            Headers::Stored | Headers::Generated | Headers::Omitted { .. } => self,
+        }
+    }
+
     /// The same headers for packets of this file, which may have payload only.
     #[inline]
     pub fn in_file(self, file: &MappedFile) -> Headers {
@@ -245,75 +255,120 @@ const MOST_TICKS: u32 = CLOCK_HZ / 1000;
 
 /// Trains that are stored one after another, joined so that one call sends them.
 ///
-/// Stored headers are sent as they are, so that the trains may be of several pictures. If headers are not
-/// stored, they are made from one run for all trains. No timestamp is then greater than in
-/// the separate trains, so that the next train never goes back in time, and none is smaller by more than a
-/// millisecond.
-#[derive(Clone, Copy, Debug)]
+/// Stored headers are sent as they are: then all are one train. If headers are made, trains whose headers fit one run
+/// are one train: no timestamp is then greater than in the separate trains, so that the next train never goes back in
+/// time, and none is smaller by more than a millisecond. Other trains, such as those of several pictures, remain separate:
+/// a path may send them in one call nevertheless.
+#[derive(Debug, Default)]
 pub struct JoinedTrains {
-    train: Train,
-    /// Largest difference by which timestamps are smaller than in the separate trains, in 1/65536 of a tick.
+    trains: Vec<Train>,
+    /// Largest difference by which timestamps of the last train are smaller than in the separate trains, in 1/65536
+    /// of a tick.
     early: u64,
 }
 
 impl JoinedTrains {
-    /// A train to which others may be joined.
-    pub fn new(train: Train) -> JoinedTrains {
-        // The fraction of the first packet's timestamp, if it is not the first packet of the run.
-        JoinedTrains { train, early: u64::from(train.first > 0) << 16 }
+    /// No trains, with room for as many as a call can send: later nothing is allocated.
+    pub fn with_room() -> JoinedTrains {
+        JoinedTrains { trains: Vec::with_capacity(MAX_TRAIN_PACKETS as usize), early: 0 }
     }
 
-    /// All trains, as one.
-    pub fn train(&self) -> Train {
-        self.train
+    /// Begins with a train to which others may be joined.
+    pub fn begin(&mut self, train: Train) {
+        self.trains.clear();
+        self.add(train);
     }
 
-    /// Joins the next stored train. Returns false, without a change, if one call cannot send all of them, or
-    /// their headers do not fit one run.
+    /// The trains for one call.
+    pub fn trains(&self) -> &[Train] {
+        &self.trains
+    }
+
+    /// Removes the first packets, which were sent.
+    pub fn pass(&mut self, packets: u32) {
+        let mut left = packets;
+        while let Some(first) = self.trains.first_mut() {
+            match first.after(left) {
+                Some(rest) => return *first = rest,
+                None => left -= self.trains.remove(0).packets(),
+            }
+        }
+    }
+
+    /// Joins the next stored train. Returns false, without a change, if one call cannot send all of them.
     pub fn join(&mut self, behind: &Train, headers: Headers) -> bool {
-        let train = Train { length: self.train.length + behind.length, ..self.train };
-        let has_room = train.packets() <= MAX_TRAIN_PACKETS && train.sent_length(headers) <= MAX_TRAIN_BYTES;
-        if !self.train.is_before(behind) || !has_room {
+        let Some(before) = whole(&self.trains) else { return false };
+        if !before.is_before(behind) {
+            return false;
+        }
+        let all = Train { length: before.length + behind.length, ..before };
+        if all.packets() > MAX_TRAIN_PACKETS || all.sent_length(headers) > MAX_TRAIN_BYTES {
             return false;
         }
         if headers == Headers::Stored {
-            let (padding, last) = joined_padding(&train.run, &behind.run);
+            let (padding, last) = joined_padding(&all.run, &behind.run);
             // No header is made of this run.
-            self.train = Train { run: Run { padding, last, ..train.run }, ..train };
+            self.trains[0] = Train { run: Run { padding, last, ..all.run }, ..all };
             return true;
         }
-        let Some((run, early)) = self.run_with(behind) else { return false };
-        *self = JoinedTrains { train: Train { run, first: 0, ..train }, early };
+        match self.trains.last_mut().and_then(|last| Some((run_with(last, self.early, behind)?, last))) {
+            Some(((run, early), last)) => {
+                *last = Train { run, first: 0, length: last.length + behind.length, ..*last };
+                self.early = early;
+            }
+            None => self.add(*behind),
+        }
         true
     }
 
-    /// The run for these trains and the next one, and the difference by which its timestamps are too small.
-    fn run_with(&self, behind: &Train) -> Option<(Run, u64)> {
-        let Train { run, first, .. } = self.train;
-        let start = run.header(first);
-        let packets = u64::from(self.train.packets());
-        let (head, tail) =
-            (behind.run.header(behind.first), behind.run.header(behind.first + behind.packets() - 1));
-        let since_start = |header: Header| u64::from(header.timestamp.wrapping_sub(start.timestamp)) << 16;
-        // Numbers of the first and the last packet of the next train, and their times from the start.
-        let ends =
-            [(packets, since_start(head)), (packets + u64::from(behind.packets()) - 1, since_start(tail))];
-        // A single packet has no step of its own.
-        let own = if packets == 1 { u64::MAX } else { u64::from(run.step) };
-        let step = ends.iter().map(|(number, time)| time / number).fold(own, u64::min);
-        let lowered = if packets == 1 { 0 } else { (own - step) * (packets - 1) };
-        let early =
-            ends.iter().map(|(number, time)| time - number * step).fold(self.early + lowered, u64::max);
-        // In a joined run, only the first packet can carry the marker.
-        let marked = (packets > 1 && run.is_marked(first + packets as u32 - 1)) || head.marker || tail.marker;
-        // Packets that depart together have exact timestamps, and other clocks than 90 kHz.
-        let most_ticks = if run.together { 0 } else { MOST_TICKS };
-        let fits = early <= u64::from(most_ticks) << 16 && !marked && start.padding == head.padding;
-        let step = u32::try_from(step).ok().filter(|_| fits)?;
-        let Run { stream, together, .. } = run;
-        let (padding, last) = joined_padding(&run, &behind.run);
-        Some((Run { stream, together, padding, last, ..Run::new(start, step) }, early))
+    fn add(&mut self, train: Train) {
+        // The fraction of the first packet's timestamp, if it is not the first packet of the run.
+        self.early = u64::from(train.first > 0) << 16;
+        self.trains.push(train);
     }
+}
+
+/// The first of trains that are stored one after another, with the packets of all, but not with their headers.
+pub(crate) fn whole(trains: &[Train]) -> Option<Train> {
+    let length = trains.iter().map(|train| train.length).sum();
+    trains.first().map(|first| Train { length, ..*first })
+}
+
+/// Generated headers of all packets of trains.
+#[inline]
+pub(crate) fn made_headers(trains: &[Train], headers: Headers) -> impl Iterator<Item = [u8; HEADER_LENGTH]> {
+    let of = move |(number, train): (usize, &Train)| {
+        let (train, headers) = (*train, if number == 0 { headers } else { headers.behind() });
+        (0..train.packets()).map(move |index| train.header(index, headers))
+    };
+    trains.iter().enumerate().flat_map(of)
+}
+
+/// The run for a train and the one behind it, and the difference by which its timestamps are too small: it was `early`
+/// for the first train.
+fn run_with(train: &Train, early: u64, behind: &Train) -> Option<(Run, u64)> {
+    let Train { run, first, .. } = *train;
+    let start = run.header(first);
+    let packets = u64::from(train.packets());
+    let (head, tail) =
+        (behind.run.header(behind.first), behind.run.header(behind.first + behind.packets() - 1));
+    let since_start = |header: Header| u64::from(header.timestamp.wrapping_sub(start.timestamp)) << 16;
+    // Numbers of the first and the last packet of the next train, and their times from the start.
+    let ends = [(packets, since_start(head)), (packets + u64::from(behind.packets()) - 1, since_start(tail))];
+    // A single packet has no step of its own.
+    let own = if packets == 1 { u64::MAX } else { u64::from(run.step) };
+    let step = ends.iter().map(|(number, time)| time / number).fold(own, u64::min);
+    let lowered = if packets == 1 { 0 } else { (own - step) * (packets - 1) };
+    let early = ends.iter().map(|(number, time)| time - number * step).fold(early + lowered, u64::max);
+    // In a joined run, only the first packet can carry the marker.
+    let marked = (packets > 1 && run.is_marked(first + packets as u32 - 1)) || head.marker || tail.marker;
+    // Packets that depart together have exact timestamps, and other clocks than 90 kHz.
+    let most_ticks = if run.together { 0 } else { MOST_TICKS };
+    let fits = early <= u64::from(most_ticks) << 16 && !marked && start.padding == head.padding;
+    let step = u32::try_from(step).ok().filter(|_| fits)?;
+    let Run { stream, together, .. } = run;
+    let (padding, last) = joined_padding(&run, &behind.run);
+    Some((Run { stream, together, padding, last, ..Run::new(start, step) }, early))
 }
 
 /// Bytes of padding of two runs, and the index of the last packet in both, from which
@@ -349,6 +404,12 @@ pub(crate) mod tests {
         };
         let run = Run::new(first, 90 << 16);
         Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, packets_before: 0, run }
+    }
+
+    fn beginning(train: Train) -> JoinedTrains {
+        let mut trains = JoinedTrains::with_room();
+        trains.begin(train);
+        trains
     }
 
     #[test]
@@ -401,9 +462,11 @@ pub(crate) mod tests {
         let first = example(4 * 28);
         let header = first.run.header(4);
         let behind = Train { offset: 112, run: Run { first: header, ..first.run }, ..first };
+        // As one train.
         let join = |behind: &Train, headers| {
-            let mut joined = JoinedTrains::new(first);
-            joined.join(behind, headers).then(|| joined.train())
+            let mut joined = beginning(first);
+            joined.join(behind, headers);
+            if let [train] = joined.trains() { Some(*train).filter(|train| *train != first) } else { None }
         };
         let joined = join(&behind, Headers::Stored).unwrap();
         assert_eq!((joined.packets(), joined.length, joined.packets_before), (8, 224, 0));
@@ -434,7 +497,10 @@ pub(crate) mod tests {
         assert_eq!(stored(Train { length: 45 * 28, ..behind }), None, "more than 48 packets");
         let short = Train { length: 4 * 28 - 1, ..first };
         let behind = Train { offset: 111, ..behind };
-        assert!(!JoinedTrains::new(short).join(&behind, Headers::Stored), "a short last packet");
+        assert!(
+            HEADERS.iter().all(|headers| !beginning(short).join(&behind, *headers)),
+            "a short last packet"
+        );
     }
 
     /// Trains whose packets are so many ticks apart, with timestamps as the packer makes them: that of a
@@ -475,13 +541,16 @@ pub(crate) mod tests {
                 train.after(sent)
             });
             while let Some(train) = rest.take().or_else(|| trains.next()) {
-                let mut joined = JoinedTrains::new(train);
+                let mut joined = beginning(train);
                 while trains.peek().is_some_and(|behind| joined.join(behind, Headers::Generated)) {
                     trains.next();
                 }
-                let train = joined.train();
-                joined_headers
-                    .extend((0..train.packets()).map(|index| train.header_fields(index, Headers::Generated)));
+                let packets: u32 = joined.trains().iter().map(Train::packets).sum();
+                prop_assert!(packets == MAX_TRAIN_PACKETS || trains.peek().is_none_or(|next| packets + next.packets() > MAX_TRAIN_PACKETS));
+                for train in joined.trains() {
+                    joined_headers
+                        .extend((0..train.packets()).map(|index| train.header_fields(index, Headers::Generated)));
+                }
             }
             prop_assert_eq!(headers.len(), joined_headers.len());
             for (stored, joined) in headers.iter().zip(&joined_headers) {
@@ -501,17 +570,17 @@ pub(crate) mod tests {
         let gaps = |train: u32| (7 * train..7 * train + 7).map(|packet| time(packet + 1) - time(packet));
         let trains = trains(&(0..6).map(|train| gaps(train).collect()).collect::<Vec<_>>());
         for (index, first) in trains.iter().enumerate() {
-            let mut joined = JoinedTrains::new(*first);
+            let mut joined = beginning(*first);
             for behind in &trains[index + 1..] {
-                assert!(joined.join(behind, Headers::Generated));
+                assert!(joined.join(behind, Headers::Generated) && joined.trains().len() == 1);
             }
             assert!(joined.early < 10 << 16, "{} ticks", joined.early >> 16);
         }
     }
 
-    /// Pictures have timestamps and markers of their own.
+    /// Pictures that are stored one after another leave in one call, also with made headers.
     #[test]
-    fn pictures_join_only_if_their_headers_are_stored() {
+    fn pictures_are_one_train_if_their_headers_are_stored_and_one_call_if_not() {
         let first = example(4 * 28);
         let picture = |train: &Train, padding| {
             let run = Run { padding, marker: Marker::Last, last: 3, together: true, ..train.run };
@@ -520,10 +589,18 @@ pub(crate) mod tests {
         let header = Header { timestamp: 4600, ..first.run.header(4) };
         let behind = Train { offset: 112, run: Run { first: header, ..first.run }, ..first };
         let (one, two) = (picture(&first, 40), picture(&behind, 13));
-        let mut joined = JoinedTrains::new(one);
-        assert!(HEADERS[1..].iter().all(|headers| !joined.join(&two, *headers)));
+        for headers in &HEADERS[1..] {
+            let mut joined = beginning(one);
+            assert!(joined.join(&two, *headers));
+            assert_eq!(joined.trains(), [one, two]);
+            joined.pass(5);
+            assert_eq!(joined.trains(), [two.after(1).unwrap()]);
+            joined.pass(3);
+            assert_eq!(joined.trains(), []);
+        }
+        let mut joined = beginning(one);
         assert!(joined.join(&two, Headers::Stored));
-        let train = joined.train();
+        let [train] = *joined.trains() else { panic!("they are one train") };
         assert_eq!((train.packets(), train.padding(), train.up_to(4).padding()), (8, 53, 27));
         assert_eq!((one.padding(), one.up_to(1).padding(), one.after(3).unwrap().padding()), (40, 10, 10));
         assert!((0..8).all(|index| train.is_as_stored(index, Headers::Stored)));
@@ -532,7 +609,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn trains_that_depart_together_join_with_exact_timestamps_only() {
+    fn trains_that_depart_together_are_one_with_exact_timestamps_only() {
         let together = |length, offset: u32, timestamp, step| {
             let train = example(length);
             let first = Header {
@@ -543,9 +620,13 @@ pub(crate) mod tests {
             Train { offset: offset.into(), run: Run { together: true, ..Run::new(first, step) }, ..train }
         };
         let headers = HEADERS[1];
-        let join = |second| JoinedTrains::new(together(3 * 28, 0, 1000, 160 << 16)).join(&second, headers);
-        assert!(join(together(2 * 28, 3 * 28, 1480, 160 << 16)));
-        assert!(!join(together(2 * 28, 3 * 28, 1490, 160 << 16)), "10 ticks later");
+        let join = |second| {
+            let mut joined = beginning(together(3 * 28, 0, 1000, 160 << 16));
+            assert!(joined.join(&second, headers));
+            joined.trains().len()
+        };
+        assert_eq!(join(together(2 * 28, 3 * 28, 1480, 160 << 16)), 1);
+        assert_eq!(join(together(2 * 28, 3 * 28, 1490, 160 << 16)), 2, "10 ticks later");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use example::delivered::Delivered;
 use example::{Example, HOSTS, KINDS};
 use rustix::io::Errno;
-use wirepath_datapath::{DataPath, Headers, SendContext, SendError};
+use wirepath_datapath::{DataPath, Headers, SendContext, SendError, SendOutcome, Train};
 
 /// The paths that need no module; tests/module.rs has the others.
 fn unaided() -> Delivered {
@@ -35,6 +35,40 @@ fn own_headers() {
 #[test]
 fn generated_headers() {
     unaided().generated_headers();
+}
+
+/// Promise: Trains that are stored one after another leave in one call, whichever headers are made for each.
+#[test]
+fn trains_one_after_another() {
+    let paths = unaided().paths.into_iter();
+    for (path, headers) in paths.flat_map(|path| KINDS[1..].iter().map(move |headers| (path, *headers))) {
+        let example = Example::new(headers, 1, 1316, 40, 188);
+        let (sink, receiver) = example.sink_to(HOSTS[0], path);
+        let (mut scratch, mut headers, mut sent, mut calls) = (SendContext::default(), headers, 0, 0);
+        let left = |sent: u32| {
+            let parts = [(0, 5), (5, 6), (6, 40)].into_iter().filter(move |(_, end)| sent < *end);
+            parts.map(move |(begin, end)| {
+                example.train.after(begin.max(sent)).unwrap().up_to(end - begin.max(sent))
+            })
+        };
+        while sent < 40 {
+            let trains: Vec<Train> = left(sent).collect();
+            let by = path.for_train(&trains[0], headers, &example.medium, &scratch);
+            match by.enqueue(&sink, &example.medium, &trains, headers, &mut scratch, 0).unwrap() {
+                SendOutcome::Sent(packets) => sent += packets,
+                SendOutcome::Queued => panic!("made headers are not queued"),
+            }
+            if let Headers::Own { marker, .. } = &mut headers {
+                *marker = false;
+            }
+            calls += 1;
+        }
+        assert!(
+            calls == 1 || !matches!(path, DataPath::GsoWritev | DataPath::Sendmmsg),
+            "{path}: {calls} calls"
+        );
+        assert_eq!(example.has_arrived(&receiver), Ok(()), "{path}, {headers:?}");
+    }
 }
 
 #[test]

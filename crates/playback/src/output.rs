@@ -26,19 +26,19 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Sends a train's first packets, or queues all of it under `token`.
+    /// Sends the first packets of trains, or queues the first train under `token`.
     #[inline]
     pub(crate) fn send(
         &mut self,
         file: &MappedFile,
-        train: &Train,
+        trains: &[Train],
         headers: Headers,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
         match self {
-            Output::Udp(output) => output.send(file, train, headers, thread, token),
-            Output::Interleaved(output) => output.send(file, train, headers, thread, token),
+            Output::Udp(output) => output.send(file, trains, headers, thread, token),
+            Output::Interleaved(output) => output.send(file, trains, headers, thread, token),
         }
     }
 
@@ -129,15 +129,16 @@ impl UdpOutput {
     pub(crate) fn send(
         &mut self,
         file: &MappedFile,
-        train: &Train,
+        trains: &[Train],
         headers: Headers,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
+        let Some(train) = trains.first() else { return Ok(SendOutcome::Sent(0)) };
         let makes_headers = headers != Headers::Stored;
         if let Some(maker) = &mut self.maker {
             let path = self.paths.stored;
-            let sent = maker.send(&self.sink, file, train, headers, &mut thread.context, path);
+            let sent = maker.send(&self.sink, file, trains, headers, &mut thread.context, path);
             self.note_path(path);
             return sent.map(SendOutcome::Sent);
         }
@@ -151,7 +152,7 @@ impl UdpOutput {
             false => self.paths.stored,
         };
         let path = path.for_train(train, headers, file, context);
-        let outcome = path.enqueue(&self.sink, file, train, headers, context, token);
+        let outcome = path.enqueue(&self.sink, file, trains, headers, context, token);
         self.note_path(path.path());
         outcome
     }
@@ -268,30 +269,31 @@ impl InterleavedOutput {
     fn send(
         &mut self,
         file: &MappedFile,
-        train: &Train,
+        trains: &[Train],
         headers: Headers,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
         let mut maker = self.maker.take();
         let channel = (self.channel, maker.as_deref_mut());
-        let sent = self.send_in(channel, file, train, headers, thread, token);
+        let sent = self.send_in(channel, file, trains, headers, thread, token);
         self.maker = maker;
         sent
     }
 
-    /// Sends a train's first packets in a channel, as a maker makes them if there is one, or queues all of
-    /// it.
+    /// Sends the first packets of the first train in a channel, as a maker makes them if there is one, or queues all
+    /// of it.
     #[inline]
     pub(crate) fn send_in(
         &mut self,
         (channel, maker): (u8, Option<&mut PacketMaker>),
         file: &MappedFile,
-        train: &Train,
+        trains: &[Train],
         headers: Headers,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
+        let Some(train) = trains.first() else { return Ok(SendOutcome::Sent(0)) };
         self.waits_for_room = false;
         let frames = FrameTrain { channel, file, train: *train, headers };
         let (writer, context) = (&mut thread.writers[self.writer], &mut thread.context);

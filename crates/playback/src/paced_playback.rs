@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wirepath_datapath::{SendError, SendOutcome, Train, prefetch};
+use wirepath_datapath::{Headers, JoinedTrains, SendError, SendOutcome, Train, prefetch};
 use wirepath_engine::{BlockingPool, Waker, now_us};
 
 use crate::output::InterleavedOutput;
@@ -322,13 +322,18 @@ impl PacedPlayback {
             self.streams.numbering(index).begin(numbers(&departure));
             let headers = self.streams.headers(index, self.playhead.mapped_file());
             let end_us = if is_paced { end_us } else { u64::MAX };
-            // At an end, trains behind this one may begin another access unit.
-            let departure = if self.ending.is_some() || self.streams.is_extended(index) {
-                self.playhead.departure_alone(departure, end_us)
+            let mut trains = std::mem::take(&mut thread.trains);
+            // At an end, trains behind this one may begin another access unit. A connection takes one train of made
+            // headers a call.
+            let is_one_a_call = headers != Headers::Stored && self.streams.connection().is_some();
+            let departure = if self.ending.is_some() || self.streams.is_extended(index) || is_one_a_call {
+                self.playhead.departure_alone(departure, end_us, &mut trains)
             } else {
-                self.playhead.departure(departure, end_us, headers)
+                self.playhead.departure(departure, end_us, headers, &mut trains)
             };
-            match self.send(index, &departure, thread, token) {
+            let sent = self.send(index, &departure, &mut trains, thread, token);
+            thread.trains = trains;
+            match sent {
                 Ok(SendOutcome::Sent(())) if self.is_behind() || !is_paced => {} // its client's lateness
                 Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
                 Ok(SendOutcome::Queued) => {
@@ -359,10 +364,10 @@ impl PacedPlayback {
         let train = departure.train;
         let index = self.streams.index(train.run.stream);
         let result = self.streams.finish(index, file, &train, result, thread, token);
-        match self.settle(index, &train, result, thread) {
+        match self.settle(index, &[train], result, thread) {
             Ok(packets) if packets < train.packets() => {} // another path is next, or the rest of the train
             Ok(_) => {
-                self.note_departure(&departure, thread);
+                self.note_departure(&departure, train.length, thread);
                 if !self.is_behind() {
                     thread.counters.lateness_seconds.record(now_us.saturating_sub(due_us));
                 }
@@ -477,18 +482,19 @@ impl PacedPlayback {
         self.progress.begin(self.speed, scale);
     }
 
-    /// Sends a departure, or its first packets if the socket accepts no more, and advances. Or queues the
-    /// whole departure without advancing yet.
+    /// Sends the trains of a departure, or their first packets if the socket accepts no more, and advances. Or queues
+    /// all of them without advancing yet.
     fn send(
         &mut self,
         index: usize,
         departure: &Departure,
+        trains: &mut JoinedTrains,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<()>, SendError> {
-        let mut rest = Some(departure.train);
         let is_extended = self.streams.is_extended(index);
-        while let Some(train) = rest {
+        let length = trains.trains().iter().map(|train| train.length).sum();
+        while let Some(train) = trains.trains().first().copied() {
             let Some(file) = self.playhead.mapped_file() else { break };
             if is_extended {
                 let at_us = departure.at_us + departure.train.delay_us(train.first - departure.train.first);
@@ -496,28 +502,28 @@ impl PacedPlayback {
                 self.streams.extend(index, &departure, self.playhead.clock(), self.replay.cseq);
             }
             let headers = self.streams.headers(index, Some(file));
-            let result = self.streams.send(index, file, &train, headers, thread, token);
+            let result = self.streams.send(index, file, trains.trains(), headers, thread, token);
             let result = match result {
                 Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
                 Ok(SendOutcome::Sent(packets)) => Ok(packets),
                 Err(error) => Err(error),
             };
-            let passed = self.settle(index, &train, result, thread)?;
+            let passed = self.settle(index, trains.trains(), result, thread)?;
             if is_extended && passed > 0 {
                 self.streams.note_extended(index);
             }
-            rest = train.after(passed);
+            trains.pass(passed);
         }
-        self.note_departure(departure, thread);
+        self.note_departure(departure, length, thread);
         Ok(SendOutcome::Sent(()))
     }
 
-    /// Advances by the sent or lost packets of a train. Returns their number: 0 if another path has to send
-    /// the train.
+    /// Advances by the sent or lost packets of trains. Returns their number: 0 if another path has to send
+    /// the trains.
     fn settle(
         &mut self,
         index: usize,
-        train: &Train,
+        trains: &[Train],
         result: Result<u32, SendError>,
         thread: &ThreadState,
     ) -> Result<u32, SendError> {
@@ -532,13 +538,15 @@ impl PacedPlayback {
         };
         let passed = match result {
             Ok(packets) => {
-                self.count(index, train, packets, thread);
+                self.count(index, trains, packets, thread);
                 packets
             }
             Err(error) if self.streams.loses(index, &error) => {
-                thread.counters.packets_lost.add(train.packets().into());
-                self.progress.note_loss(train.packets(), &error);
-                train.packets()
+                // Not every path has tried the others.
+                let packets = trains.first().map_or(0, Train::packets);
+                thread.counters.packets_lost.add(packets.into());
+                self.progress.note_loss(packets, &error);
+                packets
             }
             Err(error) => return Err(error),
         };
@@ -548,24 +556,32 @@ impl PacedPlayback {
         Ok(passed)
     }
 
-    fn note_departure(&mut self, departure: &Departure, thread: &ThreadState) {
+    /// Notes that a departure of so many stored bytes was sent.
+    fn note_departure(&mut self, departure: &Departure, length: u32, thread: &ThreadState) {
         thread.counters.trains.increment();
         if let Some(scan) = &mut self.scan {
-            scan.note_sent(departure.train.length);
+            scan.note_sent(length);
         }
         self.progress.set_position(departure.at_us);
     }
 
-    fn count(&self, index: usize, train: &Train, packets: u32, thread: &ThreadState) {
+    /// Counts the first packets of trains of the stream at an index.
+    fn count(&self, index: usize, trains: &[Train], packets: u32, thread: &ThreadState) {
         let headers = self.streams.headers(index, self.playhead.mapped_file());
-        let sent = train.up_to(packets);
-        let payload_bytes = sent.payload_length(headers);
+        let (mut left, mut payload_bytes, mut padding) = (packets, 0, 0);
+        for train in trains {
+            let sent = train.up_to(left);
+            payload_bytes += sent.payload_length(headers);
+            padding += sent.padding();
+            left -= sent.packets();
+        }
         thread.counters.packets.add(packets.into());
         thread.counters.payload_bytes.add(payload_bytes.into());
+        let Some(train) = trains.first() else { return };
         let progress = self.progress.stream(train.run.stream);
         progress.packets.add(packets.into());
         // Sender reports count octets without padding (RFC 3550 section 6.4.1).
-        progress.payload_bytes.add(payload_bytes.saturating_sub(sent.padding()).into());
+        progress.payload_bytes.add(payload_bytes.saturating_sub(padding).into());
     }
 
     fn finish(&mut self) -> Step {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use slab::Slab;
 use wirepath_datapath::{
-    Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, bytes_read_by_thread,
-    prefetch,
+    JoinedTrains, Region, RegisterError, RegistrationProgress, SendContext, SendError, Support,
+    bytes_read_by_thread, prefetch,
 };
 use wirepath_engine::{BlockingPool, Context, Cost, Event, Handle, Task, TimerWheel, now_us};
 
@@ -88,6 +88,7 @@ impl Pacer {
         Pacer {
             thread: ThreadState {
                 context: SendContext::default(),
+                trains: JoinedTrains::with_room(),
                 counters,
                 support,
                 slots: Slots::default(),

@@ -296,30 +296,42 @@ impl Playhead {
     }
 
     /// The departure at the cursor, of which [`Playhead::next`] returned `first`. It contains the packets
-    /// before `end_us` of that train and of the trains stored after it, as far as one call can send them.
-    pub(crate) fn departure(&self, first: Departure, end_us: u64, headers: Headers) -> Departure {
+    /// before `end_us` of that train and of the trains stored after it, as far as one call can send them. All of these
+    /// trains are in `trains` then; the departure has the first of them.
+    pub(crate) fn departure(
+        &self,
+        first: Departure,
+        end_us: u64,
+        headers: Headers,
+        trains: &mut JoinedTrains,
+    ) -> Departure {
         let end_us = end_us.min(self.until_us);
-        let mut joined = before(first, end_us).unwrap_or(first);
+        let joined = self.departure_alone(first, end_us, trains);
         let Some(segment) = self.segment.as_ref().filter(|_| self.is_whole(&joined)) else { return joined };
-        let behind = segment.departures.get(self.index + 1..).unwrap_or_default();
-        let mut trains = JoinedTrains::new(joined.train);
-        for next in behind {
+        for next in segment.departures.get(self.index + 1..).unwrap_or_default() {
             let Some(sent) = before(*next, end_us) else { break };
-            if self.picture.is_some_and(|picture| picture.is_other(next)) {
+            let is_other = self.picture.is_some_and(|picture| picture.is_other(next));
+            if is_other || !self.is_sent(next) {
                 break;
             }
             if !trains.join(&sent.train, headers) || sent.train.length < next.train.length {
                 break;
             }
         }
-        joined.train = trains.train();
-        joined
+        Departure { train: trains.trains()[0], ..joined }
     }
 
     /// The departure at the cursor, of which [`Playhead::next`] returned `first`, up to `end_us`, without
     /// further trains.
-    pub(crate) fn departure_alone(&self, first: Departure, end_us: u64) -> Departure {
-        before(first, end_us.min(self.until_us)).unwrap_or(first)
+    pub(crate) fn departure_alone(
+        &self,
+        first: Departure,
+        end_us: u64,
+        trains: &mut JoinedTrains,
+    ) -> Departure {
+        let departure = before(first, end_us.min(self.until_us)).unwrap_or(first);
+        trains.begin(departure.train);
+        departure
     }
 
     /// Wall clock of the segment at the cursor, if it has one.

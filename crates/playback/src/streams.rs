@@ -157,25 +157,26 @@ impl Streams {
         Position { at_us: departure.at_us, streams: streams.collect() }
     }
 
-    /// Sends the first packets of a train of the stream at an index, or queues all of it under `token`.
+    /// Sends the first packets of trains of the stream at an index, or queues the first train under
+    /// `token`.
     #[inline]
     pub(crate) fn send(
         &mut self,
         index: usize,
         file: &MappedFile,
-        train: &Train,
+        trains: &[Train],
         headers: Headers,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
         let Some(other) = index.checked_sub(1) else {
-            return self.output.send(file, train, headers, thread, token);
+            return self.output.send(file, trains, headers, thread, token);
         };
         match (&mut self.others[other].output, &mut self.output) {
-            (OtherOutput::Udp(output), _) => output.send(file, train, headers, thread, token),
+            (OtherOutput::Udp(output), _) => output.send(file, trains, headers, thread, token),
             (OtherOutput::Channel(channel, maker), Output::Interleaved(output)) => {
                 let channel = (*channel, maker.as_deref_mut());
-                output.send_in(channel, file, train, headers, thread, token)
+                output.send_in(channel, file, trains, headers, thread, token)
             }
             (OtherOutput::Channel(..), Output::Udp(_)) => {
                 unreachable!("streams of a playback have one lower transport")

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use slab::Slab;
-use wirepath_datapath::{SendContext, Support};
+use wirepath_datapath::{JoinedTrains, SendContext, Support};
 use wirepath_engine::LoadUnit;
 
 use crate::burst::Burst;
@@ -14,6 +14,8 @@ use crate::timetable::Timetable;
 
 pub(crate) struct ThreadState {
     pub(crate) context: SendContext,
+    /// Trains of the departure that is being sent; kept for its memory.
+    pub(crate) trains: JoinedTrains,
     pub(crate) counters: Arc<ThreadCounters>,
     pub(crate) support: Arc<Support>,
     pub(crate) slots: Slots,

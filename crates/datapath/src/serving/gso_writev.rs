@@ -1,6 +1,6 @@
-//! `gso_writev`: a train by one `sendmsg` with UDP_SEGMENT over headers and a mapping.
+//! `gso_writev`: trains that are stored one after another by one `sendmsg` with UDP_SEGMENT over headers and a mapping.
 //!
-//! One call per train, one copy. Stored headers need no separate vector.
+//! One call, one copy. Stored headers need no separate vector.
 
 use wirepath_sys::gather::Datagram;
 
@@ -9,19 +9,20 @@ use crate::request::TrainRequest;
 
 const CALL: &str = "sendmsg";
 
-/// Sends all of the train or nothing.
+/// Sends all of the train and of those behind it, or nothing.
 #[inline]
 pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let (socket, mapping) = (request.socket(), &request.file.mapping);
-    let (train, is_as_stored) = (request.train, request.is_as_stored());
+    let (train, packets, datagrams) = (request.train, request.packets(), request.datagrams());
+    let is_as_stored = request.is_as_stored();
     let gather = &mut request.context.gather;
     let sent = if is_as_stored {
         let whole = Datagram { header: None, payload: train.extent().in_memory() };
-        gather.send_segmented(socket, mapping, std::iter::once(whole))
+        gather.send_segmented(socket, mapping, std::iter::once(whole)).map(|_| train.packets())
     } else {
-        gather.send_segmented(socket, mapping, train.datagrams(request.headers))
+        gather.send_segmented(socket, mapping, datagrams).map(|_| packets)
     };
-    sent.map(|_| train.packets()).map_err(|error| SendError::of_udp_io(CALL, &error))
+    sent.map_err(|error| SendError::of_udp_io(CALL, &error))
 }
 
 /// `mmap_writev`, the papers' path of the same name: sends the train's first packets, at least one, with a

@@ -98,19 +98,27 @@ impl Group {
         self.packets.capacity() * size_of::<SoundPacket>() + pieces * size_of::<Piece>()
     }
 
-    /// Divides the packets into trains with their departures. `credit`: bytes of padding that they may have.
-    pub(super) fn trains(self, stream: &GroupStream, credit: &mut usize) -> Vec<(u64, Waiting)> {
+    /// Divides the packets into trains with their departures. `credit`: bytes of padding that they may have. `usual`:
+    /// bytes of payload in packets of the last train of several, which senders have set as the size of segments.
+    pub(super) fn trains(
+        self,
+        stream: &GroupStream,
+        credit: &mut usize,
+        usual: &mut usize,
+    ) -> Vec<(u64, Waiting)> {
         let (begin_us, together) = (self.begin_us, self.is_together());
         let mut rest = self.packets.as_slice();
         let mut trains = Vec::new();
         while !rest.is_empty() {
             let lengths = (1..=if together { rest.len() } else { 1 }).rev();
             let mut fits = lengths.filter_map(|count| {
-                let size = size(&rest[..count], stream.limit)?;
-                (padding(&rest[..count], size) <= *credit).then_some((count, size))
+                let sizes = sizes(&rest[..count], stream.limit, *usual).into_iter().flatten();
+                let mut permitted = sizes.filter(|size| padding(&rest[..count], *size) <= *credit);
+                Some((count, permitted.next()?))
             });
             let (count, size) = fits.next().unwrap_or((1, rest[0].length));
             let (first, after) = rest.split_at(count);
+            *usual = if count > 1 { size } else { *usual };
             *credit -= padding(first, size);
             trains.push((if together { begin_us } else { first[0].due_us }, train(first, size, stream)));
             rest = after;
@@ -119,23 +127,27 @@ impl Group {
     }
 }
 
-/// Most bytes of payload of each of these packets as a train, of which the last may have fewer; `None` if they
-/// cannot be a train.
-fn size(packets: &[SoundPacket], limit: usize) -> Option<usize> {
-    let [others @ .., last] = packets else { return None };
-    let [first, ..] = others else { return Some(last.length) };
+/// Bytes of payload that each of these packets can have as a train, of which the last may have fewer: the usual number,
+/// and the least. Neither if they cannot be a train.
+fn sizes(packets: &[SoundPacket], limit: usize, usual: usize) -> [Option<usize>; 2] {
+    let [others @ .., last] = packets else { return [None; 2] };
+    let [first, ..] = others else { return [Some(last.length), None] };
     let step = packets[1].timestamp.wrapping_sub(first.timestamp);
     let even = packets.windows(2).all(|pair| pair[1].timestamp.wrapping_sub(pair[0].timestamp) == step);
     let marked = packets.iter().all(|packet| packet.marker == first.marker);
-    let longest = packets.iter().map(|packet| packet.length).max()?;
-    let shortest = others.iter().map(|packet| packet.length).min()?;
+    let lengths = || packets.iter().map(|packet| packet.length);
+    let (longest, shortest) = (lengths().max().unwrap_or(0), lengths().rev().skip(1).min().unwrap_or(0));
     // Packets of a train have an even size; each has some padding, or none has.
     let is_plain = longest == shortest && longest.is_multiple_of(2);
-    let size = if is_plain { longest } else { (longest + 1).next_multiple_of(2) };
-    let bytes = packets.len() * (HEADER_LENGTH + size);
-    let fits = packets.len() <= MAX_TRAIN_PACKETS as usize && bytes <= MAX_TRAIN_BYTES as usize;
-    (even && marked && fits && step <= u64::from(u16::MAX) && size <= limit && size - shortest <= MAX_PADDING)
-        .then_some(size)
+    let least = if is_plain { longest } else { (longest + 1).next_multiple_of(2) };
+    let fits = |size: &usize| {
+        let bytes = packets.len() * (HEADER_LENGTH + size);
+        bytes <= MAX_TRAIN_BYTES as usize && *size <= limit && size - shortest <= MAX_PADDING
+    };
+    let is_train =
+        even && marked && packets.len() <= MAX_TRAIN_PACKETS as usize && step <= u64::from(u16::MAX);
+    let sizes = [Some(usual).filter(|usual| *usual > longest), Some(least)];
+    sizes.map(|size| size.filter(fits).filter(|_| is_train))
 }
 
 /// Returns whether packets of a train with payloads of `size` bytes need padding: then each has some.

@@ -60,6 +60,8 @@ pub(super) struct PackedTrack {
     pub(super) latest_departure_us: u64,
     /// Bytes of padding that the next packets may have.
     padding_credit: usize,
+    /// Bytes of payload in packets of the last group of sound.
+    sound_size: usize,
     /// Bytes of payload without padding.
     pub(super) payload_bytes: u64,
     /// End of the last sample, in microseconds.
@@ -88,6 +90,7 @@ impl PackedTrack {
             departed_us: 0,
             group: Group::default(),
             latest_departure_us: 0,
+            sound_size: 0,
             padding_credit: if is_video { MAX_CREDIT_OF_PICTURES } else { MAX_CREDIT_OF_SOUND },
             payload_bytes: 0,
             end_us: 0,
@@ -270,7 +273,7 @@ impl PackedTrack {
         let group = std::mem::replace(&mut self.group, next);
         let limit = self.full_size - HEADER_LENGTH;
         let stream = GroupStream { number: self.number, timestamp: self.stream.timestamp, limit };
-        for train in group.trains(&stream, &mut self.padding_credit) {
+        for train in group.trains(&stream, &mut self.padding_credit, &mut self.sound_size) {
             self.close(Some(train), schedule);
         }
     }

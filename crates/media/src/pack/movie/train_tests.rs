@@ -95,7 +95,12 @@ fn pictures_and_sound_need_few_calls() {
     assert!(padding > 0 && padding * 16 <= media, "{padding} bytes of padding for {media}");
     let sound = image.trains.iter().flatten().filter(|train| train.stream == 1);
     assert!(sound.clone().all(|train| train.marker == Marker::Each && train.departure_us % 200_000 == 0));
-    assert!(sound.count() <= 20 * 6);
+    assert!(sound.clone().count() <= 20 * 6);
+    // Each other size takes a call to set the size of segments.
+    let mut sizes: Vec<u16> =
+        sound.filter(|train| train.packets() > 1).map(|train| train.packet_size).collect();
+    sizes.dedup();
+    assert!(sizes.len() <= 5, "{sizes:?}");
 }
 
 /// Promise: Sound departs up to 200 ms early and never late, and playback from a random access point has its sound.
