@@ -19,6 +19,7 @@ mod output;
 mod pack;
 mod passwd;
 mod plot;
+mod privileges;
 mod progress;
 mod relay;
 mod send;
@@ -147,7 +148,7 @@ mod tests {
         let codes = ".SH EXIT STATUS\nExit codes of all commands:\n.nf\n  0      success\n  1      failure;";
         assert!(main.contains(codes), "{main}");
         let serve = page("wirepath-serve.1");
-        assert!(serve.contains("\\-\\-burst\\-max"), "{serve}");
+        assert!(serve.contains("\\-\\-burst\\-max") && serve.contains("\\-\\-user"), "{serve}");
     }
 
     #[test]
