@@ -64,10 +64,10 @@ build: ## the release binaries, wirepath, wirepath-images and wirepath-records i
 
 BUILT = $(or $(CARGO_TARGET_DIR),target)/release
 INTO = $(DESTDIR)$(PREFIX)
-install: build install-library ## copy them, and man pages, to PREFIX/bin, lib, include and share (PREFIX=/usr/local)
+install: build install-library ## copy them, man pages and completions to PREFIX/bin, lib, include and share (PREFIX=/usr/local)
 	install -D -m 755 -t "$(INTO)/bin" "$(BUILT)/wirepath" "$(BUILT)/wirepath-images" "$(BUILT)/wirepath-records"
 	install -D -m 755 "$(BUILT)/libwirepath_loan.so" "$(INTO)/lib/libwirepath-loan.so"
-	"$(BUILT)/wirepath" manual "$(INTO)/share/man/man1"
+	scripts/pages.sh "$(BUILT)" "$(INTO)/share"
 
 LIBRARIES ?= $(BUILT)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)

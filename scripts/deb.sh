@@ -18,22 +18,15 @@ fi
 
 install -s -D -m 755 -t "$root/usr/bin" "$built"/wirepath "$built"/wirepath-images "$built"/wirepath-records
 install -D -m 644 -t "$root/etc/wirepath" packaging/wirepath.toml
-mkdir -p "$root/usr/lib/systemd/system" "$root/usr/share/man/man1" "$root/usr/share/doc/wirepath"
+mkdir -p "$root/usr/lib/systemd/system" "$root/usr/share/doc/wirepath"
 sed 's|/usr/local/bin/|/usr/bin/|' packaging/wirepath.service >"$root/usr/lib/systemd/system/wirepath.service"
 install -m 644 -t "$root/usr/lib/systemd/system" packaging/wirepath-rtsp.socket packaging/wirepath-http.socket
 # Documents link to each other by these places.
 install -m 644 -t "$root/usr/share/doc/wirepath" README.md CHANGELOG.md packaging/relay.toml
 install -D -m 644 -t "$root/usr/share/doc/wirepath/docs" docs/*.md
 install -m 644 packaging/debian/copyright "$root/usr/share/doc/wirepath/copyright"
-"$built/wirepath" manual "$root/usr/share/man/man1"
+scripts/pages.sh "$built" "$root/usr/share" vendor-completions
 gzip -9 -n "$root"/usr/share/man/man1/*.1
-completions() { # shell, file
-  mkdir -p "$root/usr/share/$(dirname "$2")"
-  "$built/wirepath" completions "$1" >"$root/usr/share/$2"
-}
-completions bash bash-completion/completions/wirepath
-completions zsh zsh/vendor-completions/_wirepath
-completions fish fish/vendor_completions.d/wirepath.fish
 
 mkdir "$root/DEBIAN"
 # Libraries by the versions of symbols that the programs were linked with.

@@ -79,6 +79,7 @@ mod srtp;
 mod tls;
 mod tls_faults;
 mod tunnel;
+mod user;
 
 use std::process::ExitCode;
 
@@ -157,6 +158,7 @@ fn main() -> ExitCode {
         srtp::trials(),
         tls_faults::trials(),
         tunnel::trials(),
+        user::trials(),
     ];
     let alone = [
         faults::alone(),

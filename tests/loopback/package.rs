@@ -48,8 +48,22 @@ fn a_package_has_programs_pages_completions_and_the_unit() -> Result<()> {
     let root = home.path().join("root");
     text(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&root))?;
     text(Command::new("dpkg-deb").arg("--control").arg(&package).arg(root.join("DEBIAN")))?;
-    let version = text(Command::new(root.join("usr/bin/wirepath")).arg("--version"))?;
-    ensure!(version.starts_with("wirepath "), "{version}");
+    let share = root.join("usr/share");
+    for program in ["wirepath", "wirepath-images", "wirepath-records"] {
+        let version = text(Command::new(root.join("usr/bin").join(program)).arg("--version"))?;
+        let commit = version.strip_prefix(&format!("{program} {} (", env!("CARGO_PKG_VERSION")));
+        ensure!(commit.is_some_and(|commit| commit.ends_with(")\n")), "{version}");
+        let page = share.join(format!("man/man1/{program}.1.gz"));
+        let page = text(Command::new("gzip").arg("-dc").arg(page))?;
+        ensure!(page.starts_with(".ie") && page.contains("SYNOPSIS"), "no man page: {page}");
+        text(Command::new("bash").arg("-n").arg(share.join("bash-completion/completions").join(program)))?;
+        for file in [
+            format!("zsh/vendor-completions/_{program}"),
+            format!("fish/vendor_completions.d/{program}.fish"),
+        ] {
+            ensure!(std::fs::read_to_string(share.join(&file))?.contains(program), "{file}");
+        }
+    }
     let unit = std::fs::read_to_string(root.join("usr/lib/systemd/system/wirepath.service"))?;
     ensure!(
         unit.contains("ExecStart=/usr/bin/wirepath serve --config /etc/wirepath/wirepath.toml"),
@@ -60,10 +74,8 @@ fn a_package_has_programs_pages_completions_and_the_unit() -> Result<()> {
         ensure!(std::fs::read_to_string(unit)?.contains(&format!("FileDescriptorName={name}")));
     }
     ensure!(std::fs::read_to_string(root.join("DEBIAN/conffiles"))? == "/etc/wirepath/wirepath.toml\n");
-    let page =
-        text(Command::new("gzip").arg("-dc").arg(root.join("usr/share/man/man1/wirepath-serve.1.gz")))?;
-    ensure!(page.starts_with(".ie") && page.contains("burst"), "no man page: {page}");
-    text(Command::new("bash").arg("-n").arg(root.join("usr/share/bash-completion/completions/wirepath")))?;
+    let page = text(Command::new("gzip").arg("-dc").arg(share.join("man/man1/wirepath-serve.1.gz")))?;
+    ensure!(page.contains("burst"), "no man page: {page}");
     for script in ["postinst", "prerm", "postrm"] {
         text(Command::new("sh").arg("-n").arg(root.join("DEBIAN").join(script)))?;
     }

@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         trials![
             the_example_merges_and_mirrors,
             the_installed_library_is_found_by_pkg_config,
+            the_static_library_is_linked_by_pkg_config,
             wrong_arguments_and_handlers_are_answered,
             the_static_library_does_the_same,
             the_header_is_c_plus_plus,
@@ -55,30 +56,56 @@ fn the_example_merges_and_mirrors() -> Result<()> {
 
 /// Promise: `make install` installs the header and the library so that pkg-config finds them.
 fn the_installed_library_is_found_by_pkg_config() -> Result<()> {
+    let folder = Folder::new()?;
+    let prefix = install(&folder)?;
+    let flags = flags(&prefix, &["--cflags", "--libs"])?;
+    let program = folder.compile_with("installed", &flags)?;
+    let output = Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib")).output()?;
+    ensure!(output.status.code() == Some(64) && output.stderr.starts_with(b"usage"), "{output:?}");
+    Ok(())
+}
+
+/// Promise: `pkg-config --static` names all that a C program with the static library needs.
+fn the_static_library_is_linked_by_pkg_config() -> Result<()> {
+    let folder = Folder::new()?;
+    let prefix = install(&folder)?;
+    let flags = flags(&prefix, &["--static", "--cflags", "--libs"])?;
+    let mixed = flags.iter().map(|flag| flag.replace("-lwirepath", "-l:libwirepath.a")).collect::<Vec<_>>();
+    let whole = [&["-static".to_owned()][..], &flags[..]].concat();
+    for (name, flags) in [("mixed", mixed), ("whole", whole)] {
+        let program = folder.compile_with(name, &flags)?;
+        let needed = run(Command::new("readelf").arg("-d").arg(&program))?;
+        let needed = String::from_utf8(needed.stdout)?;
+        ensure!(
+            !needed.contains("libwirepath") && needed.contains("NEEDED") == (name == "mixed"),
+            "{needed}"
+        );
+        let output = Command::new(program).output()?;
+        ensure!(output.status.code() == Some(64) && output.stderr.starts_with(b"usage"), "{output:?}");
+    }
+    Ok(())
+}
+
+/// Installs the library in a folder, and returns the prefix.
+fn install(folder: &Folder) -> Result<PathBuf> {
     let finder = Command::new("pkg-config").arg("--version").output();
     wirepath_testkit::require!(finder.is_ok(), "there is no pkg-config");
     wirepath_testkit::require!(Command::new("make").arg("--version").output().is_ok(), "there is no make");
-    let folder = Folder::new()?;
     let prefix = folder.path("usr");
     let library = built("libwirepath.so")?;
     let mut make = Command::new("make");
     make.args(["-C", "../..", "--no-print-directory", "install-library"]).current_dir(HERE);
     make.arg(format!("LIBRARIES={}", library.parent().context("a library is in a folder")?.display()));
     run(make.arg(format!("PREFIX={}", prefix.display())))?;
+    Ok(prefix)
+}
+
+/// Flags that pkg-config prints for the library that is installed at a prefix.
+fn flags(prefix: &Path, options: &[&str]) -> Result<Vec<String>> {
     let mut finder = Command::new("pkg-config");
-    finder.args(["--cflags", "--libs", "wirepath"]).env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    finder.args(options).arg("wirepath").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
     let flags = String::from_utf8(run(&mut finder)?.stdout)?;
-    let program = folder.path("installed");
-    let mut compiler = Command::new("cc");
-    compiler
-        .arg("-o")
-        .arg(&program)
-        .arg(Path::new(HERE).join("examples/merge.c"))
-        .args(flags.split_whitespace());
-    run(&mut compiler)?;
-    let output = Command::new(program).env("LD_LIBRARY_PATH", prefix.join("lib")).output()?;
-    ensure!(output.status.code() == Some(64) && output.stderr.starts_with(b"usage"), "{output:?}");
-    Ok(())
+    Ok(flags.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Promise: Wrong arguments and failing handlers in C give an error code and a reason.
@@ -138,8 +165,8 @@ struct Folder(tempfile::TempDir);
 
 impl Folder {
     const SHARED: [&'static str; 1] = ["-lwirepath"];
-    /// System libraries that the static library needs: `pkg-config --static` says the same.
-    const STATIC: [&'static str; 6] = ["-l:libwirepath.a", "-lgcc_s", "-lutil", "-lpthread", "-lm", "-ldl"];
+    /// The static library, and the system libraries that it needs: `pkg-config --static` says the same.
+    const STATIC: [&'static str; 5] = ["-l:libwirepath.a", "-lutil", "-lpthread", "-lm", "-ldl"];
 
     fn new() -> Result<Folder> {
         let folder = Folder(tempfile::tempdir()?);
@@ -152,6 +179,15 @@ impl Folder {
 
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    /// Compiles the example with these flags.
+    fn compile_with(&self, name: &str, flags: &[String]) -> Result<PathBuf> {
+        let program = self.path(name);
+        let mut compiler = Command::new("cc");
+        compiler.arg("-o").arg(&program).arg(Path::new(HERE).join("examples/merge.c")).args(flags);
+        run(&mut compiler)?;
+        Ok(program)
     }
 
     fn compile(&self, source: &str, libraries: &[&str]) -> Result<PathBuf> {

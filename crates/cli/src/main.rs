@@ -11,7 +11,6 @@ mod confine;
 mod cpus;
 mod exit;
 mod format;
-mod generate;
 mod image_options;
 mod inspect;
 mod interrupt;
@@ -20,6 +19,7 @@ mod output;
 mod pack;
 mod passwd;
 mod plot;
+mod privileges;
 mod progress;
 mod relay;
 mod send;
@@ -36,7 +36,9 @@ mod warnings;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+use wirepath_manual::Generate;
 
 /// Version and commit, from `build.rs`.
 const VERSION: &str = env!("WIREPATH_VERSION");
@@ -69,10 +71,8 @@ enum Command {
     Load(load::Load),
     /// Measure the cost of every data path on this machine, and how many clients it carries
     Assess(assess::Assess),
-    /// Write completions for a shell to standard output
-    Completions(generate::Completions),
-    /// Write man pages of all commands to a folder
-    Manual(generate::Manual),
+    #[command(flatten)]
+    Generate(Generate),
 }
 
 fn main() -> ExitCode {
@@ -87,8 +87,7 @@ fn main() -> ExitCode {
         Command::Relay(relay) => relay.run(),
         Command::Load(load) => load.run(),
         Command::Assess(assess) => assess.run(),
-        Command::Completions(completions) => completions.run(),
-        Command::Manual(manual) => manual.run(),
+        Command::Generate(generate) => write(generate),
     };
     match result {
         Ok(code) => code,
@@ -100,6 +99,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes completions or man pages.
+fn write(generate: Generate) -> Result<ExitCode> {
+    generate.write(Arguments::command())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Message of an error and its causes. A cause that a previous message contains is omitted.
@@ -123,6 +128,28 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     #[error("cannot listen: {0}")]
     struct Listen(#[source] io::Error);
+
+    /// Promise: Man pages and shell completions are made from the flags of all commands.
+    #[test]
+    fn every_command_has_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("man1");
+        let arguments = ["wirepath", "manual", folder.to_str().unwrap()];
+        let Command::Generate(generate) = Arguments::try_parse_from(arguments).ok().unwrap().command else {
+            panic!("`manual` is another command");
+        };
+        write(generate).unwrap();
+        let page = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
+        for command in Arguments::command().get_subcommands() {
+            let text = page(&format!("wirepath-{}.1", command.get_name()));
+            assert!(text.contains(".SH SYNOPSIS") && !text.contains("EXTRA"), "{text}");
+        }
+        let main = page("wirepath.1");
+        let codes = ".SH EXIT STATUS\nExit codes of all commands:\n.nf\n  0      success\n  1      failure;";
+        assert!(main.contains(codes), "{main}");
+        let serve = page("wirepath-serve.1");
+        assert!(serve.contains("\\-\\-burst\\-max") && serve.contains("\\-\\-user"), "{serve}");
+    }
 
     #[test]
     fn causes_are_not_repeated() {

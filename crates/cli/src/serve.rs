@@ -1,12 +1,12 @@
 //! `wirepath serve`.
 
 use std::convert::Infallible;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::Args;
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
@@ -14,14 +14,15 @@ use wirepath_engine::Priority;
 use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::handover::{Offer, Takeover};
 use wirepath_net::program::{ListenAddress, Log, Signals};
-use wirepath_server::{PopularityKeeper, Reloader, Server, ServerOptions, StartError, TlsAddresses};
+use wirepath_server::{PopularityKeeper, Reloader, Server, ServerOptions, TlsAddresses};
 
 use crate::confine::confine_server;
 use crate::exit;
+use crate::privileges::become_user;
 use crate::serve_options::{FileOptions, ServeOptions};
 use crate::serve_reload::Configuration;
-use crate::serve_sockets::ServeSockets;
-use crate::server_options::server_options;
+use crate::serve_sockets::{ServeSockets, with_advice};
+use crate::server_options::{ensure_module, server_options};
 
 /// Arguments of `wirepath serve`.
 #[derive(Args)]
@@ -77,13 +78,18 @@ impl Serve {
             cpus.set_affinity()?; // before the first thread is started, since threads inherit the affinity
         }
         // Opened before any thread is started, and before the server is confined.
-        let sockets = ServeSockets::open(handed, &mut options, self.takeover)?;
-        let choice = options.confine.unwrap_or_default();
+        let mut sockets = ServeSockets::open(handed, &mut options, self.takeover)?;
+        let (choice, user) = (options.confine.unwrap_or_default(), options.user.take());
         let options = server_options(options, ListenAddress::resolve)?;
-        // Confined before the log thread is started, since threads inherit the confinement.
-        let confined = confine_server(choice, &options, configuration.as_ref().map(Configuration::file))?;
+        let file = configuration.as_ref().map(Configuration::file);
+        // Before the log thread is started, since threads inherit capabilities and confinement.
+        let became = user.map(|user| become_user(&user, &options, file, &mut sockets)).transpose()?;
+        ensure_module(options.path)?;
+        let confined = confine_server(choice, &options, file)?;
         let log = Log::start();
-        tracing::info!("{confined}");
+        for line in became.iter().chain([&confined]) {
+            tracing::info!("{line}");
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(serve(options, sockets, configuration, log))? {}
     }
@@ -170,21 +176,6 @@ fn reload_on_hang_up(signals: &mut Signals, configuration: Option<Configuration>
             reloader.read_files();
         }));
     });
-}
-
-/// Adds a hint to the option that avoids an error at start.
-fn with_advice(error: StartError) -> anyhow::Error {
-    match &error {
-        StartError::Listen(protocol, _, source)
-            if matches!(
-                source.kind(),
-                ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable | ErrorKind::PermissionDenied
-            ) =>
-        {
-            anyhow!("{error}; choose another with --{} ADDRESS:PORT", protocol.to_lowercase())
-        }
-        _ => error.into(),
-    }
 }
 
 /// Ends the process at once. Dropping the server and the runtime would wait for threads that are waiting for

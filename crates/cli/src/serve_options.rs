@@ -14,6 +14,7 @@ use http::{HeaderValue, Uri};
 use toml::de::{DeTable, DeValue};
 use wirepath_auth::{Access, FolderUsers};
 use wirepath_net::http::AccessLog;
+use wirepath_net::privileges::UserName;
 use wirepath_net::program::{ListenAddress, unknown_key};
 use wirepath_relay::RateSpec;
 use wirepath_server::{
@@ -252,6 +253,11 @@ pub(crate) struct ServeOptions {
     /// none]
     #[arg(long, value_name = "NAME=PLAYLIST", value_parser = values::channel)]
     pub(crate) channel: Vec<LiveChannelOptions>,
+
+    /// User to serve as, with its groups, if root starts the server: after the listeners are open, it gives up
+    /// root's privileges for good. GROUP replaces the user's primary group [default: the user that starts it]
+    #[arg(long, value_name = "NAME[:GROUP]")]
+    pub(crate) user: Option<UserName>,
 
     /// Confine the server to its folders (Landlock) and system calls (seccomp), so that an exploited bug
     /// cannot open other files or start programs [default: auto]

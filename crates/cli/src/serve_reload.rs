@@ -107,8 +107,10 @@ impl Configuration {
             let in_force = self.applied.as_ref().unwrap_or(&self.started);
             waiting.extend(now.changed_since(in_force).into_iter().filter(is_applied_together));
         }
-        let ServerOptions { catalog, .. } = checked(server_options(now.options.clone(), without_names)?)?;
-        let options = now.options.clone();
+        let mut options = now.options.clone();
+        // It stays as it is, and its default was that of the user who started the server (--user).
+        options.images.cache.get_or_insert_default();
+        let ServerOptions { catalog, .. } = checked(server_options(options.clone(), without_names)?)?;
         let rules = AccessRules {
             folders: options.folder_users,
             status: options.status_users.unwrap_or_default(),

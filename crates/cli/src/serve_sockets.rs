@@ -1,4 +1,5 @@
-//! Listening sockets of `wirepath serve` from another process: from systemd, or from the old server.
+//! Listening sockets of `wirepath serve` that are open before it starts: from systemd, from the old server, or
+//! opened by root before it becomes another user.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -9,12 +10,13 @@ use anyhow::{Result, anyhow, bail, ensure};
 use wirepath_net::handed_sockets::HandedSockets;
 use wirepath_net::handover::{self, Takeover};
 use wirepath_net::program::ListenAddress;
+use wirepath_server::{ServerOptions, StartError};
 
 use crate::serve_options::ServeOptions;
 
 /// Sockets that are opened before the server starts.
 pub(crate) struct ServeSockets {
-    /// Listening sockets from another process.
+    /// Listening sockets.
     pub(crate) handed: HandedSockets,
     /// Listener for successors of this server.
     pub(crate) successors: Option<UnixListener>,
@@ -55,6 +57,35 @@ impl ServeSockets {
             adopt(options, name, address)?;
         }
         Ok(sockets)
+    }
+
+    /// Opens the listeners that were not handed in.
+    pub(crate) fn listen(&mut self, options: &ServerOptions) -> Result<()> {
+        let tls = options.tls.as_ref().map(|tls| tls.addresses).unwrap_or_default();
+        let (rtsp, http) = (Some(options.rtsp), Some(options.http));
+        for (protocol, address) in
+            [("RTSP", rtsp), ("HTTP", http), ("RTSPS", tls.rtsps), ("HTTPS", tls.https)]
+        {
+            let Some(address) = address else { continue };
+            let listening = self.handed.listen(protocol, address);
+            listening.map_err(|error| with_advice(StartError::Listen(protocol, address, error)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds a hint to the option that avoids an error at start.
+pub(crate) fn with_advice(error: StartError) -> anyhow::Error {
+    match &error {
+        StartError::Listen(protocol, _, source)
+            if matches!(
+                source.kind(),
+                ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable | ErrorKind::PermissionDenied
+            ) =>
+        {
+            anyhow!("{error}; choose another with --{} ADDRESS:PORT", protocol.to_lowercase())
+        }
+        _ => error.into(),
     }
 }
 

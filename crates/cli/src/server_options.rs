@@ -56,6 +56,14 @@ fn ensure_memory(hot_memory: HotMemorySize) -> Result<()> {
     Ok(())
 }
 
+/// Fails if the data path needs the kernel module, and this process cannot use it.
+pub(crate) fn ensure_module(path: Option<DataPath>) -> Result<()> {
+    match path.filter(|path| path.needs_module()) {
+        Some(path) => SendContext::default().open_module().with_context(|| format!("the data path {path}")),
+        None => Ok(()),
+    }
+}
+
 /// Function that returns the listen address of an option.
 pub(crate) type Resolve = fn(&ListenAddress) -> Result<SocketAddr, String>;
 
@@ -87,9 +95,6 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         is_hot || !path.is_some_and(DataPath::needs_hot_memory),
         "the data path wire_uring needs memory: add --hot-memory SIZE"
     );
-    if let Some(path) = path.filter(|path| path.needs_module()) {
-        SendContext::default().open_module().with_context(|| format!("the data path {path}"))?;
-    }
     ensure_memory(hot_memory)?;
     let auth = auth(&options)?;
     let address = |option: &str, address: &Option<ListenAddress>| {

@@ -13,8 +13,11 @@ use wirepath_net::program::{self, Service, ServiceOptions, announce};
 #[derive(Parser)]
 #[command(
     name = "wirepath-images",
-    version,
+    version = env!("WIREPATH_VERSION"), // with the commit, from the build script
     max_term_width = 100,
+    mut_arg("access_log", |log| {
+        log.help("Log each HTTP request: method, path, query, status, bytes, time and agent [default: no access log]")
+    }),
     mut_arg("http", |http| http.required(false).default_value("0.0.0.0:8090")),
     after_help = "\
 Pictures are binary PPM and PGM files of 8 or 16 bits per sample, and
@@ -41,7 +44,7 @@ Exit codes: 0 success; 1 failure, standard error has the reason; 2 invalid
 arguments; 3 connections were reset when the drain timed out"
 )]
 struct Arguments {
-    /// Folder of the pictures
+    /// Folder of the pictures; one that is named as a command: ./NAME
     folder: PathBuf,
 
     #[command(flatten)]
@@ -49,7 +52,7 @@ struct Arguments {
 }
 
 fn main() {
-    let arguments = Arguments::parse();
+    let arguments = wirepath_manual::parse::<Arguments>();
     program::run("wirepath-images", |draining| serve(arguments, draining))
 }
 
@@ -57,6 +60,6 @@ async fn serve(arguments: Arguments, draining: watch::Receiver<bool>) -> Result<
     let folder = Folder::open(&arguments.folder)?;
     let Service { engine, listener, socket, endpoint, .. } = arguments.service.start()?;
     announce(&format!("http=http://{}/", socket.local_addr()?))?;
-    listener.serve(socket, PictureSite::new(folder, endpoint), engine, draining).await;
+    listener.with_queries_in_log().serve(socket, PictureSite::new(folder, endpoint), engine, draining).await;
     Ok(())
 }

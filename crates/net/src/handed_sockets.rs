@@ -1,4 +1,4 @@
-//! Listening sockets created by another process: systemd, or the old server.
+//! Listening sockets that are open before the server starts: of systemd, of the old server, or its own.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -8,6 +8,8 @@ use std::os::fd::OwnedFd;
 use rustix::net::sockopt::{socket_acceptconn, socket_type};
 use rustix::net::{SocketType, getsockname};
 use socket2::Socket;
+
+use crate::listener::listening_socket;
 
 /// Names of the listeners, in lower case as in `FileDescriptorName=`.
 pub const NAMES: [&str; 4] = ["rtsp", "http", "rtsps", "https"];
@@ -53,6 +55,18 @@ impl HandedSockets {
         }
     }
 
+    /// Listens on the address of a protocol, unless its socket is there already. The name may be in upper case.
+    ///
+    /// # Errors
+    /// As of [`bind`](crate::bind); `InvalidInput` if the name is unknown.
+    pub fn listen(&mut self, protocol: &str, address: SocketAddr) -> io::Result<()> {
+        let name = protocol.to_lowercase();
+        if self.0.contains_key(name.as_str()) {
+            return Ok(());
+        }
+        self.add(&name, listening_socket(address)?.into())
+    }
+
     /// Addresses that the sockets listen on.
     ///
     /// # Errors
@@ -94,6 +108,10 @@ mod tests {
             let error = handed.add(name, descriptor).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
+        handed.listen("RTSP", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        assert_eq!(handed.addresses().unwrap(), [("rtsp", address)], "it is not replaced");
+        handed.listen("HTTPS", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        assert_eq!(handed.addresses().unwrap().len(), 2);
         assert!(handed.take("RTSP").is_some() && handed.take("RTSP").is_none());
     }
 }

@@ -57,6 +57,7 @@ mod limits;
 mod listener;
 mod log_limit;
 pub mod metrics;
+pub mod privileges;
 pub mod process;
 pub mod program;
 mod reserved_listener;

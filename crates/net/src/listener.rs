@@ -49,6 +49,14 @@ pub fn explain_bind_error(port: u16, error: io::Error) -> io::Error {
 /// # Errors
 /// The address cannot be bound; see [`explain_bind_error`].
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::from_std(listening_socket(address)?.into())
+}
+
+/// Listening socket that does not block.
+///
+/// # Errors
+/// As of [`bind`].
+pub(crate) fn listening_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
     socket.set_reuse_address(true)?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
@@ -57,7 +65,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     // Two sockets that reuse an address can both be bound; the second one cannot listen.
     let listening = socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG));
     listening.map_err(|error| explain_bind_error(address.port(), error))?;
-    TcpListener::from_std(socket.into())
+    Ok(socket)
 }
 
 /// Addresses of a client's connection. With TLS they are those of the encrypted connection.

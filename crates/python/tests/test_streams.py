@@ -1,5 +1,6 @@
 """The package as a program in Python has it."""
 
+import importlib.metadata
 import os
 import runpy
 import select
@@ -577,3 +578,14 @@ def test_records_leave_by_their_tags_or_joined_by_their_keys(order, other, expec
 def test_wrong_arguments_are_exceptions(wrong, error):
     with pytest.raises(error):
         wrong()
+
+
+def test_the_wheel_has_the_licences():
+    try:
+        wheel = importlib.metadata.distribution("wirepath")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the package is not installed from a wheel")
+    if Path(wheel.locate_file("wirepath/__init__.py")) != Path(wirepath.__file__):
+        pytest.skip("the tested package is not the installed one")
+    names = {file.name for file in wheel.files}
+    assert {"LICENSE-MIT", "LICENSE-APACHE"} <= names

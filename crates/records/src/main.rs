@@ -18,8 +18,11 @@ use wirepath_records::{Budget, LineListener, RecordSite, Records};
 #[derive(Parser)]
 #[command(
     name = "wirepath-records",
-    version,
+    version = env!("WIREPATH_VERSION"), // with the commit, from the build script
     max_term_width = 100,
+    mut_arg("access_log", |log| {
+        log.help("Log each HTTP request: method, path, query, status, bytes, time and agent [default: no access log]")
+    }),
     mut_arg("http", |http| http.required(false).default_value("0.0.0.0:8091")),
     after_help = "\
 Records are files and streams of Arrow IPC (.arrow, .feather, .arrows).
@@ -42,7 +45,7 @@ Exit codes: 0 success; 1 failure, standard error has the reason; 2 invalid
 arguments; 3 connections were reset when the drain timed out"
 )]
 struct Arguments {
-    /// Folder of the records
+    /// Folder of the records; one that is named as a command: ./NAME
     folder: PathBuf,
 
     /// Listen address for clients that send a line PATH?QUERY and get an Arrow stream
@@ -72,7 +75,7 @@ fn answer_time(text: &str) -> Result<Duration, String> {
 }
 
 fn main() {
-    let arguments = Arguments::parse();
+    let arguments = wirepath_manual::parse::<Arguments>();
     program::run("wirepath-records", |draining| serve(arguments, draining))
 }
 
@@ -93,7 +96,12 @@ async fn serve(arguments: Arguments, draining: watch::Receiver<bool>) -> Result<
         let lines = LineListener { socket, limits, descriptors };
         lines.serve(records.clone(), Arc::clone(&engine), draining.clone())
     });
-    let http = listener.serve(socket, RecordSite::new(records.clone(), endpoint), engine, draining);
+    let http = listener.with_queries_in_log().serve(
+        socket,
+        RecordSite::new(records.clone(), endpoint),
+        engine,
+        draining,
+    );
     match lines {
         Some(lines) => drop(tokio::join!(http, lines)),
         None => http.await,

@@ -33,6 +33,7 @@ mod send;
 pub mod socket;
 pub mod struct_ops;
 pub mod usage;
+pub mod users;
 pub mod write_guard;
 pub mod zerocopy;
 

@@ -71,6 +71,7 @@ const RULES: &[Rule] = &[
         ],
         others: None,
     },
+    Rule { package: "wirepath-manual", ours: &[], others: None },
     Rule { package: "wirepath-report", ours: &[], others: None },
     Rule {
         package: "wirepath-load",
@@ -108,12 +109,26 @@ const RULES: &[Rule] = &[
     // Applications, of what any user of the libraries has; their tests need those of the whole server.
     Rule {
         package: "wirepath-images",
-        ours: &["wirepath-http", "wirepath-net", "wirepath-engine", "wirepath-streams", "wirepath-tests"],
+        ours: &[
+            "wirepath-http",
+            "wirepath-manual",
+            "wirepath-net",
+            "wirepath-engine",
+            "wirepath-streams",
+            "wirepath-tests",
+        ],
         others: None,
     },
     Rule {
         package: "wirepath-records",
-        ours: &["wirepath-http", "wirepath-net", "wirepath-engine", "wirepath-streams", "wirepath-tests"],
+        ours: &[
+            "wirepath-http",
+            "wirepath-manual",
+            "wirepath-net",
+            "wirepath-engine",
+            "wirepath-streams",
+            "wirepath-tests",
+        ],
         others: None,
     },
     Rule { package: "wirepath", ours: LIBRARIES, others: None },
@@ -177,6 +192,7 @@ const LIBRARIES: &[&str] = &[
     "wirepath-net",
     "wirepath-server",
     "wirepath-relay",
+    "wirepath-manual",
     "wirepath-report",
     "wirepath-load",
     "wirepath-assess",

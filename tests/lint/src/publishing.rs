@@ -10,7 +10,7 @@ use crate::finding::Finding;
 pub(crate) struct Published {
     name: String,
     version: String,
-    /// Fields that a registry shows, and whether they are there.
+    /// Fields that a registry shows, files that licences require, and whether they are there.
     fields: Vec<(&'static str, bool)>,
     /// Keywords and categories: a registry takes five of each at most, keywords of 20 characters at most.
     keywords: Vec<String>,
@@ -41,6 +41,8 @@ fn published_of(package: &Package, ours: &BTreeSet<&str>) -> Published {
             ("readme", package.readme.is_some()),
             ("rust-version", package.rust_version.is_some()),
             ("package.metadata.docs.rs", package.metadata.pointer("/docs/rs").is_some()),
+            ("LICENSE-MIT", package.manifest_path.with_file_name("LICENSE-MIT").exists()),
+            ("LICENSE-APACHE", package.manifest_path.with_file_name("LICENSE-APACHE").exists()),
         ],
         keywords: package.keywords.clone(),
         categories: package.categories.len(),
@@ -59,7 +61,9 @@ fn check_package(package: &Published, published: &BTreeSet<&str>, version: &str)
         |problem: String, remedy: &str| Finding::new(format!("package {}", package.name), problem, remedy);
     let missing = package.fields.iter().filter(|(_, is_there)| !is_there);
     let mut findings: Vec<Finding> = missing
-        .map(|(field, _)| finding(format!("is published without `{field}`"), "add it to its manifest"))
+        .map(|(field, _)| {
+            finding(format!("is published without `{field}`"), "add it to its manifest or folder")
+        })
         .collect();
     let is_short = |keyword: &String| (1..=20).contains(&keyword.len());
     if !(1..=5).contains(&package.keywords.len()) || !package.keywords.iter().all(is_short) {

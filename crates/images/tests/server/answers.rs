@@ -1,9 +1,8 @@
 //! Answers: whole pictures, parts, gray, smaller; refusals.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_tests::http;
-use wirepath_tests::trials;
+use wirepath_tests::{Deadline, http, trials};
 
 use crate::TestBed;
 use crate::pictures::{ensure_alike, netpbm, picture, samples};
@@ -19,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         methods_differ,
         requests_that_cannot_be_answered_are_refused,
         folders_are_listed,
+        queries_are_in_the_access_log,
     ]
 }
 
@@ -199,5 +199,24 @@ fn folders_are_listed() -> Result<()> {
     ensure!(sub.contains("<a href=\"a%20b.ppm?view\">a b.ppm</a>") && sub.contains("href=\"../\""), "{sub}");
     let information = String::from_utf8(bed.body("/sub/a%20b.ppm?info")?)?;
     ensure!(information.contains("\"width\":4") && information.contains("\"channels\":3"), "{information}");
+    Ok(())
+}
+
+/// Promise: The access logs of `wirepath-images` and `wirepath-records` have the query of each request.
+fn queries_are_in_the_access_log() -> Result<()> {
+    for (form, words) in [("text", "query=\"crop=0,0,2,2\""), ("json", "\"query\":\"crop=0,0,2,2\"")] {
+        let bed = TestBed::with(&["--access-log", form])?;
+        bed.store("a.ppm", &picture(4, 4, 3, 255))?;
+        bed.body("/a.ppm")?;
+        bed.body("/a.ppm?crop=0,0,2,2")?;
+        let line = Deadline::seconds(10.0).wait_for(words, || {
+            let log = bed.process.log();
+            Ok(log.lines().find(|line| line.contains(words)).map(str::to_owned))
+        })?;
+        ensure!(line.contains("/a.ppm") && line.contains("200"), "{line}");
+        let log = bed.process.log();
+        let without = log.lines().find(|line| line.contains("/a.ppm")).context("no first line")?;
+        ensure!(!without.contains("query"), "{without}");
+    }
     Ok(())
 }

@@ -208,7 +208,9 @@ impl<S: Site> Exchanges<S> {
 
     /// Begins the line of a request in the access log, if enabled.
     fn access(&self, request: &Request) -> Option<(AccessLog, Access)> {
-        self.shared.options.access_log.map(|form| (form, Access::begin(self.addresses.peer, request)))
+        let options = &self.shared.options;
+        let begin = || Access::begin(self.addresses.peer, request, options.logs_queries);
+        options.access_log.map(|form| (form, begin()))
     }
 
     fn count(&self, end: &End) {

@@ -65,6 +65,12 @@ impl Listener {
         Self { closing: Some(closing), ..self }
     }
 
+    /// Logs the queries of requests in the access log, as by [`HttpOptions::logs_queries`].
+    pub fn with_queries_in_log(mut self) -> Self {
+        self.options.logs_queries = true;
+        self
+    }
+
     /// Adds the listener's counters and limits to metrics and status.
     pub fn register(&self, metrics: &mut Metrics, status: &mut Status) {
         let (counters, limits) = (Arc::clone(&self.counters), Arc::clone(&self.limits));

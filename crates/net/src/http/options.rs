@@ -14,6 +14,8 @@ pub struct HttpOptions {
     pub timeouts: Timeouts,
     /// Form of the access log; `None` for no access log.
     pub access_log: Option<AccessLog>,
+    /// True if the access log has the queries of requests, which must not contain secrets such as signatures.
+    pub logs_queries: bool,
 }
 
 impl Default for HttpOptions {
@@ -23,6 +25,7 @@ impl Default for HttpOptions {
             max_connections_per_address: 256,
             timeouts: Timeouts::default(),
             access_log: None,
+            logs_queries: false,
         }
     }
 }
