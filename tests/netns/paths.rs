@@ -226,6 +226,9 @@ fn a_device_without_checksums_is_not_lent_to() -> Result<()> {
         server.run(&format!("ethtool -K ifb {feature} off"))?;
         let counts = lent_blocks(&server, BlockPath::Loan, forced_on)?;
         ensure!(counts == (0, 50, 0), "{feature}: {counts:?}");
+        let of_both = || socket_to(CLIENT.to_ipv6_mapped().into(), SERVER.to_ipv6_mapped().into());
+        let counts = server.enter(|| lent_blocks_by(of_both()?, BlockPath::Loan, forced_on))?;
+        ensure!(counts == (0, 50, 0), "{feature}, a socket of both protocols: {counts:?}");
         let counts = lent_blocks(&server, BlockPath::MmapZerocopy, forced_on)?;
         ensure!(counts == (50, 0, 50), "the kernel should have copied; {feature}: {counts:?}");
     }
@@ -491,9 +494,12 @@ fn connection(link: &Link) -> Result<(TcpStream, TcpStream)> {
 
 /// Sends 50 trains of a mapping; answers how many were lent, copied, and copied by the kernel.
 fn lent_blocks(server: &Namespace, path: BlockPath, policy: LoanPolicy) -> Result<(u64, u64, u64)> {
+    server.enter(|| lent_blocks_by(socket()?, path, policy))
+}
+
+fn lent_blocks_by(socket: UdpSocket, path: BlockPath, policy: LoanPolicy) -> Result<(u64, u64, u64)> {
     let media = Media::new(Headers::Generated, 0, 48, 1)?;
-    let sink = server.enter(|| Ok(BlockSink::udp(socket()?, PAYLOAD as u16, path)?))?;
-    let sink = sink.with_switch(LoanSwitch::new(policy));
+    let sink = BlockSink::udp(socket, PAYLOAD as u16, path)?.with_switch(LoanSwitch::new(policy));
     let extent = Extent { offset: 0, length: 40 * PAYLOAD };
     for _ in 0..50 {
         path.send(&sink, &media.medium, extent, &mut SendContext::default())?;

@@ -16,8 +16,8 @@ use wirepath_sys::errno_of;
 use wirepath_sys::zerocopy::{self, Returned};
 
 mod routes;
-pub(crate) use routes::LoanRoute;
 pub use routes::LoanRoutes;
+pub(crate) use routes::{Ends, LoanRoute};
 
 /// Largest interval, in loans, at which a path that lends reads the socket's error queue. The first intervals
 /// are 1, 2, 4, 8 and 16 loans, so that a route on which the kernel copies is noticed early. Before Linux 6.8
@@ -81,8 +81,10 @@ pub(crate) struct Loans<T> {
     is_lending: bool,
     /// Experience of other sockets with the same route.
     route: Option<Arc<LoanRoute>>,
-    /// Copies since the last loan.
+    /// Copies since the last loan, without loans by rings.
     since_last: u64,
+    /// Copies since the last loan by a ring.
+    since_last_by_ring: u64,
     /// Copies since the last loan at which the error queue is read again.
     next_reading: u64,
     /// Loans made by rings, which count their completions.
@@ -117,6 +119,7 @@ impl<T> Loans<T> {
             is_lending: false,
             route: None,
             since_last: 0,
+            since_last_by_ring: 0,
             next_reading: 1,
             by_ring: 0,
             over,
@@ -137,6 +140,7 @@ impl<T> Loans<T> {
     pub(crate) fn copied(&mut self) {
         self.counts.copies += 1;
         self.since_last += 1;
+        self.since_last_by_ring += 1;
         if let Some(route) = &self.route {
             route.copied();
         }
@@ -147,7 +151,7 @@ impl<T> Loans<T> {
         self.by_ring += 1;
         let out = self.counts.outstanding + self.by_ring.saturating_sub(back);
         self.counts.outstanding_most = self.counts.outstanding_most.max(out);
-        (self.since_last, self.next_reading) = (0, 1);
+        self.since_last_by_ring = 0;
     }
 
     /// Loans that rings made.
@@ -155,17 +159,18 @@ impl<T> Loans<T> {
         self.by_ring
     }
 
-    /// Returns whether the kernel currently copies all loans of this socket, or all by rings, judged by some
-    /// in a row; before this socket has experience of its own, judged by other sockets with the same route.
-    /// Reads notifications if enough loans, or copies after a loan that tests the route again, were made. A
-    /// test of the route that is not yet answered is not repeated by this socket, but by others.
-    pub(crate) fn are_pointless(&mut self, socket: BorrowedFd<'_>, in_a_row_by_ring: u64) -> bool {
-        if self.is_reading_due(in_a_row_by_ring) {
+    /// Returns whether the kernel currently copies all loans of this socket, judged by some in a row; before this
+    /// socket has experience of its own, judged by other sockets with the same route. Loans by rings are judged
+    /// by themselves: what became of them says nothing about later loans of another kind. Reads notifications if
+    /// enough loans, or copies after a loan that tests the route again, were made. A test of the route that is
+    /// not yet answered is not repeated by this socket, but by others.
+    pub(crate) fn are_pointless(&mut self, socket: BorrowedFd<'_>) -> bool {
+        if self.is_reading_due() {
             self.next_reading = (self.since_last + 1).next_power_of_two();
             let heard = self.read(socket);
             debug_assert!(heard.is_ok(), "the error queue of an open socket can be read: {heard:?}");
         }
-        let copied_own = self.copies_own(in_a_row_by_ring);
+        let copied_own = self.copies_own();
         let is_tested_again = if copied_own {
             self.since_last >= ASK_AGAIN
         } else {
@@ -177,11 +182,11 @@ impl<T> Loans<T> {
     /// Returns whether the kernel currently copies all loans of this socket by rings. The route has no say: rings
     /// do not tell it about their loans.
     pub(crate) fn are_pointless_by_ring(&self, in_a_row: u64) -> bool {
-        in_a_row >= TRIALS && self.since_last < ASK_AGAIN
+        in_a_row >= TRIALS && self.since_last_by_ring < ASK_AGAIN
     }
 
-    fn is_reading_due(&self, in_a_row_by_ring: u64) -> bool {
-        let is_tested = || self.copies_own(in_a_row_by_ring) || self.copies_of_others();
+    fn is_reading_due(&self) -> bool {
+        let is_tested = || self.copies_own() || self.copies_of_others();
         match self.since_last {
             _ if self.counts.outstanding == 0 => false,
             0 => self.interval < LONGEST_INTERVAL && self.unread >= self.interval,
@@ -190,8 +195,8 @@ impl<T> Loans<T> {
         }
     }
 
-    fn copies_own(&self, in_a_row_by_ring: u64) -> bool {
-        self.copied_in_a_row.max(in_a_row_by_ring) >= TRIALS
+    fn copies_own(&self) -> bool {
+        self.copied_in_a_row >= TRIALS
     }
 
     fn copies_of_others(&self) -> bool {

@@ -173,6 +173,27 @@ fn sinks_share_what_they_know_of_a_route() {
     assert_eq!(send(&other, &at_other), (1, 0, 0), "nobody knows this route");
 }
 
+/// Promise: `loan` stops lending after three copied loans, and later sinks of a route after three notifications.
+#[test]
+fn a_second_connection_on_a_route_that_copies_lends_nothing() {
+    let (medium, routes) = (medium(20_000), LoanRoutes::default());
+    let extent = Extent { offset: 0, length: 20_000 };
+    let sent = |sends: u64| {
+        let (sink, mut receiver) = tcp(BlockPath::Loan);
+        let sink = sink.with_routes(&routes);
+        for _ in 0..sends {
+            assert_eq!(BlockPath::Loan.send(&sink, &medium, extent, &mut SendContext::default()), Ok(20_000));
+            receiver.read_exact(&mut [0; 20_000]).unwrap();
+            settled(&sink);
+        }
+        settled(&sink)
+    };
+    assert_eq!(sent(10), counts(3, 7));
+    for _ in 0..3 {
+        assert_eq!(sent(10), counts(0, 10));
+    }
+}
+
 #[test]
 fn mmap_zerocopy_lends_whatever_the_size() {
     let medium = medium(5000);

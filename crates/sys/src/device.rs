@@ -44,9 +44,29 @@ impl std::fmt::Display for DeviceName {
     }
 }
 
+/// Devices of this network namespace and their addresses, as of one reading. A reading asks the kernel for all of
+/// them, which takes longer than to set up a socket.
+#[derive(Clone, Debug)]
+pub struct Addresses(Vec<(DeviceName, Option<IpAddr>)>);
+
+impl Addresses {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// Failure of `getifaddrs`.
+    pub fn read() -> io::Result<Addresses> {
+        interfaces().map(Addresses)
+    }
+
+    /// Device that has `address`, if there is one.
+    pub fn device(&self, address: IpAddr) -> Option<&DeviceName> {
+        self.0.iter().find(|(_, known)| *known == Some(address)).map(|(name, _)| name)
+    }
+}
+
 /// Device that has `address`, if there is one.
 pub fn with_address(address: IpAddr) -> io::Result<Option<DeviceName>> {
-    Ok(interfaces()?.into_iter().find(|(_, known)| *known == Some(address)).map(|(name, _)| name))
+    Ok(Addresses::read()?.device(address).cloned())
 }
 
 /// All devices that have `address`.

@@ -2,25 +2,26 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{TcpStream, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use wirepath_sys::device::{self, DeviceName};
+use wirepath_sys::errno_of;
 use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::module::Run;
 use wirepath_sys::pages::{Lent, SharedPages};
 use wirepath_sys::ring::Ledger;
 use wirepath_sys::socket::set_segment;
 use wirepath_sys::zerocopy;
-use wirepath_sys::{device, errno_of};
 
 use super::block_path::BlockPath;
 use super::loan_policy::LoanSwitch;
 use crate::error::is_full;
-use crate::loans::{LoanRoute, LoanRoutes, Loans};
+use crate::loans::{Ends, LoanRoutes, Loans};
 use crate::sink::{packets_fit, set_fragmentation};
 use crate::{Extent, LoanCounts, MappedFile, SendContext, SendError};
 
@@ -53,19 +54,6 @@ pub(crate) struct Lender {
     ends: Ends,
 }
 
-/// Addresses of a connected socket.
-#[derive(Clone, Copy, Debug)]
-struct Ends {
-    local: SocketAddr,
-    peer: Option<SocketAddr>,
-}
-
-impl Ends {
-    fn route(&self, socket: BorrowedFd<'_>, routes: &LoanRoutes) -> Option<Arc<LoanRoute>> {
-        routes.route(socket, self.local.ip(), self.peer)
-    }
-}
-
 impl BlockSink {
     /// A TCP connection.
     ///
@@ -77,8 +65,8 @@ impl BlockSink {
             return Err(Errno::PROTONOSUPPORT.into());
         }
         socket.set_nonblocking(true)?;
-        let ends = Ends { local: socket.local_addr()?, peer: socket.peer_addr().ok() };
-        let lender = Lender::of(socket.as_fd(), ends, path)?;
+        let (local, peer) = (socket.local_addr()?.ip(), socket.peer_addr().ok());
+        let lender = Lender::of(socket.as_fd(), path, || Ends::of(local, peer))?;
         Ok(BlockSink {
             socket: Arc::new(socket.into()),
             stream: true,
@@ -101,8 +89,8 @@ impl BlockSink {
         let local = socket.local_addr()?;
         let in_trains = path.segments() || (path.takes_runs() && packets_fit(&socket, packet_size));
         set_fragmentation(socket.as_fd(), local, !in_trains)?;
-        let ends = Ends { local, peer: socket.peer_addr().ok() };
-        let lender = Lender::of(socket.as_fd(), ends, path)?;
+        let peer = socket.peer_addr().ok();
+        let lender = Lender::of(socket.as_fd(), path, || Ends::of(local.ip(), peer))?;
         let train_datagrams = if in_trains { MAXIMUM_DATAGRAMS as u32 } else { 1 };
         let socket = Arc::new(socket.into());
         Ok(BlockSink { socket, stream: false, datagram_bytes: packet_size, train_datagrams, lender })
@@ -127,7 +115,7 @@ impl BlockSink {
         let socket = Arc::clone(&self.socket);
         if let Some(lender) = &mut self.lender {
             let loans = Loans::new(PAGES_LENT, Lent::returned);
-            lender.loans = RefCell::new(loans.with_route(lender.ends.route(socket.as_fd(), routes)));
+            lender.loans = RefCell::new(loans.with_route(routes.route(socket.as_fd(), &lender.ends)));
         }
         self
     }
@@ -260,17 +248,22 @@ impl Drop for BlockSink {
 }
 
 impl Lender {
-    fn of(socket: BorrowedFd<'_>, ends: Ends, path: BlockPath) -> io::Result<Option<Lender>> {
+    fn of(
+        socket: BorrowedFd<'_>,
+        path: BlockPath,
+        ends: impl FnOnce() -> Ends,
+    ) -> io::Result<Option<Lender>> {
         if !path.lends() {
             return Ok(None);
         }
         zerocopy::enable(socket)?;
-        let route = ends.route(socket, &LoanRoutes::of_process());
+        let ends = ends();
+        let route = LoanRoutes::of_process().route(socket, &ends);
         Ok(Some(Lender {
             loans: RefCell::new(Loans::new(PAGES_LENT, Lent::returned).with_route(route)),
             by_ring: Arc::default(),
             switch: (path == BlockPath::Loan).then(LoanSwitch::default),
-            device_takes_loans: device_takes_loans(socket, ends.local.ip()),
+            device_takes_loans: ends.device().is_none_or(|device| takes_loans(socket, device)),
             ends,
         }))
     }
@@ -287,7 +280,7 @@ impl Lender {
     }
 
     fn are_pointless(&self, socket: BorrowedFd<'_>) -> bool {
-        self.loans.borrow_mut().are_pointless(socket, self.by_ring.copied_in_a_row())
+        self.loans.borrow_mut().are_pointless(socket)
     }
 
     fn are_pointless_by_ring(&self) -> bool {
@@ -295,10 +288,9 @@ impl Lender {
     }
 }
 
-/// Returns whether the device of the address `local` can send lent pages. An unknown device is assumed to: if
-/// the kernel copies, its notifications report it.
-fn device_takes_loans(socket: BorrowedFd<'_>, local: IpAddr) -> bool {
-    let Ok(Some(name)) = device::with_address(local.to_canonical()) else { return true };
-    device::offloads_checksums(socket, &name).unwrap_or(true)
-        && device::gathers(socket, &name).unwrap_or(true)
+/// Returns whether a device can send lent pages. If that is unknown it is assumed to: if the kernel copies, its
+/// notifications report it.
+fn takes_loans(socket: BorrowedFd<'_>, device: &DeviceName) -> bool {
+    device::offloads_checksums(socket, device).unwrap_or(true)
+        && device::gathers(socket, device).unwrap_or(true)
 }

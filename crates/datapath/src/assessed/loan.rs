@@ -55,8 +55,12 @@ impl BlockSink {
         range: Range<usize>,
         context: &mut SendContext,
     ) -> Result<usize, SendError> {
-        let lender = self.lender.as_ref().filter(|_| context.has_ring() && self.lends_by_ring(&range));
-        let Some(lender) = lender else { return self.send_pages(pages, range) };
+        let Some(lender) = self.lender.as_ref().filter(|_| context.has_ring()) else {
+            return self.send_pages(pages, range);
+        };
+        if !self.lends_by_ring(&range) {
+            return self.copy_pages(pages, range);
+        }
         let socket = Arc::clone(&self.socket) as Socket;
         let sent = context.ring()?.lend(socket, pages, range.clone(), &lender.by_ring)?;
         context.drop_failed_ring();

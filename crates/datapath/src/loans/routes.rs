@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use wirepath_sys::device::{self, DeviceName};
+use wirepath_sys::device::{Addresses, DeviceName};
 use wirepath_sys::socket::namespace;
 
 use super::{ASK_AGAIN, TRIALS};
@@ -42,6 +42,43 @@ pub(crate) struct LoanRoute {
     since_last: AtomicU64,
 }
 
+/// Ends of a connected socket: the device of its local address, and where its peer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// `None` if no device is known to have the local address.
+    device: Option<DeviceName>,
+    /// `None` without a peer, or if it is unknown where the peer is.
+    peer: Option<Peer>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    ThisMachine,
+    OtherMachine,
+}
+
+impl Ends {
+    /// Ends of a socket with these addresses. IPv4 addresses in the form of IPv6 (`::ffff:192.0.2.1`), as sockets
+    /// for both protocols have, are those of IPv4. Reads the addresses of all devices once.
+    pub(crate) fn of(local: IpAddr, peer: Option<SocketAddr>) -> Ends {
+        let addresses = Addresses::read().ok();
+        let device = |address: IpAddr| addresses.as_ref()?.device(address);
+        let peer = peer.map(|peer| peer.ip().to_canonical()).and_then(|peer| match peer.is_loopback() {
+            true => Some(Peer::ThisMachine),
+            false => match addresses.as_ref()?.device(peer) {
+                Some(_) => Some(Peer::ThisMachine),
+                None => Some(Peer::OtherMachine),
+            },
+        });
+        Ends { device: device(local.to_canonical()).cloned(), peer }
+    }
+
+    /// Device of the local address.
+    pub(crate) fn device(&self) -> Option<&DeviceName> {
+        self.device.as_ref()
+    }
+}
+
 static OF_PROCESS: LazyLock<LoanRoutes> = LazyLock::new(LoanRoutes::default);
 
 impl LoanRoutes {
@@ -50,15 +87,10 @@ impl LoanRoutes {
         OF_PROCESS.clone()
     }
 
-    /// Route of a socket with these addresses. `None` if its device is unknown, or its namespace, before Linux
-    /// 5.14; then each socket judges for itself.
-    pub(crate) fn route(
-        &self,
-        socket: BorrowedFd<'_>,
-        local: IpAddr,
-        peer: Option<SocketAddr>,
-    ) -> Option<Arc<LoanRoute>> {
-        let key = Key::of(socket, local, peer?.ip())?;
+    /// Route of a socket with these ends. `None` if its device is unknown, or its namespace, before Linux 5.14;
+    /// then each socket judges for itself.
+    pub(crate) fn route(&self, socket: BorrowedFd<'_>, ends: &Ends) -> Option<Arc<LoanRoute>> {
+        let key = Key::of(socket, ends)?;
         let mut routes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, route)) = routes.iter().find(|(known, _)| *known == key) {
             return Some(Arc::clone(route));
@@ -73,13 +105,13 @@ impl LoanRoutes {
 }
 
 impl Key {
-    fn of(socket: BorrowedFd<'_>, local: IpAddr, peer: IpAddr) -> Option<Key> {
-        let (local, peer) = (local.to_canonical(), peer.to_canonical());
-        if peer.is_loopback() || device::with_address(peer).ok()?.is_some() {
-            return Some(Key::ThisMachine);
+    fn of(socket: BorrowedFd<'_>, ends: &Ends) -> Option<Key> {
+        match ends.peer? {
+            Peer::ThisMachine => Some(Key::ThisMachine),
+            Peer::OtherMachine => {
+                Some(Key::Device { namespace: namespace(socket).ok()?, name: ends.device.clone()? })
+            }
         }
-        let name = device::with_address(local).ok()??;
-        Some(Key::Device { namespace: namespace(socket).ok()?, name })
     }
 }
 
@@ -122,7 +154,16 @@ mod tests {
 
     fn route(routes: &LoanRoutes, local: &str, peer: &str) -> Option<Arc<LoanRoute>> {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        routes.route(socket.as_fd(), local.parse().unwrap(), peer.parse().ok())
+        routes.route(socket.as_fd(), &Ends::of(local.parse().unwrap(), peer.parse().ok()))
+    }
+
+    #[test]
+    fn addresses_in_the_form_of_ipv6_have_the_device_of_the_ipv4_address() {
+        let ends = |local: &str, peer: &str| Ends::of(local.parse().unwrap(), peer.parse().ok());
+        let plain = ends("127.0.0.1", "127.0.0.1:1");
+        assert_eq!(plain.device(), Some(&DeviceName::new(c"lo")));
+        assert_eq!(ends("::ffff:127.0.0.1", "[::ffff:127.0.0.1]:1"), plain);
+        assert_eq!(ends("::ffff:203.0.113.9", "[::ffff:203.0.113.1]:1").device(), None);
     }
 
     #[test]

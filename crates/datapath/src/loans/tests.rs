@@ -67,20 +67,20 @@ fn loans_that_are_all_copied_are_pointless_for_a_while() {
     let socket = socket();
     lend(&mut loans, false); // what was before does not count
     for _ in 0..TRIALS {
-        assert!(!loans.are_pointless(socket.as_fd(), 0));
+        assert!(!loans.are_pointless(socket.as_fd()));
         lend(&mut loans, true);
     }
-    assert!(loans.are_pointless(socket.as_fd(), 0));
+    assert!(loans.are_pointless(socket.as_fd()));
     for _ in 0..2 {
         (1..ASK_AGAIN).for_each(|_| loans.copied());
-        assert!(loans.are_pointless(socket.as_fd(), 0));
+        assert!(loans.are_pointless(socket.as_fd()));
         loans.copied();
-        assert!(!loans.are_pointless(socket.as_fd(), 0), "it is not asked again");
+        assert!(!loans.are_pointless(socket.as_fd()), "it is not asked again");
         lend(&mut loans, true);
-        assert!(loans.are_pointless(socket.as_fd(), 0), "one copy confirms what is known");
+        assert!(loans.are_pointless(socket.as_fd()), "one copy confirms what is known");
     }
     lend(&mut loans, false);
-    assert!(!loans.are_pointless(socket.as_fd(), 0), "one loan that is none shows another route");
+    assert!(!loans.are_pointless(socket.as_fd()), "one loan that is none shows another route");
 }
 
 #[test]
@@ -90,16 +90,16 @@ fn what_others_know_of_a_route_counts_until_a_socket_knows_better() {
     let [mut first, mut second, mut third] = [(); 3].map(|()| of_route());
     lend(&mut third, false);
     (0..TRIALS).for_each(|_| lend(&mut first, true));
-    assert!(first.are_pointless(socket.as_fd(), 0) && second.are_pointless(socket.as_fd(), 0));
-    assert!(!third.are_pointless(socket.as_fd(), 0), "its own loans were not copied");
+    assert!(first.are_pointless(socket.as_fd()) && second.are_pointless(socket.as_fd()));
+    assert!(!third.are_pointless(socket.as_fd()), "its own loans were not copied");
     (0..ASK_AGAIN / 2).for_each(|_| second.copied());
-    assert!(second.are_pointless(socket.as_fd(), 0));
+    assert!(second.are_pointless(socket.as_fd()));
     (0..ASK_AGAIN / 2).for_each(|_| first.copied());
-    assert!(first.are_pointless(socket.as_fd(), 0), "it asks for itself after its own copies");
-    assert!(!second.are_pointless(socket.as_fd(), 0), "of all together, the route is asked again");
+    assert!(first.are_pointless(socket.as_fd()), "it asks for itself after its own copies");
+    assert!(!second.are_pointless(socket.as_fd()), "of all together, the route is asked again");
     lend(&mut second, false);
     assert!(
-        !of_route().are_pointless(socket.as_fd(), 0),
+        !of_route().are_pointless(socket.as_fd()),
         "one that knows nothing is told what was copied before"
     );
 }
@@ -108,13 +108,13 @@ fn what_others_know_of_a_route_counts_until_a_socket_knows_better() {
 fn late_notices_stop_loans_when_three_are_heard() {
     let (socket, mut loans) = (socket(), with_loans(0));
     for _ in 0..28 {
-        assert!(!loans.are_pointless(socket.as_fd(), 0));
+        assert!(!loans.are_pointless(socket.as_fd()));
         loans.lent(None);
     }
     loans.take_back(returned(0, 1, true));
-    assert!(!loans.are_pointless(socket.as_fd(), 0), "two are not enough");
+    assert!(!loans.are_pointless(socket.as_fd()), "two are not enough");
     loans.take_back(returned(2, 2, true));
-    assert!(loans.are_pointless(socket.as_fd(), 0));
+    assert!(loans.are_pointless(socket.as_fd()));
 }
 
 #[test]
@@ -122,19 +122,19 @@ fn a_test_is_listened_for_until_it_is_answered() {
     let (socket, mut loans) = (socket(), with_loans(0));
     (0..TRIALS).for_each(|_| lend(&mut loans, true));
     (0..ASK_AGAIN).for_each(|_| loans.copied());
-    assert!(!loans.are_pointless(socket.as_fd(), 0));
+    assert!(!loans.are_pointless(socket.as_fd()));
     loans.lent(None);
     let mut read_after = Vec::new();
     for copies in 1..ASK_AGAIN {
-        assert!(loans.are_pointless(socket.as_fd(), 0));
+        assert!(loans.are_pointless(socket.as_fd()));
         loans.copied();
-        if loans.is_reading_due(0) {
+        if loans.is_reading_due() {
             read_after.push(copies);
         }
     }
     assert_eq!(read_after, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
     loans.take_back(returned(loans.next - 1, loans.next - 1, false));
-    assert!(!loans.are_pointless(socket.as_fd(), 0));
+    assert!(!loans.are_pointless(socket.as_fd()));
 }
 
 #[test]
@@ -145,14 +145,14 @@ fn a_test_of_a_route_that_nobody_answers_is_repeated_by_other_sockets() {
     (0..TRIALS).for_each(|_| lend(&mut first, true));
     (0..ASK_AGAIN).for_each(|_| second.copied());
     for tester in [&mut second, &mut third] {
-        assert!(!tester.are_pointless(socket.as_fd(), 0));
+        assert!(!tester.are_pointless(socket.as_fd()));
         tester.lent(None);
-        assert!(tester.are_pointless(socket.as_fd(), 0), "its test is not answered");
+        assert!(tester.are_pointless(socket.as_fd()), "its test is not answered");
     }
     drop(second);
-    assert!(!of_route().are_pointless(socket.as_fd(), 0), "no test is answered");
+    assert!(!of_route().are_pointless(socket.as_fd()), "no test is answered");
     third.take_back(returned(0, 0, true));
-    assert!(of_route().are_pointless(socket.as_fd(), 0), "the test was copied");
+    assert!(of_route().are_pointless(socket.as_fd()), "the test was copied");
 }
 
 #[test]
@@ -172,12 +172,30 @@ fn loans_by_rings_are_judged_without_the_route() {
     let (socket, route) = (socket(), Arc::<LoanRoute>::default());
     (0..TRIALS).for_each(|_| route.returned(true));
     let mut loans = Loans::<()>::new(8, |()| ()).with_route(Some(route));
-    assert!(loans.are_pointless(socket.as_fd(), 0));
+    assert!(loans.are_pointless(socket.as_fd()));
     loans.lent_by_ring(0);
     assert!(!loans.are_pointless_by_ring(TRIALS - 1));
     assert!(loans.are_pointless_by_ring(TRIALS));
     (0..ASK_AGAIN).for_each(|_| loans.copied());
     assert!(!loans.are_pointless_by_ring(TRIALS), "it is not asked again");
+}
+
+#[test]
+fn loans_by_rings_and_others_are_judged_apart() {
+    let (socket, mut loans) = (socket(), with_loans(0));
+    (0..TRIALS).for_each(|_| loans.lent_by_ring(0));
+    assert!(loans.are_pointless_by_ring(TRIALS));
+    assert!(!loans.are_pointless(socket.as_fd()), "what a ring lent says nothing about other loans");
+    (0..TRIALS).for_each(|_| lend(&mut loans, true));
+    assert!(loans.are_pointless(socket.as_fd()) && !loans.are_pointless_by_ring(0));
+    (0..ASK_AGAIN).for_each(|_| loans.copied());
+    loans.lent_by_ring(0);
+    assert!(!loans.are_pointless(socket.as_fd()), "a loan by a ring is no test of others");
+    assert!(loans.are_pointless_by_ring(TRIALS), "it was tested");
+    (0..ASK_AGAIN).for_each(|_| loans.copied());
+    lend(&mut loans, false);
+    assert!(!loans.are_pointless(socket.as_fd()), "its test was not copied");
+    assert!(!loans.are_pointless_by_ring(TRIALS), "another loan is no test of a ring");
 }
 
 #[test]
