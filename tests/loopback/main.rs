@@ -32,6 +32,7 @@ mod interleaved;
 mod limits;
 mod load;
 mod load_http;
+mod loans;
 mod log;
 mod movies;
 mod overload;
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
         limits::trials(),
         load::trials(),
         load_http::trials(),
+        loans::trials(),
         log::trials(),
         demux::trials(),
         movies::trials(),

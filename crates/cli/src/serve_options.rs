@@ -188,8 +188,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "USER,USER", value_parser = values::access)]
     pub(crate) status_users: Option<Access>,
 
-    /// Users allowed to end sessions, on the status page and by DELETE /api/sessions/ID: names, or * for any
-    /// user of --users [default: none]
+    /// Users allowed to end sessions, on the status page and by DELETE /api/sessions/ID, and to set the rule of
+    /// lending by PUT /api/loans: names, or * for any user of --users [default: none]
     #[arg(long, value_name = "USER,USER", value_parser = values::administrators)]
     pub(crate) admin_users: Option<Access>,
 

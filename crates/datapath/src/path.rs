@@ -120,6 +120,22 @@ impl DataPath {
         self.needs_ring() || self == Self::WireSendfile
     }
 
+    /// The path that copies the payload, for a socket that is set up for this path: this path if it copies.
+    #[inline]
+    pub(crate) fn copying(self) -> Self {
+        match self {
+            Self::GsoWritev
+            | Self::Sendmmsg
+            | Self::MmapWritev
+            | Self::ReadSendRtp
+            | Self::ReadWritev
+            | Self::MmapSendRtp
+            | Self::MmapSendMsend => self,
+            path if path.segments() => Self::GsoWritev,
+            _ => Self::Sendmmsg,
+        }
+    }
+
     /// The path to step down to if a route does not support this one. Paths that send trains fail for the
     /// same reasons; those of an io_uring also depend on the protocol, and `gso_zerocopy` also fails on kernels with
     /// fewer fragments.
@@ -140,6 +156,18 @@ impl DataPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_copies_stands_in_for_each() {
+        for path in DataPath::ALL {
+            let copying = path.copying();
+            assert!(copying.copying() == copying && copying.makes_headers(), "{path}");
+            assert!(!copying.lends() && !copying.refers_to_pages(), "{path}");
+            assert!(!copying.segments() || path.segments(), "{path}: the socket is not set up for {copying}");
+        }
+        assert_eq!(DataPath::WireSendfile.copying(), DataPath::GsoWritev);
+        assert_eq!(DataPath::Krtpsendfile.copying(), DataPath::Sendmmsg);
+    }
 
     #[test]
     fn names_are_read_back() {

@@ -79,6 +79,12 @@ impl ResolvedPath {
         self.0
     }
 
+    /// The path that copies the train's payload: this path if it copies.
+    #[inline]
+    pub fn copying(self) -> ResolvedPath {
+        ResolvedPath(self.0.copying())
+    }
+
     /// Sends the first train or its first packets, and the trains stored behind it if the path can send them in the
     /// same call; or queues the whole first train if the path supports it.
     /// [`SendContext::flush`] sends everything queued in one call, and returns the result of a queued train

@@ -55,6 +55,7 @@ pub mod http;
 mod keepalive;
 mod limits;
 mod listener;
+pub mod loans;
 mod log_limit;
 pub mod metrics;
 pub mod privileges;

@@ -41,8 +41,12 @@ counters! {
     trains_mapped: LocalCounter,
     /// Trains sent by io_uring that the kernel copied.
     trains_copied: LocalCounter,
+    /// Trains over UDP that were copied only because of the rule of lending.
+    trains_copied_by_rule: LocalCounter,
     /// Time that threads took to send trains, including time while preempted.
     busy_seconds: LocalTime,
+    /// Trains sent by io_uring whose pages the network may still use, as of the last such train of each thread.
+    trains_out: Gauge,
     /// Playbacks that exist, playing or not.
     playbacks: Gauge,
     /// Playbacks that play.

@@ -5,7 +5,7 @@ const LEAST_COPIED: u32 = 8;
 
 /// State of lending to a receiver.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lending {
+pub(crate) struct LendingState {
     is_on: bool,
     /// True if lending continues although the kernel copies.
     is_unconditional: bool,
@@ -14,15 +14,17 @@ pub(crate) struct Lending {
     copied: u32,
 }
 
-impl Lending {
+impl LendingState {
     /// Nothing is lent.
-    pub(crate) const OFF: Lending = Lending { is_on: false, is_unconditional: false, lent: 0, copied: 0 };
+    pub(crate) const OFF: LendingState =
+        LendingState { is_on: false, is_unconditional: false, lent: 0, copied: 0 };
 
     /// Lending until the kernel has copied half of the trains.
-    pub(crate) const UNLESS_COPIED: Lending = Lending { is_on: true, ..Lending::OFF };
+    pub(crate) const UNLESS_COPIED: LendingState = LendingState { is_on: true, ..LendingState::OFF };
 
     /// Lending in any case.
-    pub(crate) const ALWAYS: Lending = Lending { is_unconditional: true, ..Lending::UNLESS_COPIED };
+    pub(crate) const ALWAYS: LendingState =
+        LendingState { is_unconditional: true, ..LendingState::UNLESS_COPIED };
 
     #[inline]
     pub(crate) fn is_on(self) -> bool {
@@ -53,15 +55,15 @@ mod tests {
 
     #[test]
     fn lending_ends_when_half_of_the_trains_are_copied() {
-        let noted = |mut lending: Lending, lent, copied| {
+        let noted = |mut lending: LendingState, lent, copied| {
             (0..lent).for_each(|_| lending.note_lent());
             (0..copied).for_each(|_| lending.note_copied());
             lending.is_on()
         };
-        assert!(noted(Lending::UNLESS_COPIED, 7, 7));
-        assert!(noted(Lending::UNLESS_COPIED, 100, 49));
-        assert!(!noted(Lending::UNLESS_COPIED, 100, 50));
-        assert!(noted(Lending::ALWAYS, 100, 100));
-        assert!(!noted(Lending::OFF, 100, 0));
+        assert!(noted(LendingState::UNLESS_COPIED, 7, 7));
+        assert!(noted(LendingState::UNLESS_COPIED, 100, 49));
+        assert!(!noted(LendingState::UNLESS_COPIED, 100, 50));
+        assert!(noted(LendingState::ALWAYS, 100, 100));
+        assert!(!noted(LendingState::OFF, 100, 0));
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use wirepath_datapath::interleaved::FrameTrain;
 use wirepath_datapath::{
-    DataPath, Headers, MappedFile, PacketMaker, SendError, SendOutcome, Support, Train, UdpSink, errno_of,
+    DataPath, Headers, Lending, MappedFile, PacketMaker, SendError, SendOutcome, Support, Train, UdpSink,
+    errno_of,
 };
 
 use crate::counters::ThreadCounters;
-use crate::lending::Lending;
+use crate::lending::LendingState;
 use crate::progress::SharedProgress;
 use crate::thread_state::ThreadState;
 
@@ -60,7 +61,7 @@ pub(crate) struct UdpOutput {
     used: DataPath,
     /// State of lending to the receiver: trains leave by io_uring, from registered memory or from their file's
     /// mapping, whatever path is chosen for stored headers.
-    lending: Lending,
+    lending: LendingState,
     /// True if the receiver did not request the packets.
     is_push: bool,
     progress: Arc<SharedProgress>,
@@ -75,13 +76,13 @@ impl UdpOutput {
         let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
         progress.set_path(Some(used));
         let (makes_headers, is_push) = (false, false);
-        let (lending, maker) = (Lending::OFF, None);
+        let (lending, maker) = (LendingState::OFF, None);
         UdpOutput { sink, paths, makes_headers, used, lending, is_push, progress, maker }
     }
 
     /// The output whose packets are made in memory.
     pub(crate) fn making(self, maker: PacketMaker) -> UdpOutput {
-        UdpOutput { maker: Some(Box::new(maker)), lending: Lending::OFF, ..self }
+        UdpOutput { maker: Some(Box::new(maker)), lending: LendingState::OFF, ..self }
     }
 
     /// The output to a receiver that did not request the packets.
@@ -97,7 +98,8 @@ impl UdpOutput {
 
     /// The output that sends trains by io_uring, unless its path sends packet by packet.
     pub(crate) fn lending(self) -> UdpOutput {
-        let lending = if self.paths.stored.segments() { Lending::UNLESS_COPIED } else { Lending::OFF };
+        let lending =
+            if self.paths.stored.segments() { LendingState::UNLESS_COPIED } else { LendingState::OFF };
         UdpOutput { lending, ..self }
     }
 
@@ -145,14 +147,21 @@ impl UdpOutput {
         if makes_headers != self.makes_headers {
             self.prepare(makes_headers)?;
         }
+        let rule = thread.lending.rule();
         let context = &mut thread.context;
-        let path = match makes_headers {
+        let usual = match makes_headers {
             true => self.paths.own,
             false if self.lending.is_on() => self.paths.stored.or_lent(train, file, context, thread.maps),
             false => self.paths.stored,
         };
-        let path = path.for_train(train, headers, file, context);
+        // Images and hot memory are not written, unlike the assets that packets with made headers come from.
+        let copies = rule == Lending::Never || rule == Lending::Safe && makes_headers;
+        let usual = usual.for_train(train, headers, file, context);
+        let path = if copies { usual.copying() } else { usual };
         let outcome = path.enqueue(&self.sink, file, trains, headers, context, token);
+        if path != usual && outcome.is_ok() {
+            thread.counters.trains_copied_by_rule.increment();
+        }
         self.note_path(path.path());
         outcome
     }
@@ -214,7 +223,7 @@ pub(crate) struct InterleavedOutput {
     /// Maker of the packets of the first stream.
     maker: Option<Box<PacketMaker>>,
     /// State of lending to the client.
-    lending: Lending,
+    lending: LendingState,
     /// True if the last train was lent.
     has_lent: bool,
     progress: Arc<SharedProgress>,
@@ -233,7 +242,7 @@ impl InterleavedOutput {
         channel: u8,
         max_lag_us: u64,
         maker: Option<PacketMaker>,
-        lending: Lending,
+        lending: LendingState,
         progress: Arc<SharedProgress>,
     ) -> InterleavedOutput {
         InterleavedOutput {
@@ -297,7 +306,8 @@ impl InterleavedOutput {
         self.waits_for_room = false;
         let frames = FrameTrain { channel, file, train: *train, headers };
         let (writer, context) = (&mut thread.writers[self.writer], &mut thread.context);
-        if self.lending.is_on() && maker.is_none() && writer.enqueue(&frames, context, token) {
+        let lends = self.lending.is_on() && maker.is_none() && thread.lending.rule() != Lending::Never;
+        if lends && writer.enqueue(&frames, context, token) {
             return Ok(SendOutcome::Queued);
         }
         self.note_way(false);

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use slab::Slab;
 use wirepath_datapath::{
-    JoinedTrains, Region, RegisterError, RegistrationProgress, SendContext, SendError, Support,
+    JoinedTrains, LendingSwitch, Region, RegisterError, RegistrationProgress, SendContext, SendError,
     bytes_read_by_thread, prefetch,
 };
 use wirepath_engine::{BlockingPool, Context, Cost, Event, Handle, Task, TimerWheel, now_us};
 
-use crate::burst::Burst;
 use crate::counters::ThreadCounters;
 use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
 use crate::playback::{PlayError, PlayRequest, Position, Reply};
+use crate::playbacks::PlaybackSettings;
 use crate::ring_use::RingUse;
 use crate::slots::Slots;
 use crate::streams::OtherStream;
@@ -79,12 +79,12 @@ const POLL_US: u64 = 100_000;
 
 impl Pacer {
     pub(crate) fn new(
-        ring: RingUse,
-        burst: Burst,
+        settings: &PlaybackSettings,
+        lending: LendingSwitch,
         counters: Arc<ThreadCounters>,
-        support: Arc<Support>,
         registration_failures: Arc<Mutex<Vec<RegisterError>>>,
     ) -> Pacer {
+        let PlaybackSettings { support, ring, burst } = settings.clone();
         Pacer {
             thread: ThreadState {
                 context: SendContext::default(),
@@ -93,6 +93,7 @@ impl Pacer {
                 support,
                 slots: Slots::default(),
                 maps: ring.maps(),
+                lending,
                 burst,
                 burst_us: burst.length_us(0),
                 writers: Slab::new(),
@@ -273,6 +274,7 @@ impl Pacer {
         results.clear();
         thread.context.flush(|key, result| results.push((key, result)));
         thread.counters.batches.increment();
+        thread.counters.trains_out.set(thread.context.in_flight() as u64);
         self.note_copied();
     }
 

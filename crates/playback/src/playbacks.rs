@@ -10,14 +10,16 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use wirepath_datapath::rtp::HEADER_LENGTH;
 use wirepath_datapath::srtp::MasterKey;
-use wirepath_datapath::{Choice, DataPath, PacketMaker, Region, RegisterError, Support, UdpSink, path_mtu};
+use wirepath_datapath::{
+    Choice, DataPath, LendingSwitch, PacketMaker, Region, RegisterError, Support, UdpSink, path_mtu,
+};
 use wirepath_engine::{Engine, Handle, Placement, now_us};
 
 use crate::balance::{ThreadLoad, least_loaded, next_move};
 use crate::burst::Burst;
 use crate::connection_writer::ConnectionWriter;
 use crate::counters::{Counters, ThreadCounters};
-use crate::lending::Lending;
+use crate::lending::LendingState;
 use crate::numbering::{Numbering, Timestamps};
 use crate::output::{DataPaths, InterleavedOutput, Output, UdpOutput};
 use crate::paced_playback::{PacedOptions, PacedPlayback};
@@ -47,6 +49,7 @@ pub struct Playbacks {
     support: Arc<Support>,
     ring: RingUse,
     burst: Burst,
+    lending: LendingSwitch,
     next_id: AtomicU64,
     /// Reason for the data path of the last opened playback.
     last_reason: Mutex<Arc<str>>,
@@ -96,14 +99,13 @@ impl Playbacks {
     /// Prepares each thread of an engine for playbacks. A thread that cannot open an io_uring logs the
     /// reason, and sends without it.
     pub fn start(engine: Arc<Engine>, settings: PlaybackSettings) -> Playbacks {
-        let PlaybackSettings { support, ring, burst } = settings;
-        let registration_failures = Arc::default();
+        let (registration_failures, lending) = (Arc::default(), LendingSwitch::default());
         let threads = (0..engine.threads()).map(|number| {
             let counters = Arc::default();
-            let (failures, support) = (Arc::clone(&registration_failures), Arc::clone(&support));
-            let pacer = Box::new(Pacer::new(ring, burst, Arc::clone(&counters), support, failures));
+            let failures = Arc::clone(&registration_failures);
+            let pacer = Pacer::new(&settings, lending.clone(), Arc::clone(&counters), failures);
             let placement = Placement { thread: Some(number), ..Placement::default() };
-            PacerThread { pacer: engine.spawn(pacer, placement), counters }
+            PacerThread { pacer: engine.spawn(Box::new(pacer), placement), counters }
         });
         let threads: Vec<PacerThread> = threads.collect();
         let (awake, loads) =
@@ -111,12 +113,14 @@ impl Playbacks {
         let measured = Mutex::new(Measured { at_us: now_us(), awake, loads });
         let next_id = AtomicU64::new(1);
         let last_reason = Mutex::new(Arc::from(OVER_TCP));
+        let PlaybackSettings { support, ring, burst } = settings;
         Playbacks {
             engine,
             threads,
             support,
             ring,
             burst,
+            lending,
             next_id,
             last_reason,
             registration_failures,
@@ -155,7 +159,7 @@ impl Playbacks {
                     None if writer.lends => LENT_OVER_TCP,
                     None => OVER_TCP,
                 };
-                let lending = if writer.lends { self.lending_over_tcp() } else { Lending::OFF };
+                let lending = if writer.lends { self.lending_over_tcp() } else { LendingState::OFF };
                 let progress = Arc::clone(&progress);
                 let output = InterleavedOutput::new(channel, max_lag_us, maker, lending, progress);
                 (Output::Interleaved(output), reason.to_owned(), Some(writer))
@@ -224,11 +228,11 @@ impl Playbacks {
         Ok(())
     }
 
-    fn lending_over_tcp(&self) -> Lending {
+    fn lending_over_tcp(&self) -> LendingState {
         match self.ring {
-            RingUse::Never => Lending::OFF,
-            RingUse::Always { .. } => Lending::ALWAYS,
-            RingUse::UnlessCopied { .. } => Lending::UNLESS_COPIED,
+            RingUse::Never => LendingState::OFF,
+            RingUse::Always { .. } => LendingState::ALWAYS,
+            RingUse::UnlessCopied { .. } => LendingState::UNLESS_COPIED,
         }
     }
 
@@ -317,6 +321,12 @@ impl Playbacks {
         let counts = self.threads.iter().map(|thread| &thread.counters);
         let sum = |one: fn(&ThreadCounters) -> u64| counts.clone().map(|counters| one(counters)).sum();
         (sum(|counters| counters.trains_lent.value()), sum(|counters| counters.trains_copied.value()))
+    }
+
+    /// Switch of the rule by which trains are sent without a copy. Images and hot memory are never written, so
+    /// [`Lending::Safe`](wirepath_datapath::Lending::Safe) copies only trains with headers made by the playback.
+    pub fn lending(&self) -> &LendingSwitch {
+        &self.lending
     }
 
     /// Registers a region with the io_urings of all threads. Once registered, a thread sends a file from

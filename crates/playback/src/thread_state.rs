@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use slab::Slab;
-use wirepath_datapath::{JoinedTrains, SendContext, Support};
+use wirepath_datapath::{JoinedTrains, LendingSwitch, SendContext, Support};
 use wirepath_engine::LoadUnit;
 
 use crate::burst::Burst;
@@ -21,6 +21,8 @@ pub(crate) struct ThreadState {
     pub(crate) slots: Slots,
     /// True if trains are sent from mappings of files by io_uring, where the kernel copies nothing.
     pub(crate) maps: bool,
+    /// Rule by which trains are sent without a copy.
+    pub(crate) lending: LendingSwitch,
     /// Writers of RTSP connections, by key.
     pub(crate) writers: Slab<FrameWriter>,
     pub(crate) burst: Burst,

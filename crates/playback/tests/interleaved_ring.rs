@@ -15,7 +15,7 @@ use support::connection::{
 };
 use support::{Flood, Numbered, PACKET, PACKET_US, TRAIN, TRAINS, packet, playbacks, playbacks_with};
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{CopyLayout, DataPath, MappedFile, Region, SendContext, Train};
+use wirepath_datapath::{CopyLayout, DataPath, Lending, MappedFile, Region, SendContext, Train};
 use wirepath_playback::{At, Cursor, Load, Playbacks, RingUse, TrainSource};
 use wirepath_testkit::{require, trial, trials};
 
@@ -23,6 +23,7 @@ fn main() -> std::process::ExitCode {
     let missing = SendContext::default().open_ring().err().map(|error| error.to_string());
     let tests = trials![
         connections_share_calls,
+        the_rule_of_lending_has_frames_copied,
         what_others_write_comes_between_frames_however_little_fits,
         another_channel_is_sent_with_a_copy,
         two_sessions_of_a_connection_are_sent_with_a_copy,
@@ -107,6 +108,24 @@ fn connections_share_calls() {
     assert_eq!((trains, after.trains_lent - before.trains_lent), (50 * 15, 50 * 15));
     assert!(calls < trains / 2, "{calls} calls for {trains} trains");
     assert_eq!(after.packets - before.packets, u64::from(50 * ALL));
+}
+
+/// Promise: Under the rule `never`, no train is lent, neither over UDP nor over TCP.
+fn the_rule_of_lending_has_frames_copied() {
+    const ALL: u32 = 3 * TRAINS * TRAIN;
+    let playbacks = playbacks(DataPath::WireUring);
+    let source = registered(&playbacks, 3);
+    let before = playbacks.counters().trains_lent;
+    for (rule, lent) in [(Lending::Never, 0), (Lending::Safe, 15)] {
+        playbacks.lending().set(rule);
+        let mut client = Client::new(&playbacks, None);
+        let session = open(&playbacks, &client, 0, Arc::clone(&source) as Arc<dyn TrainSource>);
+        session.play(&client, None, None);
+        assert_eq!(client.next(), Came::Response);
+        ensure_frames(&mut client, 0, 0..ALL);
+        session.wait_for_end();
+        assert_eq!(playbacks.counters().trains_lent - before, lent, "{rule}");
+    }
 }
 
 /// Promise: Responses and reports come between frames from hot memory, too.

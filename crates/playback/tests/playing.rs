@@ -16,7 +16,7 @@ use support::{
 };
 use wirepath_datapath::calibration::Calibrations;
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
-use wirepath_datapath::{DataPath, Support};
+use wirepath_datapath::{DataPath, Lending, Support};
 use wirepath_engine::{Engine, EngineOptions, Waker};
 use wirepath_playback::{
     At, Burst, Cursor, Load, PlayError, PlaybackEvent, PlaybackSettings, Playbacks, RingUse, TrainSource,
@@ -101,6 +101,38 @@ fn every_packet_arrives_in_order_and_in_time_on_every_path() {
         assert_eq!(counters.lateness_seconds.count(), 15);
         assert_eq!(counters.io_stalls, 1, "the second segment came late");
     }
+}
+
+/// Promise: The rule of lending decides between two trains of a session whether trains are copied.
+#[test]
+fn the_rule_of_lending_decides_by_which_path_trains_leave() {
+    let playbacks = playbacks(DataPath::WireSendfile);
+    let player = Player::new(&playbacks, Numbered::new(60));
+    player.play(None, None).unwrap();
+    let mut arrived = 0..0;
+    let mut arrive = |trains: u32| {
+        arrived = arrived.end..arrived.end + trains * TRAIN;
+        for number in arrived.clone() {
+            assert_eq!(player.receive(), packet(number), "packet {number}");
+        }
+        arrived.end / TRAIN
+    };
+    let path = || player.playback.progress().path;
+    arrive(3);
+    playbacks.lending().set(Lending::Safe);
+    let mut trains = arrive(3);
+    assert_eq!((path(), playbacks.counters().trains_copied_by_rule), (Some(DataPath::WireSendfile), 0));
+    for (rule, expected) in [(Lending::Never, DataPath::GsoWritev), (Lending::Always, DataPath::WireSendfile)]
+    {
+        playbacks.lending().set(rule);
+        while path() != Some(expected) {
+            trains = arrive(1);
+        }
+    }
+    arrive(60 * TRAINS - trains);
+    player.wait_for_end();
+    let counters = playbacks.counters();
+    assert!((1..counters.trains).contains(&counters.trains_copied_by_rule), "{counters:?}");
 }
 
 /// Promise: The burst length applies at sending: stored trains are split and joined to it.

@@ -15,7 +15,7 @@ use support::{
     Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, packet, playbacks, playbacks_with, position_of, run,
 };
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
-use wirepath_datapath::{CopyLayout, DataPath, MappedFile, Region, SendContext, Train};
+use wirepath_datapath::{CopyLayout, DataPath, Lending, MappedFile, Region, SendContext, Train};
 use wirepath_engine::Waker;
 use wirepath_playback::{
     At, Cursor, Departure, Load, PlayError, PlaybackEvent, Playbacks, RingUse, Segment, TrainSource,
@@ -29,6 +29,7 @@ fn main() -> std::process::ExitCode {
         every_packet_arrives_in_order_and_in_time,
         playbacks_share_calls,
         trains_leave_from_the_mapping_of_their_file,
+        the_rule_of_lending_keeps_trains_from_the_ring,
         a_mapping_is_lent_where_nothing_is_in_hot_memory,
         memory_comes_and_goes_between_trains,
         a_wait_for_a_recorder_is_no_lateness,
@@ -141,6 +142,26 @@ fn trains_leave_from_the_mapping_of_their_file() {
     let all = 50 * 15;
     assert_eq!((counters.trains, counters.trains_lent, counters.trains_mapped), (all, all, all));
     assert!(counters.batches < counters.trains / 2, "{} calls for {}", counters.batches, counters.trains);
+}
+
+/// Promise: Under the rule `never`, no train is lent, neither over UDP nor over TCP.
+fn the_rule_of_lending_keeps_trains_from_the_ring() {
+    let playbacks = playbacks(DataPath::WireMapping);
+    let source = Numbered::new(3);
+    for (rule, path, lent, copied) in [
+        (Lending::Never, DataPath::GsoWritev, 0, 15),
+        (Lending::Safe, DataPath::WireMapping, 15, 15),
+        (Lending::Always, DataPath::WireMapping, 30, 15),
+    ] {
+        playbacks.lending().set(rule);
+        let player = Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>);
+        player.play(None, None).unwrap();
+        ensure_arrive(&player, 0..3 * TRAINS * TRAIN);
+        player.wait_for_end();
+        assert_eq!(player.playback.progress().path, Some(path), "{rule}");
+        let counters = playbacks.counters();
+        assert_eq!((counters.trains_lent, counters.trains_copied_by_rule), (lent, copied), "{rule}");
+    }
 }
 
 /// Promise: Without hot memory, trains leave from the mapping of their file, until the kernel copies them.

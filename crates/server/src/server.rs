@@ -29,7 +29,7 @@ use crate::burst_limits::{BurstLimits, FolderBurst};
 use crate::catalog::{Catalog, CatalogOptions, CatalogPlayer, CurrentCatalog};
 use crate::core::{CoreOptions, MediaCore};
 use crate::heap_trim::{self, HeapTrim};
-use crate::http::{AssetRates, CurrentFields, LibrarySite, ResponseFields, SessionEnd};
+use crate::http::{AssetRates, CurrentFields, LibrarySite, LoanControl, ResponseFields, SessionEnd};
 use crate::images::{HotMemorySize, ImagePolicy, Store};
 use crate::library::Library;
 use crate::link;
@@ -193,7 +193,7 @@ impl Server {
             rtsp::Listener::new(Arc::new(player), rtsp_options, Arc::clone(&descriptors), access.clone());
         let closing = watch::Sender::new(false);
         let http_service = http::Listener::new(options.http_options).within(descriptors).on(http_threads);
-        let http_service = http_service.closing_on(closing.subscribe());
+        let http_service = http_service.closing_on(closing.subscribe()).lending(playbacks.lending().clone());
 
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
@@ -229,9 +229,10 @@ impl Server {
             plays,
         };
         let site = LibrarySite::of(catalog, endpoint, rtsp_listener.local_addr()?.port(), open_files);
-        let session_end = SessionEnd::new(rtsp_service.session_control(), access.clone());
+        let session_end = SessionEnd::new(rtsp_service.session_control());
         let site = site.yielding_to(admission).for_users(access).with_session_end(session_end);
         let site = site.with_asset_rates(AssetRates::new(Arc::clone(&store)));
+        let site = site.with_loans(LoanControl::new(playbacks));
         let site = site.with_tunnels(rtsp_service.tunnel_entrance()).with_fields(fields);
         let (rtsp, http) = ((rtsp_service, rtsp_listener), (http_service, http_listener));
         Ok(Server { rtsp, http, tls, site, engine, store, reloader, closing, drain: options.drain })

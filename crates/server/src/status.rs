@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use wirepath_datapath::{Choice, DataPath, Support};
+use wirepath_counters::{Metric, Value};
+use wirepath_datapath::{Choice, DataPath, LendingSwitch, Support};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::process;
 use wirepath_net::status::Status;
@@ -13,6 +14,20 @@ use wirepath_playback::{Counters, LatenessSnapshot, Playbacks};
 use crate::images::{HotCounts, HotMemory, Image, PageCounts, Progress, Store, StoreCounts};
 use crate::plays::Plays;
 use crate::warnings;
+
+/// Counts of files that HTTP sends.
+const LOANS: &[Metric<LendingSwitch>] = &[
+    Metric::new(
+        "lent_bytes",
+        "Bytes of files that HTTP sent without a copy: lent pages of the page cache.",
+        |switch| Value::Counter(switch.lent_bytes()),
+    ),
+    Metric::new(
+        "copied_bytes",
+        "Bytes of files that HTTP copied because of the rule of lending.",
+        |switch| Value::Counter(switch.copied_bytes()),
+    ),
+];
 
 /// Registers counters, the current data path and its reason, the lateness of trains, threads, assets and
 /// warnings.
@@ -28,6 +43,8 @@ pub(crate) fn register(
     metrics.register("engine", wirepath_engine::Counters::METRICS, move || counted.engine().counters());
     let counted = Arc::clone(playbacks);
     metrics.register("playback", Counters::METRICS, move || counted.counters());
+    let switch = playbacks.lending().clone();
+    metrics.register("loans", LOANS, move || switch.clone());
     let counted = Arc::clone(store);
     metrics.register("images", StoreCounts::METRICS, move || counted.counts());
     let counted = Arc::clone(store);

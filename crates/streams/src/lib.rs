@@ -195,7 +195,6 @@ mod handler;
 pub mod handlers;
 mod hot_blocks;
 mod intake;
-mod lending;
 mod object;
 mod outbox;
 mod outputs;
@@ -225,7 +224,6 @@ pub use handler::{
 pub use intake::{
     InputOrder, InputState, InputStatus, JoinCounts, Late, MergeCounts, PollingOrder, ReadyInputs, Tag,
 };
-pub use lending::{Lending, LendingError, LendingSwitch};
 pub use object::{Collected, Extents, Object, ObjectError, ObjectPart, SendOutcome};
 pub use outbox::{Dropped, WhenFull};
 pub use outputs::{GoneOutputs, OutputOptions, OutputStatus};
@@ -240,6 +238,9 @@ pub use stream::{
 pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use trust::Trust;
 pub use write_progress::WriteProgress;
+
+/// Rule of lending pages to the kernel, which other senders of a process share.
+pub use wirepath_datapath::{Lending, LendingError, LendingSwitch};
 
 /// The engine, re-exported because its types appear in this crate's interface.
 pub use wirepath_engine as engine;

@@ -1,13 +1,13 @@
 //! State that the parts of a stream share: settings, events, the turn, and errors.
 
 use rustix::event::epoll::EventFlags;
+use wirepath_datapath::LendingSwitch;
 use wirepath_engine::{TURN_BYTES, Watcher};
 
 use crate::chain::ChainError;
 use crate::error::StreamError;
 use crate::event::{OnEvent, StreamEvent};
 use crate::events::EventSlot;
-use crate::lending::LendingSwitch;
 use crate::object::{Object, ObjectError};
 use crate::port::Port;
 use crate::storage::StorageJob;

@@ -10,12 +10,11 @@
 mod source;
 
 use rustix::io::Errno;
-use wirepath_datapath::Pipe;
+use wirepath_datapath::{Lending, Pipe};
 
 use crate::chain::Chain;
 use crate::error::StreamError;
 use crate::intake::{Intake, Peeked};
-use crate::lending::Lending;
 use crate::object::{Kind, ObjectError};
 use crate::outputs::{Output, Outputs};
 use crate::record::Run;

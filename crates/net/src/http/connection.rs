@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_http::{HeadError, HeadReader};
+use wirepath_streams::LendingSwitch;
 
 use drain::Drain;
 
@@ -93,6 +94,8 @@ pub struct Connection {
     timeouts: Timeouts,
     timer: LazyTimer,
     drain: Drain,
+    /// Rule of sending files; `None` if they are always sent without a copy.
+    lending: Option<LendingSwitch>,
 }
 
 impl Connection {
@@ -100,7 +103,13 @@ impl Connection {
     pub fn new(stream: TcpStream, timeouts: Timeouts, drain: watch::Receiver<bool>) -> Connection {
         let timer = LazyTimer::default();
         let drain = Drain::new(drain);
-        Connection { stream: Some(stream), reader: HeadReader::default(), timeouts, timer, drain }
+        let (stream, reader) = (Some(stream), HeadReader::default());
+        Connection { stream, reader, timeouts, timer, drain, lending: None }
+    }
+
+    /// The connection, on which this rule decides whether files are sent without a copy.
+    pub fn lending(self, switch: Option<LendingSwitch>) -> Connection {
+        Connection { lending: switch, ..self }
     }
 
     /// Returns whether no further requests are read.

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use wirepath_counters::Gauge;
 use wirepath_engine::Engine;
 use wirepath_http::{ALLOWED, AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
-use wirepath_streams as streams;
+use wirepath_streams::{self as streams, LendingSwitch};
 
 use super::access_log::{Access, AccessLog};
 use super::answer::{Answer, Reply, read_behind};
@@ -138,6 +138,8 @@ pub(super) struct Shared<S> {
     pub(super) descriptors: Arc<DescriptorBudget>,
     /// True once the listener is closed, so that connections have to end soon.
     pub(super) closing: watch::Receiver<bool>,
+    /// Rule of sending files.
+    pub(super) lending: Option<LendingSwitch>,
 }
 
 /// Client of a listener.
@@ -159,6 +161,7 @@ impl<S: Site> Exchanges<S> {
     ) -> Self {
         shared.counters.connections_accepted.increment();
         let client = Connection::new(stream, shared.options.timeouts, drain.clone());
+        let client = client.lending(shared.lending.clone());
         Self { client, addresses, drain, user: None, shared }
     }
 

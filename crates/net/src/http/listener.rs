@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use wirepath_engine::Engine;
+use wirepath_streams::LendingSwitch;
 
 use super::connection::reject;
 use super::counters::{Counters, Counts};
@@ -33,6 +34,8 @@ pub struct Listener {
     secure: Option<(TcpListener, Arc<Terminator>)>,
     /// True when no more connections may be accepted, while open connections stay.
     closing: Option<watch::Receiver<bool>>,
+    /// Rule of sending files.
+    lending: Option<LendingSwitch>,
 }
 
 impl Listener {
@@ -41,7 +44,8 @@ impl Listener {
         let limits = ClientLimits::new(options.max_connections, options.max_connections_per_address);
         let descriptors = DescriptorBudget::unlimited();
         let counters = Arc::default();
-        Self { options, counters, limits, descriptors, threads: None, secure: None, closing: None }
+        let (threads, secure, closing, lending) = (None, None, None, None);
+        Self { options, counters, limits, descriptors, threads, secure, closing, lending }
     }
 
     /// Uses this budget for the descriptors of clients.
@@ -69,6 +73,12 @@ impl Listener {
     pub fn with_queries_in_log(mut self) -> Self {
         self.options.logs_queries = true;
         self
+    }
+
+    /// Lets the rule of this switch decide whether files are sent without a copy, and counts that there; without
+    /// one they always are.
+    pub fn lending(self, switch: LendingSwitch) -> Self {
+        Self { lending: Some(switch), ..self }
     }
 
     /// Adds the listener's counters and limits to metrics and status.
@@ -101,9 +111,9 @@ impl Listener {
         engine: Arc<Engine>,
         drain: watch::Receiver<bool>,
     ) {
-        let Self { options, counters, limits, descriptors, threads, secure, closing } = self;
+        let Self { options, counters, limits, descriptors, threads, secure, closing, lending } = self;
         let closing = closing.unwrap_or_else(|| drain.clone());
-        let shared = Arc::new(Shared { options, counters, site, engine, descriptors, closing });
+        let shared = Arc::new(Shared { options, counters, site, engine, descriptors, closing, lending });
         let serving = Serving { shared, limits, threads, drain };
         match secure {
             None => serving.serve(listener, None).await,

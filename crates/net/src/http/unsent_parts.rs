@@ -15,6 +15,7 @@ pub(super) struct UnsentParts<'a> {
     parts: Vec<ObjectPart>,
     /// Number of parts sent.
     sent: usize,
+    lent_bytes: u64,
     /// Time when the next part was found in memory.
     in_memory: Option<Instant>,
     pool: &'a BlockingPool,
@@ -22,7 +23,17 @@ pub(super) struct UnsentParts<'a> {
 
 impl<'a> UnsentParts<'a> {
     pub(super) fn new(parts: Vec<ObjectPart>, pool: &'a BlockingPool) -> Self {
-        Self { parts, sent: 0, in_memory: None, pool }
+        Self { parts, sent: 0, lent_bytes: 0, in_memory: None, pool }
+    }
+
+    /// Returns whether any part is of a file.
+    pub(super) fn has_files(&self) -> bool {
+        self.parts.iter().any(|part| part.file().is_some())
+    }
+
+    /// Bytes of files that were sent without a copy. Short extents, which are copied, count as in a stream.
+    pub(super) fn lent_bytes(&self) -> u64 {
+        self.lent_bytes
     }
 
     /// Total number of bytes.
@@ -46,7 +57,11 @@ impl<'a> UnsentParts<'a> {
             }
             self.in_memory = Some(Instant::now());
         }
-        part.send(socket, most, is_followed).map(Some)
+        let outcome = part.send(socket, most, is_followed)?;
+        if part.file().is_some() {
+            self.lent_bytes += outcome.bytes as u64;
+        }
+        Ok(Some(outcome))
     }
 
     /// Takes the unsent parts.

@@ -4,7 +4,6 @@
 
 mod change;
 mod handler_folder;
-mod loans;
 mod options;
 
 use std::net::SocketAddr;
@@ -17,9 +16,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wirepath_http::{AssetPath, BodyPart, Request, Response};
 use wirepath_net::http::{Answer, Endpoint, Site};
+use wirepath_net::loans;
 use wirepath_streams::{Handler, HandlerChangeError, HandlerId, LendingSwitch, RunningStream, StreamOption};
 
 use super::json::options_report;
+use super::metrics::Loans;
 use change::{add, add_to_output, control, parse, parse_trust, remove, replace, set_trust};
 pub(super) use handler_folder::HandlerFolder;
 use options::{options, set_option};
@@ -210,7 +211,7 @@ impl Site for ControlSite {
 
     fn accepts(&self, method: &Method, path: &AssetPath) -> Option<usize> {
         if loans::is_path(path) {
-            return matches!(*method, Method::GET | Method::PUT).then_some(MAX_BODY_BYTES);
+            return matches!(*method, Method::GET | Method::PUT).then_some(loans::MAX_BODY_BYTES);
         }
         let is_change = match Place::of(path)?.target {
             Target::Handler(_) => matches!(*method, Method::POST | Method::PUT | Method::DELETE),
@@ -230,7 +231,9 @@ impl Site for ControlSite {
     ) -> Answer {
         if loans::is_path(&path) {
             let checked = self.check_peer(&request, peer);
-            let answered = checked.and_then(|()| loans::answer(&self.lending, &request.method, &body));
+            let counts = || Loans::of(&self.lending).json();
+            let answered =
+                checked.and_then(|()| loans::answer(&self.lending, &request.method, &body, counts));
             return answered.unwrap_or_else(|(status, words)| Response::error(status, &words)).into();
         }
         let Some(place) = Place::of(&path) else {

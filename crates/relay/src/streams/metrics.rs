@@ -37,9 +37,9 @@ const RELAY: &[Metric<Totals>] = metrics! {
 /// Counts of lending of all streams of a relay.
 #[derive(Clone)]
 pub(super) struct Loans {
-    pub(super) lent_bytes: u64,
-    pub(super) copied_bytes: u64,
-    pub(super) trains: LentTrains,
+    lent_bytes: u64,
+    copied_bytes: u64,
+    trains: LentTrains,
 }
 
 impl Loans {
@@ -47,6 +47,17 @@ impl Loans {
     pub(super) fn of(switch: &LendingSwitch) -> Loans {
         let (lent_bytes, copied_bytes) = (switch.lent_bytes(), switch.copied_bytes());
         Loans { lent_bytes, copied_bytes, trains: to_many::counts() }
+    }
+
+    /// The counts as `/api/loans` shows them.
+    pub(super) fn json(&self) -> Json {
+        json!({
+            "lent_bytes": self.lent_bytes,
+            "copied_bytes": self.copied_bytes,
+            "lent_trains": self.trains.lent,
+            "lent_trains_copied": self.trains.copied_although_lent,
+            "out_bytes": self.trains.bytes_out,
+        })
     }
 }
 

@@ -1,24 +1,15 @@
 //! `DELETE /api/sessions/ID`: administrators end sessions.
-//!
-//! A browser sends its stored credentials with requests of any page. So a request from a page of another
-//! origin is refused, by the fields in which the browser names the origin. In addition DELETE needs a
-//! preflight, whose response does not allow it (CORS).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use http::{StatusCode, header};
-use wirepath_auth::Area;
-use wirepath_http::{AssetPath, BodyPart, Request, Response};
-use wirepath_net::Addresses;
-use wirepath_net::auth::AccessControl;
+use wirepath_http::{AssetPath, BodyPart, Response};
 
 use crate::rtsp::SessionControl;
 
 /// Ending of sessions by administrators.
 pub(crate) struct SessionEnd {
     sessions: SessionControl,
-    access: Option<Arc<AccessControl>>,
 }
 
 /// Number of the session in a path, if it is a path in `api/sessions`.
@@ -32,31 +23,9 @@ pub(super) fn session_of(path: &AssetPath) -> Option<u64> {
 }
 
 impl SessionEnd {
-    /// Ending of these sessions by the administrators of `access`.
-    pub(crate) fn new(sessions: SessionControl, access: Option<Arc<AccessControl>>) -> SessionEnd {
-        SessionEnd { sessions, access }
-    }
-
-    /// Admits administrators, unless the request comes from a page of another origin.
-    pub(super) async fn admit(
-        &self,
-        path: &AssetPath,
-        request: &Request,
-        client: (Addresses, &mut Option<String>),
-    ) -> Result<(), Response> {
-        let forbidden =
-            |why| Response::error(StatusCode::FORBIDDEN, why).header(header::CACHE_CONTROL, "no-store");
-        if request.is_cross_origin {
-            return Err(forbidden("sessions are not ended by pages of other origins"));
-        }
-        match &self.access {
-            Some(access) if access.has_administrators() => {
-                access.check_http(Area::Administration, path, request, client).await
-            }
-            _ => Err(forbidden(
-                "this server has no administrators: start it with --users FILE and --admin-users NAME",
-            )),
-        }
+    /// Ending of these sessions.
+    pub(crate) fn new(sessions: SessionControl) -> SessionEnd {
+        SessionEnd { sessions }
     }
 
     /// Begins to end a session, and logs who requested it.

@@ -1,7 +1,9 @@
 //! Responses of the library: files, and folders as listings.
 
+use super::administration;
 use super::asset_rate::{AssetRates, asset_of};
 use super::kept_files::KeptFiles;
+use super::loans::LoanControl;
 use super::response_fields::{CurrentFields, ResponseFields};
 use super::session_end::{SessionEnd, session_of};
 use super::{listing, page};
@@ -24,6 +26,7 @@ use wirepath_media::ts::check_head;
 use wirepath_net::Addresses;
 use wirepath_net::auth::AccessControl;
 use wirepath_net::http::{Answer, Endpoint, Prepared, Site, TakenOver, boundary, now_s};
+use wirepath_net::loans;
 
 /// Most files of a folder whose beginnings are read for its listing, and bytes that are read of each.
 const SNIFFED: usize = 256;
@@ -40,6 +43,7 @@ pub struct LibrarySite {
     access: Option<Arc<AccessControl>>,
     tunnels: Option<TunnelEntrance>,
     session_end: Option<SessionEnd>,
+    loans: Option<LoanControl>,
     asset_rates: Option<AssetRates>,
     fields: Arc<CurrentFields>,
 }
@@ -68,6 +72,7 @@ impl LibrarySite {
             access: None,
             tunnels: None,
             session_end: None,
+            loans: None,
             asset_rates: None,
             fields: Arc::default(),
         }
@@ -93,15 +98,26 @@ impl LibrarySite {
         LibrarySite { session_end: Some(session_end), ..self }
     }
 
+    /// The site on which administrators can set the rule of lending.
+    pub(crate) fn with_loans(self, loans: LoanControl) -> LibrarySite {
+        LibrarySite { loans: Some(loans), ..self }
+    }
+
     /// The site with the bit rates of assets.
     pub(crate) fn with_asset_rates(self, asset_rates: AssetRates) -> LibrarySite {
         LibrarySite { asset_rates: Some(asset_rates), ..self }
     }
 
-    /// Returns whether a path is that of the status page, the status, the metrics, a session or an asset's
-    /// rates.
+    /// Returns whether a path is that of the status page, the status, the metrics, a session, an asset's rates or
+    /// the rule of lending.
     fn is_status(&self, path: &AssetPath) -> bool {
-        self.endpoint.has(path) || is_page(path) || session_of(path).is_some() || asset_of(path).is_some()
+        let is_part = session_of(path).is_some() || asset_of(path).is_some() || self.loans_at(path).is_some();
+        self.endpoint.has(path) || is_page(path) || is_part
+    }
+
+    /// The rule of lending, if this is its path.
+    fn loans_at(&self, path: &AssetPath) -> Option<&LoanControl> {
+        self.loans.as_ref().filter(|_| loans::is_path(path))
     }
 
     /// The site for users only, or for everyone.
@@ -126,10 +142,8 @@ impl Site for LibrarySite {
         request: &Request,
         (addresses, user): (Addresses, &mut Option<String>),
     ) -> Result<Self::Admission, Response> {
-        if request.method == Method::DELETE {
-            if let Some(session_end) = &self.session_end {
-                session_end.admit(path, request, (addresses, user)).await?;
-            }
+        if matches!(request.method, Method::DELETE | Method::PUT) {
+            administration::admit(self.access.as_deref(), path, request, (addresses, user)).await?;
             return Ok(Admitted(None));
         }
         let Some(access) = &self.access else { return Ok(Admitted(None)) };
@@ -172,17 +186,23 @@ impl Site for LibrarySite {
     }
 
     fn accepts(&self, method: &Method, path: &AssetPath) -> Option<usize> {
-        let is_end = *method == Method::DELETE && self.session_end.is_some() && session_of(path).is_some();
-        is_end.then_some(0)
+        match *method {
+            Method::DELETE => self.session_end.as_ref().and(session_of(path)).map(|_| 0),
+            Method::PUT => self.loans_at(path).map(|_| loans::MAX_BODY_BYTES),
+            _ => None,
+        }
     }
 
     async fn act(
         &self,
         path: AssetPath,
         _request: Request,
-        _body: Vec<u8>,
+        body: Vec<u8>,
         client: (SocketAddr, Option<&str>),
     ) -> Answer {
+        if let Some(loans) = self.loans_at(&path) {
+            return loans.set(&body, client).into();
+        }
         let ended = self.session_end.as_ref().zip(session_of(&path));
         ended.map_or_else(not_a_session, |(session_end, number)| session_end.end(number, client)).into()
     }
@@ -215,6 +235,9 @@ impl Site for LibrarySite {
         }
         if is_page(&path) {
             return page::respond().into();
+        }
+        if let Some(loans) = self.loans_at(&path) {
+            return loans.show().into();
         }
         if let Some((rates, name)) = self.asset_rates.as_ref().zip(asset_of(&path)) {
             return rates.answer(name).await.into();

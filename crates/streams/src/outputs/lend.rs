@@ -1,10 +1,10 @@
 //! Long trains of datagrams that wait for many outputs: one copy for all outputs instead of one for each.
 
 use rustix::io::Errno;
+use wirepath_datapath::Lending;
 use wirepath_datapath::to_many::{self, FEWEST_LENT};
 
 use super::{Output, Outputs};
-use crate::lending::Lending;
 use crate::object::{Datagrams, Kind, LongTrain};
 use crate::shared::Shared;
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use wirepath_datapath::LendingSwitch;
+
 use super::listening::Listening;
 use super::{Pace, Stream};
 use crate::chain::Chain;
@@ -9,7 +11,6 @@ use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
 use crate::intake::{InputOrder, Intake, Late, Order, PollingOrder};
-use crate::lending::LendingSwitch;
 use crate::object::Object;
 use crate::outputs::{OutputOptions, Outputs};
 use crate::shared::{Settings, Shared};

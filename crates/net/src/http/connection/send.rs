@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use wirepath_engine::Engine;
 use wirepath_streams::{
-    Framing, Handler, Object, ObjectPart, SendOutcome, StreamBuilder, StreamEnd, StreamOptions,
+    Framing, Handler, Lending, Object, ObjectPart, SendOutcome, StreamBuilder, StreamEnd, StreamOptions,
 };
 
 use super::{Connection, cut};
@@ -48,12 +48,18 @@ fn make_here(parts: Vec<ObjectPart>, handlers: Vec<Handler>, bytes: usize) -> io
 
 impl Connection {
     /// Sends these parts; returns the number of bytes. This thread sends a short body that is in memory, and
-    /// the engine sends other bodies. A connection with an incomplete response is reset, since an orderly
-    /// shutdown could be taken for the end of the response.
+    /// the engine sends other bodies, also parts of files that the rule of lending wants copied. A connection
+    /// with an incomplete response is reset, since an orderly shutdown could be taken for the end of the
+    /// response.
     pub async fn send(&mut self, engine: &Engine, parts: Vec<ObjectPart>) -> io::Result<u64> {
         let mut parts = UnsentParts::new(parts, engine.pool());
-        let is_short = parts.bytes() <= SHORT_BYTES;
-        let sent = if is_short { self.send_here(&mut parts).await? } else { 0 };
+        let is_copied = self.lending.as_ref().is_some_and(|switch| switch.rule() != Lending::Always);
+        let is_short = parts.bytes() <= SHORT_BYTES && !(is_copied && parts.has_files());
+        let sent = if is_short { self.send_here(&mut parts).await } else { Ok(0) };
+        if let Some(switch) = &self.lending {
+            switch.add_lent(parts.lent_bytes());
+        }
+        let sent = sent?;
         match parts.take() {
             rest if rest.is_empty() => Ok(sent),
             rest => self.send_by_engine(engine, rest, Vec::new()).await.map(|bytes| sent + bytes),
@@ -174,6 +180,7 @@ impl Connection {
         let (on_end, end) = oneshot::channel();
         let body = handlers.into_iter().fold(StreamBuilder::default(), StreamBuilder::handler);
         let body = body
+            .lending(self.lending.clone().unwrap_or_default())
             .input(Object::parts("answer", parts), Framing::Whole)
             .output(Object::stream("client", socket)?)
             .output_timeout(self.timeouts.write)

@@ -1,8 +1,8 @@
-//! Rule by which streams lend pages to the kernel that another process may write, and a switch for the rule.
+//! Rule by which a program lends pages to the kernel, and a switch for the rule.
 //!
 //! A page of a file that waits in a socket or a pipe is the page of the page cache itself: a write to the
 //! file before the page leaves changes the bytes that are sent. The papers switched their loan by `sysctl`;
-//! here one switch is shared by many streams and can change while they run.
+//! here one switch is shared by many streams, playbacks and connections, and can change while they run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -58,7 +58,7 @@ impl FromStr for Lending {
     }
 }
 
-/// Rule shared by many streams, which any thread may change at any time, and counts of its effect.
+/// Rule shared by many senders, which any thread may change at any time, and counts of its effect.
 #[derive(Clone, Debug, Default)]
 pub struct LendingSwitch(Arc<State>);
 
@@ -83,6 +83,7 @@ impl LendingSwitch {
     }
 
     /// Current rule.
+    #[inline]
     pub fn rule(&self) -> Lending {
         Lending::ALL[usize::from(self.0.rule.load(Relaxed))]
     }
@@ -97,11 +98,13 @@ impl LendingSwitch {
         self.0.copied.load(Relaxed)
     }
 
-    pub(crate) fn add_lent(&self, bytes: u64) {
+    /// Counts bytes of files that left without a copy.
+    pub fn add_lent(&self, bytes: u64) {
         self.0.lent.fetch_add(bytes, Relaxed);
     }
 
-    pub(crate) fn add_copied(&self, bytes: u64) {
+    /// Counts bytes that were copied only because of the rule.
+    pub fn add_copied(&self, bytes: u64) {
         self.0.copied.fetch_add(bytes, Relaxed);
     }
 }
