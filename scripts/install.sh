@@ -64,6 +64,7 @@ for purpose in "$@"; do
       need_players; need wget wget; need ethtool ethtool
       need pamcut netpbm
       need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream; need socat socat; need nc netcat-openbsd
+      need iperf3 iperf3 # runs under libwirepath-loan.so
       need python3 python3; python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv); need_python=1
       # Ubuntu has a browser only as a snap, which does not run everywhere: its test says that it is skipped.
       grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium

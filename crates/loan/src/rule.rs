@@ -3,13 +3,16 @@
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
 /// Sends of at least so many bytes lend: a guard costs less than a copy of bytes that are in a cache. No
 /// datagram has so many; a guarded loan of one was not measured to be cheaper (docs/paths/loan.md).
 const USUAL_LEAST: usize = 256 * 1024;
+
+/// Loans of a descriptor in a row that the kernel turned into copies, or refused, after which its sends are copied.
+const IN_A_ROW: u8 = 16;
 
 /// Copies before a descriptor is tried again that could not lend: it may be another by then.
 const COPIES: u32 = 1024;
@@ -21,6 +24,9 @@ static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Copies that are still to be made for each descriptor.
 static TO_COPY: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
+
+/// Loans in a row of each descriptor that were in vain.
+static IN_VAIN: [AtomicU8; DESCRIPTORS] = [const { AtomicU8::new(0) }; DESCRIPTORS];
 
 /// Sets the least number of bytes; without one the usual.
 pub(crate) fn set_least(bytes: Option<usize>) {
@@ -40,6 +46,19 @@ pub(crate) fn may_lend(descriptor: RawFd, length: usize, flags: c_int) -> bool {
 fn is_to_copy(descriptor: RawFd) -> bool {
     let left = count(descriptor);
     left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+}
+
+/// Notes what became of a loan of a descriptor: it was in vain if the kernel copied or refused it. Some in a row have
+/// the next sends copied. Each descriptor is judged by its own loans, since one may lead to this machine, for which
+/// the kernel copies, and another to a network card.
+pub(crate) fn note(descriptor: RawFd, is_in_vain: bool) {
+    let in_vain = &IN_VAIN[descriptor as usize % DESCRIPTORS];
+    if !is_in_vain {
+        in_vain.store(0, Relaxed);
+    } else if in_vain.fetch_add(1, Relaxed) + 1 >= IN_A_ROW {
+        in_vain.store(0, Relaxed);
+        copy_next(descriptor);
+    }
 }
 
 /// Has the next sends to this descriptor copied.

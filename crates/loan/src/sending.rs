@@ -21,9 +21,6 @@ const MOST_LENT: usize = 1 << 20;
 /// Bytes that are copied into a full socket of a program that waits: when they are in, there is room again.
 const PIECE: usize = 4096;
 
-/// Loans in a row that the kernel turned into copies, or refused, after which a descriptor's sends are copied.
-const IN_A_ROW: u64 = 16;
-
 /// Number of loans between two checks of write faults, and the most faults in it that still justify lending.
 const LOANS: u64 = 32;
 const MOST_FAULTS: u64 = 4;
@@ -32,7 +29,6 @@ const MOST_FAULTS: u64 = 4;
 struct Own {
     lender: Lender,
     loans: u64,
-    refusals: u64,
     faults: u64,
 }
 
@@ -88,9 +84,7 @@ fn lend(
         let own = renew(&mut own)?;
         // SAFETY: the program has it open during its call.
         let result = send(&mut own.lender, unsafe { BorrowedFd::borrow_raw(descriptor) });
-        if !own.is_worth_it(&result) {
-            rule::copy_next(descriptor);
-        }
+        own.judge(descriptor, result == Ok(None));
         Some(result)
     });
     match lent {
@@ -105,28 +99,29 @@ fn renew(own: &mut Option<Own>) -> Option<&mut Own> {
     if own.is_none() {
         let lender = Lender::new().ok()?;
         let faults = WriteGuard::started().map_or(0, WriteGuard::write_faults);
-        *own = Some(Own { lender, loans: 0, refusals: 0, faults });
+        *own = Some(Own { lender, loans: 0, faults });
     }
     own.as_mut()
 }
 
 impl Own {
-    /// Returns false if nothing can be lent, or the kernel copies anyway, or if pages are written while they are
-    /// out, which costs more than copying them at once.
-    fn is_worth_it(&mut self, result: &Result<Option<usize>, Errno>) -> bool {
-        self.refusals = if *result == Ok(None) { self.refusals + 1 } else { 0 };
-        if self.refusals >= IN_A_ROW {
-            self.refusals = 0;
-            return false;
+    /// Has later sends copied where nothing can be lent, or the kernel copies anyway, or pages are written while
+    /// they are out, which costs more than copying them at once.
+    fn judge(&mut self, descriptor: c_int, is_refused: bool) {
+        if is_refused {
+            rule::note(descriptor, true);
+        }
+        for ended in self.lender.take_ended() {
+            rule::note(ended.descriptor, ended.is_copied);
         }
         self.loans += 1;
-        let mut is_worth_it = !self.lender.take_copied(IN_A_ROW);
         if self.loans.is_multiple_of(LOANS) {
             let faults = WriteGuard::started().map_or(0, WriteGuard::write_faults);
-            is_worth_it &= faults - self.faults <= MOST_FAULTS;
+            if faults - self.faults > MOST_FAULTS {
+                rule::copy_next(descriptor);
+            }
             self.faults = faults;
         }
-        is_worth_it
     }
 }
 

@@ -8,7 +8,7 @@
 mod rings;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -75,13 +75,29 @@ pub unsafe fn close_inherited() {
 /// Ranges of a send that has not ended.
 type Ranges = [Option<Guarded>; MOST_RANGES];
 
+/// A send that has not ended.
+struct Loan {
+    descriptor: RawFd,
+    ranges: Ranges,
+}
+
+/// A loan that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedLoan {
+    /// Descriptor of its socket at the time of the send.
+    pub descriptor: RawFd,
+    /// True if the kernel turned it into a copy.
+    pub is_copied: bool,
+}
+
 /// Lender for the thread that created it: on other threads its sends fail with `EEXIST`.
 pub struct Lender {
     ring: IoUring,
     guard: &'static WriteGuard,
-    loans: Box<[Option<Ranges>]>,
+    loans: Box<[Option<Loan>]>,
     free: Vec<u16>,
-    copied_in_a_row: u64,
+    /// Ended loans that were not [taken](Lender::take_ended) yet. Never longer than its capacity.
+    ended: Vec<EndedLoan>,
     /// True after a failed submission, whose entry may still be in the ring: the next submission would send
     /// it.
     is_broken: bool,
@@ -107,7 +123,7 @@ impl Lender {
             guard,
             loans: (0..MOST_LOANS).map(|_| None).collect(),
             free: (0..MOST_LOANS as u16).rev().collect(),
-            copied_in_a_row: 0,
+            ended: Vec::with_capacity(MOST_LOANS),
             is_broken: false,
         })
     }
@@ -125,7 +141,7 @@ impl Lender {
             .zc_flags(REPORT_USAGE)
             .build();
         // SAFETY: the memory can be read during the call, and the pages that the kernel holds on to are guarded.
-        unsafe { self.lend(std::iter::once(bytes), entry) }
+        unsafe { self.lend(socket, std::iter::once(bytes), entry) }
     }
 
     /// Like [`Lender::send`], for a message.
@@ -149,16 +165,12 @@ impl Lender {
             .ioprio(REPORT_USAGE)
             .build();
         // SAFETY: the caller has made sure of it.
-        unsafe { self.lend(ranges, entry) }
+        unsafe { self.lend(socket, ranges, entry) }
     }
 
-    /// Returns whether the kernel turned this number of loans in a row into copies; if so, resets the count.
-    pub fn take_copied(&mut self, in_a_row: u64) -> bool {
-        let is_reached = self.copied_in_a_row >= in_a_row;
-        if is_reached {
-            self.copied_in_a_row = 0;
-        }
-        is_reached
+    /// Takes the loans that have ended since the last call, in order; some are missing if there were many.
+    pub fn take_ended(&mut self) -> impl Iterator<Item = EndedLoan> {
+        self.ended.drain(..)
     }
 
     /// Outstanding loans, as of the last send or [`Lender::collect`].
@@ -195,6 +207,7 @@ impl Lender {
     /// The memory that `entry` points to can be read during the call.
     unsafe fn lend<'a>(
         &mut self,
+        socket: BorrowedFd<'_>,
         ranges: impl Iterator<Item = &'a [u8]>,
         entry: squeue::Entry,
     ) -> Result<Option<usize>, Errno> {
@@ -212,7 +225,7 @@ impl Lender {
         self.is_broken = answer.is_err();
         let (result, is_out) = answer.unwrap_or((-Errno::IO.raw_os_error(), true));
         if is_out {
-            self.loans[usize::from(place)] = Some(guarded);
+            self.loans[usize::from(place)] = Some(Loan { descriptor: socket.as_raw_fd(), ranges: guarded });
         } else {
             self.free.push(place);
             self.end(guarded);
@@ -299,15 +312,15 @@ impl Lender {
     }
 
     fn take_back(&mut self, place: usize, is_copied: bool) {
-        let Some(ranges) = self.loans.get_mut(place).and_then(Option::take) else { return };
-        self.end(ranges);
+        let Some(loan) = self.loans.get_mut(place).and_then(Option::take) else { return };
+        self.end(loan.ranges);
         self.free.push(place as u16);
         BACK.fetch_add(1, Relaxed);
         if is_copied {
             COPIED.fetch_add(1, Relaxed);
-            self.copied_in_a_row += 1;
-        } else {
-            self.copied_in_a_row = 0;
+        }
+        if self.ended.len() < self.ended.capacity() {
+            self.ended.push(EndedLoan { descriptor: loan.descriptor, is_copied });
         }
     }
 }
@@ -328,8 +341,8 @@ impl Drop for Lender {
     fn drop(&mut self) {
         rings::forget(self.ring.as_raw_fd());
         let _looked = self.collect();
-        for ranges in self.loans.iter_mut().filter_map(Option::take) {
-            ranges.into_iter().flatten().for_each(|range| self.guard.abandon(range));
+        for loan in self.loans.iter_mut().filter_map(Option::take) {
+            loan.ranges.into_iter().flatten().for_each(|range| self.guard.abandon(range));
         }
     }
 }
