@@ -123,18 +123,6 @@ bool wp_list_trains_possible(const struct wp_sending *sending, unsigned int pack
 	return possible;
 }
 
-/**
- * wp_list_members_possible() - Check whether wp_list_send() can send a list.
- * @sending: socket and destination
- * @packet_bytes: the longest packet, with its header
- *
- * Return: as wp_list_trains_possible(), and false on kernels that segment lists wrongly.
- */
-bool wp_list_members_possible(const struct wp_sending *sending, unsigned int packet_bytes)
-{
-	return wp_member_lists && wp_list_trains_possible(sending, packet_bytes);
-}
-
 /*
  * Reads the addresses and ports once, before the route, as udp_sendmsg() does: another
  * thread may connect() the socket meanwhile. False if it is now unconnected, or

@@ -91,4 +91,22 @@ static inline void wp_rtp_write(struct wp_rtp *rtp, u8 *header, u32 payload_byte
 	wp_rtp_advance(rtp, payload_bytes);
 }
 
+/**
+ * wp_rtp_write_some() - Make the headers of packets that follow each other.
+ * @rtp: the engine; with a table, for one packet only
+ * @header: WP_RTP_HEADER_BYTES for each of them
+ * @payload_bytes: what follows each header
+ * @count: packets
+ *
+ * With a local copy of the engine's state, which is not written to with each header.
+ */
+static inline void wp_rtp_write_some(struct wp_rtp *rtp, u8 *header, u32 payload_bytes, u32 count)
+{
+	struct wp_rtp own = *rtp;
+
+	for (; count; count--, header += WP_RTP_HEADER_BYTES)
+		wp_rtp_write(&own, header, payload_bytes);
+	*rtp = own;
+}
+
 #endif /* _WP_RTP_H */
