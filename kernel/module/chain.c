@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Builds a list (list.c), or a train of one skb, directly from a source's window: packet headers are
- * written into the page fragment that the skbs refer to, payload goes from the
- * window's bvecs to skb_shinfo()->frags[].
+ * Builds a list (list.c), or a train of one skb, directly from a source's window: packet
+ * headers are written into the page fragment that the skbs refer to, payload goes from
+ * the window's bvecs to skb_shinfo()->frags[].
  *
  * Page references are taken in batches:
  * - of the page with the headers, one for each packet that the skb may hold, before

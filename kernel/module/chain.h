@@ -43,7 +43,8 @@ int wp_chain_send(struct wp_chain *chain, const struct wp_source *source,
  * @chain: the chain
  *
  * Return: where to write it and, one behind the other, those of the packets that the skb
- * has room for; the same place if wp_chain_add() is not called meanwhile; or -ENOMEM, -ENOBUFS, after which nothing more can be added.
+ * has room for; the same place if wp_chain_add() is not called meanwhile; or -ENOMEM,
+ * -ENOBUFS, after which nothing more can be added.
  */
 static __always_inline u8 *wp_chain_header(struct wp_chain *chain)
 {
