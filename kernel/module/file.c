@@ -145,9 +145,12 @@ static bool wp_file_is_cached(const struct wp_source *source)
 static bool wp_file_continues(const struct wp_source *source, struct folio *folio,
 				size_t offset)
 {
-	const struct bio_vec *last = &source->pieces[source->end - 1];
+	const struct bio_vec *last;
 
-	return source->end > source->first && page_folio(last->bv_page) == folio &&
+	if (source->end == source->first)
+		return false;
+	last = &source->pieces[source->end - 1];
+	return page_folio(last->bv_page) == folio &&
 	       (folio_page_idx(folio, last->bv_page) << PAGE_SHIFT) + last->bv_offset +
 	       last->bv_len == offset;
 }

@@ -156,8 +156,8 @@ static void wp_source_pack(struct wp_source *source)
  * wp_source_split() - Make a piece of each page again.
  * @source: the source
  *
- * Each piece becomes a fragment of an skb that udp_sendmsg() makes, which counts
- * pages, and which copies a packet that has a page at an odd offset (wp_route_of()).
+ * udp_sendmsg() makes a fragment of each piece; wp_train_by_reference() and
+ * wp_route_of() expect pieces of a page.
  */
 void wp_source_split(struct wp_source *source)
 {
@@ -165,10 +165,12 @@ void wp_source_split(struct wp_source *source)
 
 	if (!source->joined)
 		return;
-	source->joined = false;
 	wp_source_pack(source);
 	from = source->end;
 	to = wp_source_pages(source);
+	if (WARN_ON_ONCE(to > WP_SOURCE_PIECES))
+		return;
+	source->joined = false;
 	source->end = to;
 	/* The last first, so that no piece is overwritten before it was split. */
 	while (from) {
@@ -242,15 +244,19 @@ int wp_source_fill(struct wp_source *source, u64 want, bool wait)
 	wp_source_pack(source);
 	used = source->joined ? wp_source_pages(source) : source->end;
 	if (used == WP_SOURCE_PIECES) {
-		int err = wp_source_gather(source);
+		int err;
 
+		/* It copies pieces of a page. */
+		wp_source_split(source);
+		err = wp_source_gather(source);
 		if (err)
 			return err;
 		used = source->end;
 	}
-	/* One page less than free pieces: the first and last may be partial. */
+	/* As many pages as pieces are free, of which the first may be partial. */
 	want = min_t(u64, want - source->available,
-		     max(1U, WP_SOURCE_PIECES - 1 - used) * PAGE_SIZE);
+		     (WP_SOURCE_PIECES - used) * PAGE_SIZE -
+		     offset_in_page(source->position + source->available));
 	if (source->file)
 		return wp_file_fill(source, want, wait);
 	return wp_memory_fill(source, want);
