@@ -8,8 +8,14 @@
 #include "list.h"
 #include "member.h"
 
-/* Packets that an skb holds at most: of each a header and a payload, and one boundary in all. */
-#define WP_SKB_PACKETS ((u32)(MAX_SKB_FRAGS - 1) / 2)
+/*
+ * Packets that an skb holds at most: of each a header and a payload, and one boundary in
+ * all. Their headers are in one page (wp_header_block()).
+ */
+static u32 wp_send_skb_packets_max(const struct wp_send *send)
+{
+	return min_t(u32, (MAX_SKB_FRAGS - 1) / 2, PAGE_SIZE / send->header.bytes);
+}
 
 /*
  * Decides whether chain.c makes the next train, and whether as a list. Returns the most
@@ -25,10 +31,10 @@ u32 wp_send_choose_chain(struct wp_send *send, u32 packets_max)
 	    send->header.kind == WIREPATH_HEADER_NONE ||
 	    !wp_list_trains_possible(sending, packet_bytes))
 		return packets_max;
-	sending->member_packets = send->skb_packets;
+	sending->member_packets = min(send->skb_packets, wp_send_skb_packets_max(send));
 	send->single = !wp_member_lists;
 	return min3(packets_max, (u32)WP_TRAIN_BYTES / packet_bytes,
-		    send->single ? WP_SKB_PACKETS : U32_MAX);
+		    send->single ? wp_send_skb_packets_max(send) : U32_MAX);
 }
 
 /* How many of the next @most packets have this payload size, without asking the table? */
@@ -112,23 +118,24 @@ static int wp_send_chain_handled(struct wp_send *send, struct wp_header *header,
 }
 
 /*
- * Does each skb of a list of @packets hold WP_SKB_PACKETS? If the window's pieces are so
- * long that no skb has two boundaries between them.
+ * True if the pieces of the next @bytes are so long that an skb of @skb_packets packets
+ * crosses at most one boundary. A handler may drop packets: then what an skb holds is
+ * not known before.
  */
 static bool wp_send_joined(const struct wp_send *send, const struct wp_cursor *cursor,
-			   u32 packets)
+			   u64 bytes, u32 skb_packets)
 {
 	const struct bio_vec *piece = &send->source.pieces[cursor->piece];
 	const struct bio_vec *end = &send->source.pieces[send->source.end];
-	u32 stride = send->skip_bytes + send->packet_bytes;
-	u64 left = (u64)packets * stride, seen = piece->bv_len - cursor->skip;
+	u32 skb_bytes = skb_packets * (send->skip_bytes + send->packet_bytes);
+	u64 seen = piece->bv_len - cursor->skip;
 
-	if (!send->source.joined || packets < 2 * WP_SKB_PACKETS)
+	if (!send->source.joined || send->header.handling.handler || bytes < 2 * (u64)skb_bytes)
 		return false;
-	while (seen < left && ++piece < end) {
+	while (seen < bytes && ++piece < end) {
 		seen += piece->bv_len;
 		/* Both of its ends are boundaries in the list. */
-		if (seen < left && piece->bv_len < WP_SKB_PACKETS * stride)
+		if (seen < bytes && piece->bv_len < skb_bytes)
 			return false;
 	}
 	return true;
@@ -143,16 +150,18 @@ static int wp_send_chain_begin(struct wp_send *send, const struct wp_cursor *cur
 {
 	struct wp_sending *sending = &send->sending;
 	u32 stride = send->skip_bytes + send->packet_bytes;
-	u32 packets = min_t(u64, *packets_max, min_t(u64, left, cursor->available) / stride);
+	u32 bytes = min3(left, (u64)cursor->available, (u64)*packets_max * stride);
+	u32 skb_packets_max = wp_send_skb_packets_max(send);
 	u32 header_bytes = send->header.bytes;
 	int err;
 
-	if (packets < 2 * sending->member_packets)
+	if (bytes / stride < 2 * sending->member_packets)
 		send->single = true;
-	if (!send->single && wp_send_joined(send, cursor, packets))
-		sending->member_packets = WP_SKB_PACKETS;
+	/* A shorter last packet counts, too: it may cross a boundary. */
+	if (!send->single && wp_send_joined(send, cursor, bytes, skb_packets_max))
+		sending->member_packets = skb_packets_max;
 	if (send->single)
-		*packets_max = min(*packets_max, WP_SKB_PACKETS);
+		*packets_max = min(*packets_max, skb_packets_max);
 	else
 		*packets_max = rounddown(*packets_max, sending->member_packets);
 	err = wp_chain_begin(&send->chain, &send->train, sending,
@@ -163,8 +172,8 @@ static int wp_send_chain_begin(struct wp_send *send, const struct wp_cursor *cur
 }
 
 /*
- * How many of the next @some packets fit? All of a list. One skb holds member_packets
- * in any case, of others each is asked for.
+ * Number of the next @some packets that fit. A list holds all of them. One skb holds
+ * member_packets in any case; further ones are checked one by one.
  */
 static u32 wp_send_fitting(const struct wp_send *send, const struct wp_header *header,
 			   const struct wp_cursor *cursor, u32 payload, u32 some)
