@@ -75,7 +75,7 @@ static inline void wp_chain_refer(struct page *page, unsigned int count)
  * @count: packets, at most as many as the skb has room for
  *
  * All that changes with each packet is in local variables, where the compiler need not
- * expect that a fragment is written over it: that halves the instructions.
+ * expect that a fragment is written over it.
  *
  * Return: false if a payload is in more pieces than the skb has fragments: the chain is
  * to be dropped.
@@ -134,11 +134,13 @@ static __always_inline bool wp_chain_add(struct wp_chain *chain, const struct wp
 }
 
 /**
- * wp_chain_fits() - Does the skb that is being filled hold one more packet?
+ * wp_chain_fits() - Check whether one more packet fits.
  * @chain: the chain
  * @source: the source of its payload
  * @cursor: where in the window
  * @bytes: of payload; the window has so many
+ *
+ * Return: true if the skb that is being filled has enough fragments left.
  */
 static inline bool wp_chain_fits(const struct wp_chain *chain, const struct wp_source *source,
 				 const struct wp_cursor *cursor, unsigned int bytes)

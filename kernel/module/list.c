@@ -35,7 +35,6 @@
 
 #include "compat.h"
 #include "list.h"
-#include "member.h"
 #include "switches.h"
 
 #define WP_LIST_HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
@@ -44,7 +43,7 @@
  * wp_list_member_packets() - Number of packets that always fit one skb.
  * @stride_bytes: from one payload to the next, in consecutive pages
  *
- * Return: at least 1. All skbs of a list but the last have this number.
+ * Return: at least 1. From joined pieces, skbs may hold more (wp_send_chain_begin()).
  */
 unsigned int wp_list_member_packets(unsigned int stride_bytes)
 {
