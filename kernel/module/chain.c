@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Builds a list (list.c) directly from a source's window: packet headers are
- * written into the page fragment that the skbs refer to, payload goes from the
- * window's bvecs to skb_shinfo()->frags[].
+ * Builds a list (list.c), or a train of one skb, directly from a source's window: packet
+ * headers are written into the page fragment that the skbs refer to, payload goes from
+ * the window's bvecs to skb_shinfo()->frags[].
  *
  * Page references are taken in batches:
  * - of the page with the headers, one for each packet that the skb may hold, before
  *   anything is copied into it; the unused ones are dropped when the skb is full;
- * - of a payload page, one for each fragment, when fragments of another page
+ * - of a payload page or folio, one for each fragment, when fragments of another piece
  *   follow or the skb is full. Until then the window's reference keeps the page.
  *
  * wp_chain_drop() releases everything. The head skb is charged to the socket when it
@@ -40,14 +40,6 @@ static int wp_chain_open_buffer(struct wp_chain *chain, struct sk_buff *skb)
 	return 0;
 }
 
-/* Takes a reference of the page for each fragment that uses it. */
-void wp_chain_refer(struct wp_chain *chain)
-{
-	if (chain->lent_count)
-		folio_ref_add(page_folio(chain->lent), chain->lent_count);
-	chain->lent_count = 0;
-}
-
 /* Finishes the current skb; a member without packets is freed. */
 static void wp_chain_close_buffer(struct wp_chain *chain)
 {
@@ -56,7 +48,8 @@ static void wp_chain_close_buffer(struct wp_chain *chain)
 	struct wp_train *train = chain->train;
 	struct sk_buff *skb = chain->buffer;
 
-	wp_chain_refer(chain);
+	wp_chain_refer(chain->lent, chain->lent_count);
+	chain->lent_count = 0;
 	if (unused) {
 		/* All but one at once: only the last may free the page. */
 		page_ref_sub(chain->headers, unused - 1);
@@ -91,12 +84,13 @@ static void wp_chain_close_buffer(struct wp_chain *chain)
  * @sending: socket and destination; waits for its send buffer as every send does
  * @packet_bytes: of each packet, with its header
  * @header_bytes: of these
+ * @packets_max: of each skb; all skbs but the last will have so many
  *
  * Return: 0; 1: no list can be sent; errors of the network, -ENOMEM.
  */
 int wp_chain_begin(struct wp_chain *chain, struct wp_train *train,
 		   const struct wp_sending *sending, unsigned int packet_bytes,
-		   unsigned int header_bytes)
+		   unsigned int header_bytes, unsigned int packets_max)
 {
 	struct sk_buff *skb;
 	int err;
@@ -108,7 +102,7 @@ int wp_chain_begin(struct wp_chain *chain, struct wp_train *train,
 		wp_list_close(&chain->way);
 		return PTR_ERR(skb);
 	}
-	chain->packets_max = sending->member_packets;
+	chain->packets_max = packets_max;
 	chain->header_bytes = header_bytes;
 	chain->train = train;
 	chain->lent = NULL;

@@ -52,7 +52,7 @@ void *wp_header_room(struct bio_vec *piece, unsigned int bytes)
  * @block: becomes the room, of pages that belong together, with a reference for
  *         each header: copying into it may fault, as in wp_header_write()
  * @bytes: of each header
- * @count: headers; a page at most in all
+ * @count: headers; a page at most in all, see wp_send_skb_packets_max()
  *
  * Return: false without memory.
  */

@@ -35,7 +35,6 @@
 
 #include "compat.h"
 #include "list.h"
-#include "member.h"
 #include "switches.h"
 
 #define WP_LIST_HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
@@ -44,7 +43,7 @@
  * wp_list_member_packets() - Number of packets that always fit one skb.
  * @stride_bytes: from one payload to the next, in consecutive pages
  *
- * Return: at least 1. All skbs of a list but the last have this number.
+ * Return: at least 1. From joined pieces, skbs may hold more (wp_send_chain_begin()).
  */
 unsigned int wp_list_member_packets(unsigned int stride_bytes)
 {
@@ -121,18 +120,6 @@ bool wp_list_trains_possible(const struct wp_sending *sending, unsigned int pack
 	possible = dst && wp_list_room(dst, packet_bytes) >= 0;
 	rcu_read_unlock();
 	return possible;
-}
-
-/**
- * wp_list_members_possible() - Check whether wp_list_send() can send a list.
- * @sending: socket and destination
- * @packet_bytes: the longest packet, with its header
- *
- * Return: as wp_list_trains_possible(), and false on kernels that segment lists wrongly.
- */
-bool wp_list_members_possible(const struct wp_sending *sending, unsigned int packet_bytes)
-{
-	return wp_member_lists && wp_list_trains_possible(sending, packet_bytes);
 }
 
 /*

@@ -14,7 +14,6 @@ struct wp_list_way {
 
 bool wp_list_possible(const struct wp_sending *sending);
 bool wp_list_trains_possible(const struct wp_sending *sending, unsigned int packet_bytes);
-bool wp_list_members_possible(const struct wp_sending *sending, unsigned int packet_bytes);
 unsigned int wp_list_member_packets(unsigned int stride_bytes);
 int wp_list_send(const struct wp_train *train, const struct wp_sending *sending);
 

@@ -75,3 +75,44 @@ int wp_rtp_group(struct wp_rtp *rtp, u32 packet_bytes, u64 *left)
 	*left = min(*left, rtp->group.bytes - (u64)state->position * packet_bytes);
 	return 0;
 }
+
+/**
+ * wp_rtp_write_some() - Make the headers of packets that follow each other.
+ * @rtp: the engine; with a table, for one packet only
+ * @header: WP_RTP_HEADER_BYTES for each of them
+ * @payload_bytes: what follows each header
+ * @count: packets
+ *
+ * Without table and markers, what changes is in local variables: the compiler has to
+ * expect that writing a header changes the engine's state.
+ */
+void wp_rtp_write_some(struct wp_rtp *rtp, u8 *header, u32 payload_bytes, u32 count)
+{
+	struct wirepath_rtp *state = &rtp->state;
+	u32 word = WP_RTP_VERSION | state->payload_type << 16, ssrc = state->ssrc;
+	u32 timestamp = state->timestamp, step = state->timestamp_step, last = timestamp;
+	u32 position = state->position, group = wp_rtp_group_packets(rtp), i;
+	u16 sequence = state->sequence;
+
+	if (state->table || state->marker) {
+		for (i = 0; i < count; i++)
+			wp_rtp_write(rtp, header + i * WP_RTP_HEADER_BYTES, payload_bytes);
+		return;
+	}
+	for (i = 0; i < count; i++, header += WP_RTP_HEADER_BYTES) {
+		put_unaligned_be32(word | sequence++, header);
+		put_unaligned_be32(timestamp, header + 4);
+		put_unaligned_be32(ssrc, header + 8);
+		last = timestamp;
+		if (++position >= group) {
+			position = 0;
+			timestamp += step;
+		}
+	}
+	state->sequence = sequence;
+	state->packets += count;
+	state->octets += (u64)payload_bytes * count;
+	state->timestamp = timestamp;
+	state->last_timestamp = last;
+	state->position = position;
+}

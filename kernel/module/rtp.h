@@ -26,6 +26,7 @@ struct wp_rtp {
 
 int wp_rtp_check(const struct wirepath_rtp *state);
 int wp_rtp_group(struct wp_rtp *rtp, u32 packet_bytes, u64 *left);
+void wp_rtp_write_some(struct wp_rtp *rtp, u8 *header, u32 payload_bytes, u32 count);
 
 static inline u32 wp_rtp_group_packets(const struct wp_rtp *rtp)
 {

@@ -19,6 +19,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "file.h"
 #include "handler.h"
 #include "pacer.h"
 #include "request.h"
@@ -290,7 +291,7 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 	run->send->sending.wait = false;
 	run->send->wait = true;
 	run->send->halting = &run->halting;
-	err = wp_source_is_stored(&run->send->source) ? 0 : -EINVAL;
+	err = wp_file_is_stored(&run->send->source) ? 0 : -EINVAL;
 	if (!err)
 		err = wp_run_find_handler(run, start);
 	if (!err)

@@ -8,7 +8,7 @@
 #include <linux/wait.h>
 
 #include "schedule.h"
-#include "source.h"
+#include "memory.h"
 #include "uapi/wirepath.h"
 
 /* Entries of a table of departures or timestamps of one run. */

@@ -16,11 +16,13 @@ struct wp_send {
 	u32 packet_bytes;	/* payload; 0: all of it is one packet */
 	u32 skip_bytes;		/* of the source, before each packet's payload */
 	u32 train_packets;
+	u32 skb_packets;	/* that always fit an skb, see wp_list_member_packets() */
 	u64 left;		/* of the source, or WIREPATH_TO_END */
 	bool run;		/* a run's, by itself in memory */
 	bool copy;		/* WIREPATH_COPY */
 	bool wait;		/* for storage; for the socket: sending.wait */
 	const bool *halting;		/* of a run: it is to send no more; or NULL */
+	bool single;		/* the next train is one skb, though chain.c makes it */
 	u32 gathered;		/* bytes of the source that the train takes up */
 	u32 refused_packets;	/* of the train that the network refused, or 0 */
 	u64 packets;

@@ -4,6 +4,8 @@
 
 #include <linux/bvec.h>
 #include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/net.h>
 #include <linux/types.h>
 
 /*
@@ -12,13 +14,7 @@
  */
 #define WP_SOURCE_PIECES 64
 
-/* All pages of a mapping, held as long as a run needs them. */
-struct wp_pinned {
-	struct page **pages;
-	unsigned long count;
-	unsigned long copied;		/* pages that the kernel copied to pin them */
-	struct user_struct *user;	/* whom they are charged to */
-};
+struct wp_pinned;
 
 struct wp_source {
 	struct file *file;		/* or NULL: the caller's memory */
@@ -28,6 +24,8 @@ struct wp_source {
 	size_t available;		/* bytes in the window */
 	bool ended;			/* the file ends behind the window */
 	bool present;			/* first what is present; of memory, nothing else */
+	bool joins;			/* pieces may be longer than a page, of one folio */
+	bool joined;			/* there may be such pieces */
 	unsigned int first, end;	/* of the pieces in use */
 	struct bio_vec pieces[WP_SOURCE_PIECES];
 	struct page *pages[WP_SOURCE_PIECES];	/* for get_user_pages_fast() */
@@ -41,17 +39,26 @@ struct wp_cursor {
 };
 
 int wp_source_open(struct wp_source *source, int fd, u64 position);
-bool wp_source_is_stored(const struct wp_source *source);
 void wp_source_close(struct wp_source *source);
 int wp_source_fill(struct wp_source *source, u64 want, bool wait);
 void wp_source_consume(struct wp_source *source, size_t bytes);
 void wp_source_pass(const struct wp_source *source, struct wp_cursor *cursor,
 		    size_t bytes);
+void wp_source_split(struct wp_source *source);
 void wp_source_peek(const struct wp_source *source, struct wp_cursor cursor, u8 *to,
 		    size_t bytes);
 
-int wp_pinned_take(struct wp_pinned *pinned, u64 address, u64 length);
-void wp_pinned_release(struct wp_pinned *pinned);
+/* Adds a part of a page; takes a reference if @own, else the caller gives its own. */
+static inline int wp_source_add(struct wp_source *source, struct page *page,
+				unsigned int bytes, unsigned int offset, bool own)
+{
+	/* The network warns about slab pages; no regular file or mapping should have any. */
+	if (!sendpage_ok(page) || (own && !try_get_page(page)))
+		return -EIO;
+	bvec_set_page(&source->pieces[source->end++], page, bytes, offset);
+	source->available += bytes;
+	return 0;
+}
 
 static inline struct wp_cursor wp_source_cursor(const struct wp_source *source)
 {

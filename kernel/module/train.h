@@ -44,7 +44,7 @@ struct wp_sending {
 	bool references;		/* may pages be sent by reference */
 	bool wait;
 	bool segments;			/* UDP: give each send its segment size */
-	u32 member_packets;		/* UDP: of each skb of a list; 0: no lists */
+	u32 member_packets;		/* UDP: of each skb but the last; 0: no list, no chain */
 	bool listed;			/* UDP: trains leave by list.c, else -EMSGSIZE */
 	bool more;			/* TCP: MSG_MORE */
 	u64 copied;			/* payload that the kernel copied; grows */
