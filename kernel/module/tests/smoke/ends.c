@@ -99,8 +99,9 @@ static void changing_file(struct pair pair)
 	close(file);
 }
 
-void ends(struct pair pair)
+void ends(const struct data *data, struct pair pair)
 {
+	(void)data;
 	end_of_file(pair);
 	memory_that_goes(pair);
 	changing_file(pair);

@@ -2,6 +2,8 @@
 /* What the groups of checks share: sockets, requests, and what must arrive. */
 #include "smoke.h"
 
+#include <net/if_arp.h>
+#include <sys/ioctl.h>
 #include <time.h>
 
 void die(const char *what)
@@ -189,6 +191,32 @@ struct wirepath_status status_of(int run, unsigned int request)
 
 	CHECK(!ioctl(run, request, &status));
 	return status;
+}
+
+/* Sets or deletes the address of a neighbour that does not exist: what is sent there is dropped. */
+static int neighbour(unsigned long request)
+{
+	struct arpreq asked = { .arp_flags = ATF_PERM, .arp_dev = "silent" };
+	struct sockaddr_in *address = (struct sockaddr_in *)&asked.arp_pa;
+	int socket_ = socket(AF_INET, SOCK_DGRAM, 0), answer;
+
+	address->sin_family = AF_INET;
+	address->sin_addr.s_addr = inet_addr("10.9.0.99");
+	asked.arp_ha.sa_family = ARPHRD_ETHER;
+	memcpy(asked.arp_ha.sa_data, "\2\0\0\0\0\x63", 6);
+	answer = ioctl(socket_, request, &asked);
+	close(socket_);
+	return answer;
+}
+
+int nobody_add(void)
+{
+	return neighbour(SIOCSARP);
+}
+
+int nobody_remove(void)
+{
+	return neighbour(SIOCDARP);
 }
 
 int socket_to_nobody(void)

@@ -83,7 +83,9 @@ int temporary_file(void);	/* in /tmp, without a name */
 void run_ip(const char *arguments);	/* /bin/ip, which must succeed */
 struct pair pair_open(int family);
 void pair_close(struct pair pair);
-int socket_to_nobody(void);	/* connected to a neighbour that drops all */
+int nobody_add(void);		/* a neighbour that drops all; -1 without the device `silent` */
+int nobody_remove(void);
+int socket_to_nobody(void);	/* connected to that neighbour */
 int unbounded(int from);	/* a run without a limit of rate, longer than any test */
 
 /* Requests: what of SEND is to be otherwise than the least it needs. */
@@ -125,16 +127,16 @@ void survives(const struct data *data, struct pair pair);
 void account(const struct data *data, struct pair pair);
 void handlers(const struct data *data, struct pair pair);
 void owners(const struct data *data, struct pair pair);
-void ends(struct pair pair);
-void storage(struct pair pair);
-void cached_storage(struct pair pair);
+void ends(const struct data *data, struct pair pair);
+void storage(const struct data *data, struct pair pair);
+void cached_storage(const struct data *data, struct pair pair);
 void narrow(const struct data *data, struct pair pair);
 void faults(const struct data *data, struct pair pair);
 /* and with sockets of their own. */
 void destinations(const struct data *data);
 void full_buffers(const struct data *data);
-void account_of_others(void);
-void wakeups(void);
+void account_of_others(const struct data *data);
+void wakeups(const struct data *data);
 void routers(const struct data *data);
 void limits(const struct data *data);
 
