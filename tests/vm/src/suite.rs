@@ -21,7 +21,7 @@ use crate::report::Report;
 use crate::workspace::Programs;
 
 pub(crate) use by_module::COPIES;
-pub use debug::{Caller, Debugged, Ran};
+pub use debug::{Caller, Chosen, Debugged, Ran};
 
 /// Purpose of a guest of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
