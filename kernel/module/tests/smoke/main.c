@@ -77,6 +77,7 @@ static const struct group {
 	OF_PAIR(faults),
 	OF_FILE(destinations),
 	OF_FILE(full_buffers),
+	OF_FIRST(tunnels),
 	OF_FIRST(routers),
 	OF_FIRST(limits),
 	OF_FIRST(account_of_others),

@@ -137,6 +137,7 @@ void destinations(const struct data *data);
 void full_buffers(const struct data *data);
 void account_of_others(const struct data *data);
 void wakeups(const struct data *data);
+void tunnels(const struct data *data);
 void routers(const struct data *data);
 void limits(const struct data *data);
 

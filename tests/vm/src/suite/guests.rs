@@ -42,6 +42,7 @@ const STACKS: &[&str] = &[
     "bridge",
     "vxlan",
     "macvlan",
+    "tun",
     "sch_fq",
     "sch_fq_codel",
     "sch_tbf",
