@@ -20,6 +20,12 @@ __u64 now_ns(void)
 	return now.tv_sec * 1000000000ULL + now.tv_nsec;
 }
 
+/* The least rounds in any case, then more until two seconds are over: slow kernels make fewer. */
+int goes_on(int round, int least, int most, __u64 began_ns)
+{
+	return round < least || (round < most && now_ns() - began_ns < 2000000000);
+}
+
 /* Descriptors and live runs that hold the module. */
 int module_users(void)
 {

@@ -71,6 +71,7 @@ struct pair {
 
 void die(const char *what);
 __u64 now_ns(void);
+int goes_on(int round, int least, int most, __u64 began_ns);	/* to the next round of a test */
 int module_users(void);		/* -1: the kernel does not say */
 char process_state(pid_t process);	/* R, S, D, Z, ... or 0 */
 int waits_in_call(pid_t process);	/* waits for its state D: 0 if the process ended without */

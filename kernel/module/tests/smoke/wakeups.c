@@ -12,11 +12,13 @@
 
 #define OTHERS 64
 #define WAKEUPS 100
+#define WAKEUPS_LEAST 20
 #define SLEEP_NS 2000000
 
-/* How late a task woke up. */
+/* How late a task woke up, how often. */
 struct lateness {
 	__u64 median_ns, p99_ns, worst_ns;
+	int wakeups;
 };
 
 /* Time that the scheduler lets a task run before another one: a slice, or the tick, which is longer. */
@@ -44,17 +46,18 @@ static int compare(const void *one, const void *other)
 
 static struct lateness lateness(void)
 {
-	__u64 late[WAKEUPS];
+	__u64 late[WAKEUPS], began = now_ns();
+	int count = 0;
 
-	for (int i = 0; i < WAKEUPS; i++) {
+	while (goes_on(count, WAKEUPS_LEAST, WAKEUPS, began)) {
 		__u64 due = now_ns() + SLEEP_NS;
 		struct timespec time = { .tv_sec = due / 1000000000, .tv_nsec = due % 1000000000 };
 
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
-		late[i] = now_ns() - due;
+		late[count++] = now_ns() - due;
 	}
-	qsort(late, WAKEUPS, sizeof(late[0]), compare);
-	return (struct lateness){ late[WAKEUPS / 2], late[WAKEUPS * 99 / 100 - 1], late[WAKEUPS - 1] };
+	qsort(late, count, sizeof(late[0]), compare);
+	return (struct lateness){ late[count / 2], late[count * 99 / 100 - 1], late[count - 1], count };
 }
 
 /* The part of a fair share that a busy task gets, in percent, on one processor. */
@@ -69,8 +72,9 @@ static __u64 share(__u64 slice)
 
 static void tell(const char *others, struct lateness late)
 {
-	printf("counted: smoke: beside %d %s a task woke up late by %llu us (median), %llu us (p99), %llu us (most)\n",
-	       OTHERS, others, late.median_ns / 1000, late.p99_ns / 1000, late.worst_ns / 1000);
+	printf("counted: smoke: beside %d %s a task woke up %d times late by %llu us (median), %llu us (p99), %llu us (most)\n",
+	       OTHERS, others, late.wakeups, late.median_ns / 1000, late.p99_ns / 1000,
+	       late.worst_ns / 1000);
 }
 
 /* The same beside processes that send: for comparison. */
