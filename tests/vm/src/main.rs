@@ -178,7 +178,7 @@ fn run(job: Job) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Job::Fetch => {
-            for series in suite::chosen(None)? {
+            for series in suite::tested(None)? {
                 println!("{}", Kernel::of(series, &cache())?.release);
             }
             Ok(ExitCode::SUCCESS)
@@ -230,7 +230,7 @@ fn test(kernel: Option<&str>, parts: &[Part], filter: &[String]) -> Result<ExitC
     let programs = workspace::build()?;
     let reports = match (Qemu::find()?, kernels::series()) {
         (Some(qemu), Ok(_)) => {
-            Suite::new(qemu, cache(), programs).run(&suite::chosen(kernel)?, parts, filter)?
+            Suite::new(qemu, cache(), programs).run(&suite::tested(kernel)?, parts, filter)?
         }
         (None, _) => skipped("QEMU is not installed (package qemu-system-x86)"),
         (_, Err(error)) => skipped(&format!("{error:#}")),

@@ -96,9 +96,8 @@ const PACING: &str = "pacing::";
 const CHECKED_SLABS: &str = "slub_debug=FZPU";
 
 impl Suite {
-    /// The tests of the module on one kernel, with so many processors.
-    pub(super) fn module(&self, kernel: &Numbered, processors: u32) -> Result<Report> {
-        let what = if processors == 1 { "module" } else { "processors" };
+    /// The tests of the module on one kernel, in a guest called `what` with so many processors.
+    pub(super) fn module(&self, kernel: &Numbered, what: &str, processors: u32) -> Result<Report> {
         let mut guest = self.with_smoke_test(kernel, what, &[])?.rehearse();
         for tests in &self.programs.module {
             let arguments: &[&str] = if tests.package == MODEL { &["--skip", CALLER] } else { &[] };
