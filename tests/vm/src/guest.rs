@@ -18,6 +18,10 @@ use crate::progress::Progress;
 use crate::qemu::{self, Machine, Qemu};
 use crate::report::Report;
 
+/// Modules that others find by the name of an algorithm, so that `modules.dep` does not name them: libcrc32c,
+/// and so ext4 and xfs, need this one in kernels that do not have it built in.
+const ALGORITHMS: &[&str] = &["crc32c_generic"];
+
 /// Modules that every guest loads: network devices and the disk.
 const DRIVERS: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "dummy", "veth", "ifb", "loop"];
 
@@ -65,7 +69,8 @@ impl Guest {
         archive.file("/etc/hosts", *b"127.0.0.1 localhost\n::1 localhost\n")?;
         libraries::add_program(&mut archive, machine, Path::new(init::NAME))?;
         libraries::add_tool(&mut archive, "ip")?;
-        let drivers = drivers::add(&mut archive, kernel, DRIVERS)?;
+        let names = [&drivers::known(kernel, ALGORITHMS)?, DRIVERS].concat();
+        let drivers = drivers::add(&mut archive, kernel, &names)?;
         let plan = Plan { drivers, ..Plan::default() };
         let limit = Duration::from_secs(300);
         Ok(Self {
