@@ -1,7 +1,9 @@
 //! A guest: what is in it, and its way from start to end.
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,8 +14,13 @@ use crate::init;
 use crate::kernels::Kernel;
 use crate::libraries;
 use crate::plan::{self, Module, Plan, Program};
+use crate::progress::Progress;
 use crate::qemu::{self, Machine, Qemu};
 use crate::report::Report;
+
+/// Modules that others find by the name of an algorithm, so that `modules.dep` does not name them: libcrc32c,
+/// and so ext4 and xfs, need this one in kernels that do not have it built in.
+const ALGORITHMS: &[&str] = &["crc32c_generic"];
 
 /// Modules that every guest loads: network devices and the disk.
 const DRIVERS: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "dummy", "veth", "ifb", "loop"];
@@ -40,6 +47,7 @@ pub struct Guest {
     processors: u32,
     limit: Duration,
     options: String,
+    prints_progress: bool,
 }
 
 impl Guest {
@@ -61,7 +69,8 @@ impl Guest {
         archive.file("/etc/hosts", *b"127.0.0.1 localhost\n::1 localhost\n")?;
         libraries::add_program(&mut archive, machine, Path::new(init::NAME))?;
         libraries::add_tool(&mut archive, "ip")?;
-        let drivers = drivers::add(&mut archive, kernel, DRIVERS)?;
+        let names = [&drivers::known(kernel, ALGORITHMS)?, DRIVERS].concat();
+        let drivers = drivers::add(&mut archive, kernel, &names)?;
         let plan = Plan { drivers, ..Plan::default() };
         let limit = Duration::from_secs(300);
         Ok(Self {
@@ -73,6 +82,7 @@ impl Guest {
             processors: 1,
             limit,
             options: String::new(),
+            prints_progress: false,
         })
     }
 
@@ -188,6 +198,13 @@ impl Guest {
         self
     }
 
+    /// Prints each of its tests when it ends.
+    #[must_use]
+    pub fn printing_progress(mut self) -> Self {
+        self.prints_progress = true;
+        self
+    }
+
     /// Boots it and answers what came of it. Its logs are kept in `logs`.
     ///
     /// # Errors
@@ -196,6 +213,8 @@ impl Guest {
         std::fs::create_dir_all(logs).with_context(|| logs.display().to_string())?;
         let console = logs.join(format!("{}.kernel.log", self.name));
         let report = logs.join(format!("{}.tests.log", self.name));
+        // Not that of an earlier guest.
+        std::fs::remove_file(&report).or_else(is_missing).with_context(|| report.display().to_string())?;
         let ended = self.run(qemu, Some(&console), &report)?;
         let read = |path: &Path| match std::fs::read(path) {
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).replace('\r', "")),
@@ -242,8 +261,14 @@ impl Guest {
         if console.is_some() {
             command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
         }
-        let done = command.spawn().context("cannot run QEMU (setpriv, timeout)")?.wait_with_output();
-        let done = done.context("waiting for QEMU")?;
+        let child = command.spawn().context("cannot run QEMU (setpriv, timeout)")?;
+        let done = std::thread::scope(|scope| {
+            let (_ends_with_the_guest, end) = mpsc::channel();
+            if self.prints_progress {
+                scope.spawn(move || Progress::new(&self.name).follow(report, &end));
+            }
+            child.wait_with_output().context("waiting for QEMU")
+        })?;
         let complaint = String::from_utf8_lossy(&done.stderr).trim().to_owned();
         Ok(match done.status.code() {
             Some(0) => String::new(),
@@ -257,11 +282,15 @@ impl Guest {
         let mut plan_only = Archive::default();
         plan_only.file(plan::FILE, plan)?;
         // The kernel reads archives one after another.
-        let mut out = std::io::BufWriter::new(File::create(image)?);
+        let mut out = io::BufWriter::new(File::create(image)?);
         self.archive.write(&mut out)?;
         plan_only.write(&mut out)?;
         Ok(())
     }
+}
+
+fn is_missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// Folder of guests' logs in the cache folder.

@@ -21,6 +21,7 @@ pub struct Series {
 
 // The flavours for virtual machines: small, and with drivers for what QEMU shows.
 const DEBIAN: [&str; 2] = ["linux-image-cloud-amd64", "linux-headers-cloud-amd64"];
+const DEBIAN_REALTIME: [&str; 2] = ["linux-image-rt-amd64", "linux-headers-rt-amd64"];
 const UBUNTU: [&str; 2] = ["linux-image-virtual", "linux-headers-virtual"];
 
 /// The kernels of a distribution, the newest first.
@@ -44,17 +45,44 @@ const DISTRIBUTIONS: &[(&str, &[Series])] = &[
     ("ubuntu 24.04", &[Series { number: "6.8", suite: None, packages: UBUNTU, source: None }]),
 ];
 
+/// The kernel of a distribution with `PREEMPT_RT`, on which only the module is tested.
+const REALTIME: &[(&str, Series)] = &[
+    (
+        "debian 12",
+        Series {
+            number: "6.12-rt",
+            suite: Some("bookworm-backports"),
+            packages: DEBIAN_REALTIME,
+            source: None,
+        },
+    ),
+    ("debian 13", Series { number: "6.12-rt", suite: None, packages: DEBIAN_REALTIME, source: None }),
+];
+
 /// The kernels that this machine's distribution has.
 ///
 /// # Errors
 /// If it is none of those known.
 pub fn series() -> Result<&'static [Series]> {
     ensure!(cfg!(target_arch = "x86_64"), "kernels are booted on x86-64 only");
-    let text = std::fs::read_to_string("/etc/os-release").context("/etc/os-release")?;
-    let name = distribution(&text);
+    let name = this_distribution()?;
     let known = DISTRIBUTIONS.iter().find(|(known, _)| *known == name);
     let names: Vec<&str> = DISTRIBUTIONS.iter().map(|(name, _)| *name).collect();
     Ok(known.with_context(|| format!("no kernels are known for {name:?}, only for {}", names.join(", ")))?.1)
+}
+
+/// The kernel with `PREEMPT_RT` of this machine's distribution, if it has one.
+///
+/// # Errors
+/// If the distribution cannot be read.
+pub fn realtime() -> Result<Option<&'static Series>> {
+    let name = this_distribution()?;
+    Ok(REALTIME.iter().find(|(known, _)| *known == name).map(|(_, series)| series))
+}
+
+fn this_distribution() -> Result<String> {
+    let text = std::fs::read_to_string("/etc/os-release").context("/etc/os-release")?;
+    Ok(distribution(&text))
 }
 
 /// `debian 12`.
@@ -97,6 +125,11 @@ impl Kernel {
     /// The folder that its packages were unpacked in.
     pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Returns whether it was built with `PREEMPT_RT`.
+    pub(crate) fn is_realtime(&self) -> bool {
+        self.release.contains("-rt-")
     }
 
     /// Image to boot.
@@ -157,10 +190,14 @@ impl Kernel {
 /// The newest kernel of `series` that is kept, by its name.
 fn kept(kernels: &Path, series: &Series) -> Result<Option<PathBuf>> {
     let start = format!("{}-", series.number);
+    // A version is behind the number, not the rest of another series' number.
+    let is_of_series = |name: &str| {
+        name.strip_prefix(&start).is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(kernels).with_context(|| kernels.display().to_string())? {
         let path = entry.context("listing kernels")?.path();
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&start)) {
+        if path.file_name().is_some_and(|name| is_of_series(&name.to_string_lossy())) {
             found.push(path);
         }
     }
@@ -209,16 +246,19 @@ mod tests {
     #[test]
     fn a_series_is_not_taken_for_another() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["6.1-6.1.176-1", "6.1-6.1.192-2", "6.12-6.12.95-1~bpo12+1", ".tmpx"] {
+        for name in
+            ["6.1-6.1.176-1", "6.1-6.1.192-2", "6.12-6.12.95-1~bpo12+1", "6.12-rt-6.12.95-1~bpo12+1", ".tmpx"]
+        {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let debian_12 = DISTRIBUTIONS[0].1;
         let names: Vec<String> = debian_12
             .iter()
+            .chain([&REALTIME[0].1])
             .map(|series| kept(folder.path(), series).unwrap().unwrap())
             .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
-        assert_eq!(names, ["6.12-6.12.95-1~bpo12+1", "6.1-6.1.192-2"]);
+        assert_eq!(names, ["6.12-6.12.95-1~bpo12+1", "6.1-6.1.192-2", "6.12-rt-6.12.95-1~bpo12+1"]);
         assert_eq!(kept(folder.path(), &DISTRIBUTIONS[2].1[0]).unwrap(), None);
     }
 

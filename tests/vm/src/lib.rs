@@ -17,6 +17,7 @@ pub mod module;
 pub mod package;
 mod packages;
 pub mod plan;
+mod progress;
 pub mod qemu;
 pub mod record;
 pub mod report;

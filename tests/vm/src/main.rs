@@ -11,7 +11,7 @@ use wirepath_vm::guest::{self, Guest};
 use wirepath_vm::kernels::{self, Kernel};
 use wirepath_vm::qemu::Qemu;
 use wirepath_vm::report::Report;
-use wirepath_vm::suite::{self, Caller, Part, Suite};
+use wirepath_vm::suite::{self, Caller, Chosen, Debugged, Part, Suite};
 use wirepath_vm::{assess, cache, debug_kernel, init, module, record, workspace};
 
 /// Boots kernels in QEMU and tests in them.
@@ -55,9 +55,22 @@ enum Job {
         /// Seed of random calls
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         seed: u64,
+        /// Only guests whose names contain this: smoke, module, injected, caller, planted; may be repeated
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
         /// Folder for the result; target/vm/debug/result without
         #[arg(long, value_name = "FOLDER")]
         result: Option<PathBuf>,
+    },
+    /// Run the module's smoke test in a guest, or groups of it, and print each group as it ends
+    Smoke {
+        #[command(flatten)]
+        contents: Contents,
+        /// End the guest after so many seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+        limit: u64,
+        /// Names of groups, as in `groups` of tests/smoke/main.c
+        groups: Vec<String>,
     },
     /// Run one program, or one line of shell, in a guest
     Run {
@@ -137,9 +150,11 @@ fn run(job: Job) -> Result<ExitCode> {
             test(kernel.as_deref(), &[Part::Netns], &filter)
         }
         Job::Test { kernel, parts, .. } => test(kernel.as_deref(), &parts, &[]),
-        Job::TestDebug { kernel, seconds, seed, result } => {
-            test_debug(kernel.as_deref(), Caller { seed, seconds }, result)
+        Job::TestDebug { kernel, seconds, seed, only, result } => {
+            let chosen = Chosen { caller: Caller { seed, seconds }, only };
+            test_debug(kernel.as_deref(), &chosen, result)
         }
+        Job::Smoke { contents, limit, groups } => smoke(contents, limit, &groups),
         Job::Run { contents, script, limit, cheap_copies, program } => {
             let qemu = if cheap_copies { qemu()?.without(assess::CHEAP_COPIES) } else { qemu()? };
             let guest = contents.guest()?;
@@ -163,7 +178,7 @@ fn run(job: Job) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Job::Fetch => {
-            for series in suite::chosen(None)? {
+            for series in suite::tested(None)? {
                 println!("{}", Kernel::of(series, &cache())?.release);
             }
             Ok(ExitCode::SUCCESS)
@@ -215,7 +230,7 @@ fn test(kernel: Option<&str>, parts: &[Part], filter: &[String]) -> Result<ExitC
     let programs = workspace::build()?;
     let reports = match (Qemu::find()?, kernels::series()) {
         (Some(qemu), Ok(_)) => {
-            Suite::new(qemu, cache(), programs).run(&suite::chosen(kernel)?, parts, filter)?
+            Suite::new(qemu, cache(), programs).run(&suite::tested(kernel)?, parts, filter)?
         }
         (None, _) => skipped("QEMU is not installed (package qemu-system-x86)"),
         (_, Err(error)) => skipped(&format!("{error:#}")),
@@ -225,13 +240,27 @@ fn test(kernel: Option<&str>, parts: &[Part], filter: &[String]) -> Result<ExitC
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the module on the debug kernel; keeps the result.
-fn test_debug(kernel: Option<&str>, caller: Caller, result: Option<PathBuf>) -> Result<ExitCode> {
+/// Runs the smoke test of the module, or some of its groups.
+fn smoke(mut contents: Contents, limit: u64, groups: &[String]) -> Result<ExitCode> {
+    let sources = workspace::folder().join("kernel/module");
+    contents.module.get_or_insert_with(|| sources.clone());
+    let options: Vec<&str> = groups.iter().flat_map(|name| ["--only", name]).collect();
+    let guest = contents.guest()?.drivers_if_there(&["tun"])?;
+    // First uses of eBPF and of control groups fill caches of the kernel, which stay.
+    let guest = module::plan_smoke_test(guest, &sources, &options)?.rehearse().printing_progress();
+    let guest = guest.size(contents.memory, contents.processors, Duration::from_secs(limit));
+    let report = guest.boot(&qemu()?, &guest::logs(&cache()))?;
+    print!("{}{}", report.counted(), report.text());
+    Ok(if report.counts()[1] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the module on the debug kernel; keeps the results, also of a run that is stopped.
+fn test_debug(kernel: Option<&str>, chosen: &Chosen, result: Option<PathBuf>) -> Result<ExitCode> {
     let series = suite::chosen(kernel)?[0];
     let programs = workspace::build()?;
-    let debugged = Suite::new(qemu()?, cache(), programs).debug(series, caller)?;
     let folder = result.unwrap_or_else(|| cache().join("debug/result"));
-    record::write(&folder, &debugged, caller)?;
+    let keep = |debugged: &Debugged| record::write(&folder, debugged, chosen);
+    let debugged = Suite::new(qemu()?, cache(), programs).debug(series, chosen, keep)?;
     println!("debug kernel: {}; the result is in {}", debugged.verdict(), folder.display());
     Ok(if debugged.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

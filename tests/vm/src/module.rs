@@ -31,28 +31,28 @@ pub fn build(sources: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> 
     modules.into_iter().next().context("no module")
 }
 
-/// Plans the C program beside the module that makes each of its calls, with a file of each kind of file
-/// system that every guest has, and the program that is an example of one call.
+/// Plans the C program beside the module that makes each of its calls, with these arguments and a file of
+/// each kind of file system that every guest has, and the program that is an example of one call.
 ///
 /// # Errors
 /// With everything the compiler said, if it does not build.
-pub fn plan_smoke_test(guest: Guest, sources: &Path) -> Result<Guest> {
+pub fn plan_smoke_test(guest: Guest, sources: &Path, arguments: &[&str]) -> Result<Guest> {
     // An interface on which nobody answers, by the real `ip` and not the shell's own, and the files.
-    const SCRIPT: &str = "set -e
+    const BEGIN: &str = "set -e
 /bin/ip link add silent type veth peer name nobody
 /bin/ip link set silent up
 /bin/ip link set nobody up
 /bin/ip addr add 10.9.0.1/24 dev silent
-for folder in /disk /tmp; do head -c 2097152 /dev/urandom > $folder/data; done
-/smoke /disk/data /tmp/data
-head -c 100000 /disk/data >/tmp/example
+for folder in /disk /tmp; do head -c 2097152 /dev/urandom > $folder/data; done";
+    const END: &str = "head -c 100000 /disk/data >/tmp/example
 /krtpsendfile /tmp/example
 /bin/ip link del silent";
     let folder = tempfile::tempdir().context("making a temporary folder")?;
     let smoke = program("smoke", files(&sources.join("tests/smoke"))?, folder.path())?;
     let example = program("krtpsendfile", vec![sources.join("examples/krtpsendfile.c")], folder.path())?;
     let guest = guest.file(&smoke, Path::new("/smoke"))?.file(&example, Path::new("/krtpsendfile"))?;
-    guest.script("smoke", SCRIPT)
+    let smoke = format!("/smoke {} /disk/data /tmp/data", arguments.join(" "));
+    guest.script("smoke", &format!("{BEGIN}\n{smoke}\n{END}"))
 }
 
 fn program(name: &str, mut parts: Vec<PathBuf>, folder: &Path) -> Result<PathBuf> {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 
 use crate::command::{Command, output};
-use crate::suite::{Caller, Debugged, Ran};
+use crate::suite::{Chosen, Debugged, Ran};
 use crate::workspace;
 
 /// Lines of a complaint that are kept.
@@ -19,7 +19,7 @@ const LINES: usize = 40;
 ///
 /// # Errors
 /// If something cannot be read or written.
-pub fn write(folder: &Path, debugged: &Debugged, caller: Caller) -> Result<()> {
+pub fn write(folder: &Path, debugged: &Debugged, chosen: &Chosen) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let put = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -30,7 +30,7 @@ pub fn write(folder: &Path, debugged: &Debugged, caller: Caller) -> Result<()> {
     put("kernel.config", &configuration)?;
     put("complaints.txt", &complaints(&debugged.guests))?;
     put("tests.txt", &tests(&debugged.guests))?;
-    put("README.md", &summary(debugged, caller, &commit(), SystemTime::now()))
+    put("README.md", &summary(debugged, chosen, &commit(), SystemTime::now()))
 }
 
 /// The commit that is checked out, and whether something of it was changed.
@@ -40,14 +40,19 @@ fn commit() -> String {
     output(&mut git).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
-fn summary(debugged: &Debugged, caller: Caller, commit: &str, end: SystemTime) -> String {
+fn summary(debugged: &Debugged, chosen: &Chosen, commit: &str, end: SystemTime) -> String {
     let began = end.checked_sub(Duration::from_secs(debugged.seconds)).unwrap_or(end);
     let time = |time| humantime::format_rfc3339_seconds(time).to_string();
+    let only: String = chosen.only.iter().map(|name| format!(" --only {name:?}")).collect();
+    let left = match debugged.left {
+        0 => String::new(),
+        left => format!(", {left} guests have not ended"),
+    };
     let mut text = format!(
         "# The module on a kernel that checks itself: {}
 
-`make test-kernel-debug ARGS=\"--seconds {} --seed {}\"`, at commit {commit}, from {} to {} ({} s),
-on Linux {} in {}, {} tests passed, {} failed, {} skipped.
+`make test-kernel-debug ARGS=\"--seconds {} --seed {}{only}\"`, at commit {commit}, from {} to {} ({} s),
+on Linux {} in {}, {} tests passed, {} failed, {} skipped{left}.
 
 | file | what it is |
 | --- | --- |
@@ -59,8 +64,8 @@ on Linux {} in {}, {} tests passed, {} failed, {} skipped.
 | --- | ---: | ---: | ---: | ---: | --- |
 ",
         debugged.verdict(),
-        caller.seconds,
-        caller.seed,
+        chosen.caller.seconds,
+        chosen.caller.seed,
         time(began),
         time(end),
         debugged.seconds,

@@ -21,7 +21,7 @@ use crate::report::Report;
 use crate::workspace::Programs;
 
 pub(crate) use by_module::COPIES;
-pub use debug::{Caller, Debugged, Ran};
+pub use debug::{Caller, Chosen, Debugged, Ran};
 
 /// Purpose of a guest of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,6 +40,8 @@ pub enum Part {
     Module,
     /// The same with two processors, on the newest kernel
     Processors,
+    /// The same on a kernel with PREEMPT_RT
+    Realtime,
 }
 
 /// Everything that guests need to boot.
@@ -82,7 +84,9 @@ impl Suite {
         self.use_kvm_if_it_works(newest)?;
         println!("{}; logs in {}", self.qemu.description(), guest::logs(&self.cache).display());
         let suite = &*self;
-        let tasks = Mutex::new(tasks(&kernels, parts));
+        let tasks = tasks(&kernels, parts);
+        anyhow::ensure!(!tasks.is_empty(), "none of these guests runs on these kernels");
+        let tasks = Mutex::new(tasks);
         let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let work = || -> Result<Vec<Report>> {
             let mut reports = Vec::new();
@@ -128,8 +132,9 @@ impl Suite {
             Part::Pacing => self.pacing(kernel),
             Part::Caller => self.caller(kernel),
             Part::Paths => self.by_module(kernel),
-            Part::Module => self.module(kernel, 1),
-            Part::Processors => self.module(kernel, 2),
+            Part::Module => self.module(kernel, "module", 1),
+            Part::Processors => self.module(kernel, "processors", 2),
+            Part::Realtime => self.module(kernel, "module", 1),
         }
     }
 
@@ -144,16 +149,19 @@ impl Suite {
 
 /// Each part with each of its kernels, what takes longest first, so that nothing long is left for the end.
 fn tasks<'a>(kernels: &'a [Numbered], parts: &[Part]) -> VecDeque<(Part, &'a Numbered)> {
+    let (realtime, usual): (Vec<_>, Vec<_>) = kernels.iter().partition(|kernel| kernel.1.is_realtime());
+    let (newest, others) = usual.split_at(usual.len().min(1));
     let mut tasks = VecDeque::new();
     for part in Part::value_variants().iter().filter(|part| parts.is_empty() || parts.contains(part)) {
-        let kernels = match part {
+        let kernels: &[&Numbered] = match part {
             Part::Pacing if parts.is_empty() => continue,
-            Part::Netns | Part::Pacing | Part::Processors => &kernels[..1],
+            Part::Netns | Part::Pacing | Part::Processors => newest,
             // On the newest they are among all tests in network namespaces.
-            Part::Handlers if parts.is_empty() => &kernels[1..],
-            _ => kernels,
+            Part::Handlers if parts.is_empty() => others,
+            Part::Realtime => &realtime,
+            _ => &usual,
         };
-        tasks.extend(kernels.iter().map(|kernel| (*part, kernel)));
+        tasks.extend(kernels.iter().map(|kernel| (*part, *kernel)));
     }
     tasks
 }
@@ -165,14 +173,30 @@ fn shown(report: Report) -> Result<Report> {
     Ok(report)
 }
 
-/// The kernels of this machine's distribution: the one of this number; without a number all, or only the
-/// newest where `WIREPATH_KERNELS` is `newest`, as in `make test`.
+/// The kernels to test: as chosen, and without a number also the one with `PREEMPT_RT`, unless only the
+/// newest is wanted.
+///
+/// # Errors
+/// If there is none.
+pub fn tested(number: Option<&str>) -> Result<Vec<&'static Series>> {
+    let mut kernels = chosen(number)?;
+    if number.is_none() && !is_newest_only() {
+        kernels.extend(kernels::realtime()?);
+    }
+    Ok(kernels)
+}
+
+/// The kernels of this machine's distribution: the one of this number; without a number all but the one with
+/// `PREEMPT_RT`, or only the newest where `WIREPATH_KERNELS` is `newest`, as in `make test`.
 ///
 /// # Errors
 /// If there is none.
 pub fn chosen(number: Option<&str>) -> Result<Vec<&'static Series>> {
+    if let Some(realtime) = kernels::realtime()?.filter(|series| Some(series.number) == number) {
+        return Ok(vec![realtime]);
+    }
     let mut all = kernels::series()?;
-    if number.is_none() && std::env::var_os("WIREPATH_KERNELS").is_some_and(|kernels| kernels == "newest") {
+    if number.is_none() && is_newest_only() {
         all = &all[..1];
     }
     let chosen: Vec<_> =
@@ -180,4 +204,8 @@ pub fn chosen(number: Option<&str>) -> Result<Vec<&'static Series>> {
     let names: Vec<_> = all.iter().map(|series| series.number).collect();
     anyhow::ensure!(!chosen.is_empty(), "there is no kernel {number:?} here, but {}", names.join(" and "));
     Ok(chosen)
+}
+
+fn is_newest_only() -> bool {
+    std::env::var_os("WIREPATH_KERNELS").is_some_and(|kernels| kernels == "newest")
 }

@@ -112,6 +112,7 @@ fn the_package_brings_a_module_that_works_and_takes_it_away() -> Result<()> {
         let planned = module::plan_smoke_test(
             ready.guest.for_tests()?.module(&module, "")?,
             &workspace::folder().join("kernel/module"),
+            &[],
         )?;
         // First uses of eBPF and of control groups fill caches of the kernel, which stay.
         let report = Ready { guest: planned.rehearse(), ..ready }.limited(1200).boot()?;

@@ -6,10 +6,8 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <net/if_arp.h>
 #include <sched.h>
 #include <sys/inotify.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -73,22 +71,6 @@ static void private_mapping(const struct data *data, struct pair pair)
 	}
 }
 
-/* Sets or deletes the address of a neighbour that does not exist: what is sent there is dropped. */
-static int neighbour(unsigned long request)
-{
-	struct arpreq asked = { .arp_flags = ATF_PERM, .arp_dev = "silent" };
-	struct sockaddr_in *address = (struct sockaddr_in *)&asked.arp_pa;
-	int socket_ = socket(AF_INET, SOCK_DGRAM, 0), answer;
-
-	address->sin_family = AF_INET;
-	address->sin_addr.s_addr = inet_addr("10.9.0.99");
-	asked.arp_ha.sa_family = ARPHRD_ETHER;
-	memcpy(asked.arp_ha.sa_data, "\2\0\0\0\0\x63", 6);
-	answer = ioctl(socket_, request, &asked);
-	close(socket_);
-	return answer;
-}
-
 /* A task of the same niceness has its share, and half of that at least. */
 static void others_go_on(void)
 {
@@ -96,7 +78,7 @@ static void others_go_on(void)
 	int from = socket_to_nobody(), runs[UNBOUNDED_RUNS];
 
 	for (int i = 0; i < UNBOUNDED_RUNS; i++)
-		CHECK((runs[i] = unbounded(from)) >= 0);
+		CHECK((runs[i] = unbounded(from, 0)) >= 0);
 	began = now_ns();
 	had = processor_ns();
 	while (now_ns() - began < time_ns)
@@ -140,7 +122,7 @@ static pid_t starter_in_the_group(void)
 	if (child == 0) {
 		byte = write_text(GROUP "/cgroup.procs", "0") || setpriority(PRIO_PROCESS, 0, 5) ||
 		       sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 }) ||
-		       unbounded(socket_to_nobody()) < 0;
+		       unbounded(socket_to_nobody(), 0) < 0;
 		if (write(said[1], &byte, 1) != 1)
 			die("write");
 		for (;;)
@@ -235,14 +217,14 @@ void account(const struct data *data, struct pair pair)
 	security_sees_the_socket(data, pair);
 }
 
-void account_of_others(void)
+void account_of_others(const struct data *data)
 {
-	if (neighbour(SIOCSARP)) {
+	(void)data;
+	if (nobody_add()) {
 		SKIP("no device on which nobody answers");
 		return;
 	}
 	others_go_on();
-	wakeups();
 	in_the_starters_group();
-	CHECK(!neighbour(SIOCDARP));
+	CHECK(!nobody_remove());
 }

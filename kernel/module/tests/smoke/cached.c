@@ -222,13 +222,14 @@ static void silent_behind_half(struct pair pair, int file, int asked)
 	close(run);
 }
 
-void cached_storage(struct pair pair)
+void cached_storage(const struct data *data, struct pair pair)
 {
 	char name[] = "/tmp/smoke-fuse-XXXXXX";
 	int file, asked[2], notices, users = module_users();
 	struct stat size;
 	pid_t server;
 
+	(void)data;
 	close(mkstemp(name));
 	if (pipe(asked))
 		die("pipe");

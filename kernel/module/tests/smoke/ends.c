@@ -70,9 +70,10 @@ static void changing_file(struct pair pair)
 	static unsigned char page[65536];
 	int file = temporary_file(), strange = 0;
 	struct wirepath_rtp rtp;
+	__u64 began = now_ns();
 
 	memset(page, 0xaa, sizeof(page));
-	for (int round = 0; round < 100; round++) {
+	for (int round = 0; goes_on(round, 20, 100, began); round++) {
 		pid_t child;
 		off_t offset = 0;
 
@@ -99,8 +100,9 @@ static void changing_file(struct pair pair)
 	close(file);
 }
 
-void ends(struct pair pair)
+void ends(const struct data *data, struct pair pair)
 {
+	(void)data;
 	end_of_file(pair);
 	memory_that_goes(pair);
 	changing_file(pair);

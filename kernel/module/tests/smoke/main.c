@@ -3,13 +3,15 @@
  * Every call of the module once and more, as a C program makes them: sent over
  * loopback, received, and compared byte for byte; then each argument misused.
  *
- *   smoke FILE...   files with at least 1 MiB, one for each kind of file
- *                   system; they are only read
+ *   smoke [--only GROUP | --skip GROUP]... FILE...
+ *                  files with at least 1 MiB, one for each kind of file system;
+ *                  they are only read
+ *   smoke --list   the names of the groups
  *
- * Prints a line for each check that fails and a count at the end; the exit
- * code is 0 if all passed. Needs no other program but /bin/ip, without which it
- * skips a check, so that it can be linked statically and run as a machine's only
- * one.
+ * Prints a line for each check that fails, one for each group when it ends, and
+ * a count at the end; the exit code is 0 if all passed. Needs no other program but
+ * /bin/ip, without which it skips a check, so that it can be linked statically and
+ * run as a machine's only one.
  */
 #include "smoke.h"
 
@@ -41,49 +43,139 @@ static void query(void)
 	       (unsigned long long)query.features, query.fragments_max);
 }
 
-int main(int count, char **names)
+/*
+ * Checks, over IPv4 and IPv6 or without a pair of sockets; with each file, or with the first one only where
+ * the file does not matter.
+ */
+static const struct group {
+	const char *name;
+	void (*of_pair)(const struct data *data, struct pair pair);
+	void (*of_file)(const struct data *data);
+	int once;
+} groups[] = {
+#define OF_PAIR(name_) { .name = #name_, .of_pair = name_ }
+#define OF_FIRST_PAIR(name_) { .name = #name_, .of_pair = name_, .once = 1 }
+#define OF_FILE(name_) { .name = #name_, .of_file = name_ }
+#define OF_FIRST(name_) { .name = #name_, .of_file = name_, .once = 1 }
+	OF_PAIR(packets),
+	OF_PAIR(runs_of_packets),
+	OF_PAIR(headers),
+	OF_PAIR(skips_of_packets),
+	OF_FIRST_PAIR(ends),
+	OF_PAIR(changes),
+	OF_PAIR(misuse),
+	OF_PAIR(vectors),
+	OF_PAIR(commands),
+	OF_PAIR(paced_runs),
+	OF_PAIR(survives),
+	OF_PAIR(account),
+	OF_PAIR(handlers),
+	OF_PAIR(owners),
+	OF_FIRST_PAIR(storage),
+	OF_FIRST_PAIR(cached_storage),
+	OF_PAIR(narrow),
+	OF_PAIR(faults),
+	OF_FILE(destinations),
+	OF_FILE(full_buffers),
+	OF_FIRST(tunnels),
+	OF_FIRST(routers),
+	OF_FIRST(limits),
+	OF_FIRST(account_of_others),
+	OF_FIRST(wakeups),
+};
+
+/* Groups by their names: if any is to run, no others do. */
+static int is_only[COUNT(groups)], is_skipped[COUNT(groups)], has_only;
+
+static int list_groups(void)
 {
+	for (size_t i = 0; i < COUNT(groups); i++)
+		puts(groups[i].name);
+	return 0;
+}
+
+static size_t group_of(const char *name)
+{
+	for (size_t i = 0; i < COUNT(groups); i++)
+		if (!strcmp(groups[i].name, name))
+			return i;
+	fprintf(stderr, "smoke: unknown group %s: `smoke --list` prints their names\n", name);
+	exit(2);
+}
+
+/* Reads options. Returns the place of the first word behind them. */
+static int read_options(int count, char **words)
+{
+	int word = 1;
+
+	for (; word + 1 < count; word += 2) {
+		if (!strcmp(words[word], "--only"))
+			is_only[group_of(words[word + 1])] = has_only = 1;
+		else if (!strcmp(words[word], "--skip"))
+			is_skipped[group_of(words[word + 1])] = 1;
+		else
+			break;
+	}
+	return word;
+}
+
+/* Groups of pairs, or without a pair those of files. Times are of this machine, which may be a guest. */
+static void run_groups(const struct data *data, struct pair pair, const char *version, int is_first)
+{
+	int has_pair = pair.from >= 0;
+
+	for (size_t i = 0; i < COUNT(groups); i++) {
+		const struct group *group = &groups[i];
+		int checks_before = checks, failures_before = failures;
+		__u64 began = now_ns();
+
+		if (has_pair != !!group->of_pair || (group->once && !is_first) ||
+		    is_skipped[i] || (has_only && !is_only[i]))
+			continue;
+		if (group->of_pair)
+			group->of_pair(data, pair);
+		else
+			group->of_file(data);
+		printf("group %s of %s%s: %d checks, %d failed, %llu ms\n", group->name, where, version,
+		       checks - checks_before, failures - failures_before,
+		       (now_ns() - began) / 1000000);
+	}
+}
+
+static void run_with(const char *name, int is_first)
+{
+	struct data data = data_open(name);
+	struct pair pair;
+
+	where = name;
+	for (int six = 0; six < 2; six++) {
+		pair = pair_open(six ? AF_INET6 : AF_INET);
+		run_groups(&data, pair, six ? " over IPv6" : " over IPv4", is_first);
+		pair_close(pair);
+	}
+	run_groups(&data, (struct pair){ -1, -1 }, "", is_first);
+	close(data.file);
+}
+
+int main(int count, char **words)
+{
+	int word;
+
+	/* Lines of groups that have ended are seen at once, and a child has none to print again. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (count == 2 && !strcmp(words[1], "--list"))
+		return list_groups();
+	word = read_options(count, words);
+	if (word == count) {
+		fprintf(stderr, "smoke: no file to send: name one with at least 1 MiB\n");
+		return 2;
+	}
 	device = open(WIREPATH_DEVICE, O_RDWR | O_CLOEXEC);
 	if (device < 0)
 		die(WIREPATH_DEVICE);
 	query();
-	for (int i = 1; i < count; i++) {
-		struct data data = data_open(names[i]);
-
-		where = names[i];
-		for (int six = 0; six < 2; six++) {
-			struct pair pair = pair_open(six ? AF_INET6 : AF_INET);
-
-			packets(&data, pair);
-			runs_of_packets(&data, pair);
-			headers(&data, pair);
-			skips_of_packets(&data, pair);
-			ends(pair);
-			changes(&data, pair);
-			misuse(&data, pair);
-			vectors(&data, pair);
-			commands(&data, pair);
-			paced_runs(&data, pair);
-			survives(&data, pair);
-			account(&data, pair);
-			handlers(&data, pair);
-			owners(&data, pair);
-			storage(pair);
-			cached_storage(pair);
-			narrow(&data, pair);
-			faults(&data, pair);
-			pair_close(pair);
-		}
-		destinations(&data);
-		full_buffers(&data);
-		/* What they need takes long, and the file system does not matter. */
-		if (i == 1) {
-			routers(&data);
-			limits(&data);
-		}
-		close(data.file);
-	}
-	account_of_others();
+	for (int first = word; word < count; word++)
+		run_with(words[word], word == first);
 	printf("%d checks, %d failed, %d skipped\n", checks, failures, skips);
 	return failures ? 1 : 0;
 }

@@ -71,6 +71,7 @@ struct pair {
 
 void die(const char *what);
 __u64 now_ns(void);
+int goes_on(int round, int least, int most, __u64 began_ns);	/* to the next round of a test */
 int module_users(void);		/* -1: the kernel does not say */
 char process_state(pid_t process);	/* R, S, D, Z, ... or 0 */
 int waits_in_call(pid_t process);	/* waits for its state D: 0 if the process ended without */
@@ -83,8 +84,10 @@ int temporary_file(void);	/* in /tmp, without a name */
 void run_ip(const char *arguments);	/* /bin/ip, which must succeed */
 struct pair pair_open(int family);
 void pair_close(struct pair pair);
-int socket_to_nobody(void);	/* connected to a neighbour that drops all */
-int unbounded(int from);	/* a run without a limit of rate, longer than any test */
+int nobody_add(void);		/* a neighbour that drops all; -1 without the device `silent` */
+int nobody_remove(void);
+int socket_to_nobody(void);	/* connected to that neighbour */
+int unbounded(int from, __u64 start_ns);	/* a run without a limit of rate, longer than any test */
 
 /* Requests: what of SEND is to be otherwise than the least it needs. */
 struct wirepath_send cut(struct wirepath_send send, unsigned int packet_bytes,
@@ -125,16 +128,17 @@ void survives(const struct data *data, struct pair pair);
 void account(const struct data *data, struct pair pair);
 void handlers(const struct data *data, struct pair pair);
 void owners(const struct data *data, struct pair pair);
-void ends(struct pair pair);
-void storage(struct pair pair);
-void cached_storage(struct pair pair);
+void ends(const struct data *data, struct pair pair);
+void storage(const struct data *data, struct pair pair);
+void cached_storage(const struct data *data, struct pair pair);
 void narrow(const struct data *data, struct pair pair);
 void faults(const struct data *data, struct pair pair);
 /* and with sockets of their own. */
 void destinations(const struct data *data);
 void full_buffers(const struct data *data);
-void account_of_others(void);
-void wakeups(void);
+void account_of_others(const struct data *data);
+void wakeups(const struct data *data);
+void tunnels(const struct data *data);
 void routers(const struct data *data);
 void limits(const struct data *data);
 

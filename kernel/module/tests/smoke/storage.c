@@ -303,8 +303,9 @@ static void storage_below(struct pair pair)
 	rmdir(folder);
 }
 
-void storage(struct pair pair)
+void storage(const struct data *data, struct pair pair)
 {
+	(void)data;
 	silent_storage(pair);
 	brief_storage(pair);
 	refusing_storage(pair);

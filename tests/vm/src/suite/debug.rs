@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::guests::{CALLER, MODEL, add};
 use super::planted::{FAULTS, Fault};
@@ -37,7 +37,16 @@ pub struct Ran {
     pub seconds: u64,
 }
 
-/// Results of all guests, with kernel and machine.
+/// Parts of a run on the kernel that checks itself.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The random caller's.
+    pub caller: Caller,
+    /// Only guests whose names contain one of these, if there is any.
+    pub only: Vec<String>,
+}
+
+/// Results of guests, with kernel and machine.
 pub struct Debugged {
     /// The kernel's release.
     pub release: String,
@@ -47,8 +56,10 @@ pub struct Debugged {
     pub machine: String,
     /// From the first guest's start to the last one's end.
     pub seconds: u64,
-    /// In no order.
+    /// In the order of their ends.
     pub guests: Vec<Ran>,
+    /// Guests that have not ended.
+    pub left: usize,
 }
 
 impl Debugged {
@@ -58,20 +69,27 @@ impl Debugged {
         counts.fold([0; 3], |sum, count| std::array::from_fn(|at| sum[at] + count[at]))
     }
 
-    /// Returns whether nothing failed, and something ran.
+    /// Returns whether all guests have ended, nothing failed, and something ran.
     pub fn passed(&self) -> bool {
         let [passed, failed, _] = self.counts();
-        passed > 0 && failed == 0
+        passed > 0 && failed == 0 && self.left == 0
     }
 
     /// The same in a word.
     pub fn verdict(&self) -> &'static str {
-        if self.passed() { "passed" } else { "FAILED" }
+        match self.counts() {
+            [passed, 0, _] if passed > 0 && self.left == 0 => "passed",
+            [_, 0, _] if self.left > 0 => "unfinished",
+            _ => "FAILED",
+        }
     }
 }
 
 /// Tests in which allocations fail: they have a guest of their own, as the random caller has.
 const INJECTED: &str = "injected::";
+
+/// Groups of the smoke test that take longest, which have a guest of their own.
+const LONG_GROUPS: &[&str] = &["wakeups", "limits", "routers"];
 
 /// MiB: KASAN has an eighth of it for itself, and keeps what was freed for a while.
 const MEMORY: u32 = 1536;
@@ -90,26 +108,35 @@ struct Planned {
 }
 
 impl Suite {
-    /// Runs everything on the kernel that checks itself, two guests at a time; prints each report as it
-    /// comes.
+    /// Runs guests on the kernel that checks itself, two at a time; prints each test as it ends, and calls
+    /// `keep` with the results so far whenever a guest has ended, so that a run that is stopped keeps them.
     ///
     /// # Errors
-    /// If the kernel or the module does not build, or QEMU cannot be run.
-    pub fn debug(&mut self, series: &Series, caller: Caller) -> Result<Debugged> {
+    /// If the kernel or the module does not build, QEMU cannot be run, or `keep` fails.
+    pub fn debug(
+        &mut self,
+        series: &Series,
+        chosen: &Chosen,
+        keep: impl Fn(&Debugged) -> Result<()> + Sync,
+    ) -> Result<Debugged> {
         let kernel = ("debug", debug_kernel::of(series, &self.cache)?);
         self.use_kvm_if_it_works(&kernel)?;
         println!("{}; logs in {}", self.qemu.description(), crate::guest::logs(&self.cache).display());
-        let start = Instant::now();
-        let mut planned = self.of_the_module(&kernel, caller)?;
+        let mut planned = self.of_the_module(&kernel, chosen.caller)?;
         planned.extend(self.of_faults(&kernel)?);
-        let guests = self.boot_all(planned)?;
-        Ok(Debugged {
+        let names: Vec<String> = planned.iter().map(|guest| guest.name.clone()).collect();
+        let is_chosen = |name: &str| chosen.only.iter().any(|part| name.contains(part.as_str()));
+        planned.retain(|guest| chosen.only.is_empty() || is_chosen(&guest.name));
+        ensure!(!planned.is_empty(), "no guest is called so: there are {}", names.join(", "));
+        let debugged = Debugged {
             release: kernel.1.release.clone(),
             configuration: kernel.1.configuration(),
             machine: self.qemu.description(),
-            seconds: start.elapsed().as_secs(),
-            guests,
-        })
+            seconds: 0,
+            guests: Vec::new(),
+            left: planned.len(),
+        };
+        self.boot_all(planned, debugged, keep)
     }
 
     /// The module's tests, in parts.
@@ -120,7 +147,17 @@ impl Suite {
             ("injected", vec![INJECTED]),
             ("caller", vec!["--seconds", &seconds, CALLER]),
         ];
-        let plan = |(what, arguments): &(&str, Vec<&str>)| {
+        let planned = |what: &str, guest: Guest| Planned {
+            name: format!("debug {what}"),
+            guest: guest.size(MEMORY, PROCESSORS, LIMIT).printing_progress(),
+            fault: None,
+        };
+        let mut guests = Vec::new();
+        for (what, option) in [("smoke", "--skip"), ("long smoke", "--only")] {
+            let options: Vec<&str> = LONG_GROUPS.iter().flat_map(|name| [option, *name]).collect();
+            guests.push(planned(what, self.with_smoke_test(kernel, what, &options)?));
+        }
+        for (what, arguments) in &model {
             let mut guest = self.with_module(kernel, what)?;
             for tests in &self.programs.module {
                 let is_model = tests.package == MODEL;
@@ -129,13 +166,9 @@ impl Suite {
                     guest = add(guest, tests, if is_model { &arguments } else { &[] })?;
                 }
             }
-            Ok(Planned {
-                name: format!("debug {what}"),
-                guest: guest.size(MEMORY, PROCESSORS, LIMIT),
-                fault: None,
-            })
-        };
-        model.iter().map(plan).collect()
+            guests.push(planned(what, guest));
+        }
+        Ok(guests)
     }
 
     /// A guest for each fault, since after one report lockdep looks no more.
@@ -152,24 +185,35 @@ impl Suite {
         FAULTS.iter().map(plan).collect()
     }
 
-    fn boot_all(&self, planned: Vec<Planned>) -> Result<Vec<Ran>> {
+    fn boot_all(
+        &self,
+        planned: Vec<Planned>,
+        debugged: Debugged,
+        keep: impl Fn(&Debugged) -> Result<()> + Sync,
+    ) -> Result<Debugged> {
+        let start = Instant::now();
         let planned = Mutex::new(VecDeque::from(planned));
         let next = || planned.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let work = || -> Result<Vec<Ran>> {
-            let mut ran = Vec::new();
+        let debugged = Mutex::new(debugged);
+        let work = || -> Result<()> {
             while let Some(next) = next() {
-                ran.push(self.boot_one(next)?);
+                let ran = self.boot_one(next)?;
+                let mut debugged = debugged.lock().unwrap_or_else(PoisonError::into_inner);
+                debugged.guests.push(ran);
+                debugged.left -= 1;
+                debugged.seconds = start.elapsed().as_secs();
+                keep(&debugged)?;
             }
-            Ok(ran)
+            Ok(())
         };
-        std::thread::scope(|scope| {
+        std::thread::scope(|scope| -> Result<()> {
             let workers: Vec<_> = (0..SIDE_BY_SIDE).map(|_| scope.spawn(work)).collect();
-            let mut ran = Vec::new();
             for worker in workers {
-                ran.extend(worker.join().map_err(|_| anyhow::anyhow!("booting a guest panicked"))??);
+                worker.join().map_err(|_| anyhow::anyhow!("booting a guest panicked"))??;
             }
-            Ok(ran)
-        })
+            Ok(())
+        })?;
+        Ok(debugged.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn boot_one(&self, planned: Planned) -> Result<Ran> {
@@ -180,6 +224,8 @@ impl Suite {
             Some(fault) => fault.verdict(report),
             None => report,
         };
-        Ok(Ran { name: planned.name, report: shown(report)?, complaint, seconds: start.elapsed().as_secs() })
+        let (report, seconds) = (shown(report)?, start.elapsed().as_secs());
+        println!("{} took {seconds} s", planned.name);
+        Ok(Ran { name: planned.name, report, complaint, seconds })
     }
 }

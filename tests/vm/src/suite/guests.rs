@@ -42,6 +42,7 @@ const STACKS: &[&str] = &[
     "bridge",
     "vxlan",
     "macvlan",
+    "tun",
     "sch_fq",
     "sch_fq_codel",
     "sch_tbf",
@@ -95,10 +96,9 @@ const PACING: &str = "pacing::";
 const CHECKED_SLABS: &str = "slub_debug=FZPU";
 
 impl Suite {
-    /// The tests of the module on one kernel, with so many processors.
-    pub(super) fn module(&self, kernel: &Numbered, processors: u32) -> Result<Report> {
-        let what = if processors == 1 { "module" } else { "processors" };
-        let mut guest = self.with_module(kernel, what)?.rehearse();
+    /// The tests of the module on one kernel, in a guest called `what` with so many processors.
+    pub(super) fn module(&self, kernel: &Numbered, what: &str, processors: u32) -> Result<Report> {
+        let mut guest = self.with_smoke_test(kernel, what, &[])?.rehearse();
         for tests in &self.programs.module {
             let arguments: &[&str] = if tests.package == MODEL { &["--skip", CALLER] } else { &[] };
             guest = add(guest, tests, arguments)?;
@@ -116,7 +116,7 @@ impl Suite {
         let tests = tests.with_context(|| format!("{MODEL} has no tests"))?;
         let (seconds_text, seed) = (seconds.to_string(), seed.to_string());
         let arguments = ["--seconds", &seconds_text, "--seed", &seed, CALLER];
-        let guest = add(self.with_module(kernel, "caller")?.rehearse(), tests, &arguments)?;
+        let guest = add(self.with_smoke_test(kernel, "caller", &[])?.rehearse(), tests, &arguments)?;
         // A second of an emulated guest may take half a minute of a loaded machine.
         let limit = Duration::from_secs(1200 + 30 * seconds);
         // Emulated, Linux 6.1 does not always find a second processor.
@@ -172,12 +172,16 @@ impl Suite {
         add_objects(guest)
     }
 
-    /// A guest with the module, and its smoke test planned.
+    /// A guest with the module.
     pub(super) fn with_module(&self, kernel: &Numbered, what: &str) -> Result<Guest> {
         let module = self.built(&kernel.1)?;
         let guest = self.guest(kernel, what)?.for_tests()?.drivers_if_there(STACKS)?;
-        let guest = add_objects(guest.module(&module, "")?)?;
-        module::plan_smoke_test(guest, &sources())
+        add_objects(guest.module(&module, "")?)
+    }
+
+    /// The same, and its smoke test planned, with these arguments.
+    pub(super) fn with_smoke_test(&self, kernel: &Numbered, what: &str, arguments: &[&str]) -> Result<Guest> {
+        module::plan_smoke_test(self.with_module(kernel, what)?, &sources(), arguments)
     }
 
     /// The module, which one guest builds while others wait for it.
