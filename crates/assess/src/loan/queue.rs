@@ -167,7 +167,11 @@ impl Flood {
         let (mut sent, mut errors) = (0, 0);
         let longest = Duration::from_secs(DURATIONS * volume * 8) / BITS_PER_SECOND as u32;
         while sent * size < volume {
-            if sender.send(self.size)? { sent += 1 } else { errors += 1 }
+            if sender.send(self.size)? {
+                sent += 1
+            } else {
+                errors += 1
+            }
             if (sent + errors).is_multiple_of(SENDS_FOR_A_READING) && start.elapsed() > longest {
                 break;
             }
