@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wirepath_datapath::{Headers, JoinedTrains, SendError, SendOutcome, Train, prefetch};
+use wirepath_datapath::{JoinedTrains, SendError, SendOutcome, Train, prefetch};
 use wirepath_engine::{BlockingPool, Waker, now_us};
 
 use crate::output::InterleavedOutput;
@@ -323,10 +323,8 @@ impl PacedPlayback {
             let headers = self.streams.headers(index, self.playhead.mapped_file());
             let end_us = if is_paced { end_us } else { u64::MAX };
             let mut trains = std::mem::take(&mut thread.trains);
-            // At an end, trains behind this one may begin another access unit. A connection takes one train of made
-            // headers a call.
-            let is_one_a_call = headers != Headers::Stored && self.streams.connection().is_some();
-            let departure = if self.ending.is_some() || self.streams.is_extended(index) || is_one_a_call {
+            // At an end, trains behind this one may begin another access unit.
+            let departure = if self.ending.is_some() || self.streams.is_extended(index) {
                 self.playhead.departure_alone(departure, end_us, &mut trains)
             } else {
                 self.playhead.departure(departure, end_us, headers, &mut trains)
@@ -542,8 +540,7 @@ impl PacedPlayback {
                 packets
             }
             Err(error) if self.streams.loses(index, &error) => {
-                // Not every path has tried the others.
-                let packets = trains.first().map_or(0, Train::packets);
+                let packets: u32 = trains.iter().map(Train::packets).sum();
                 thread.counters.packets_lost.add(packets.into());
                 self.progress.note_loss(packets, &error);
                 packets

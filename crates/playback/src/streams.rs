@@ -157,8 +157,7 @@ impl Streams {
         Position { at_us: departure.at_us, streams: streams.collect() }
     }
 
-    /// Sends the first packets of trains of the stream at an index, or queues the first train under
-    /// `token`.
+    /// Sends the first packets of trains of the stream at an index, or queues all of them under `token`.
     #[inline]
     pub(crate) fn send(
         &mut self,

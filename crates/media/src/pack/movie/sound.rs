@@ -128,7 +128,7 @@ impl Group {
 }
 
 /// Bytes of payload that each of these packets can have as a train, of which the last may have fewer: the usual number,
-/// and the least. Neither if they cannot be a train.
+/// and the least. None if they cannot be a train.
 fn sizes(packets: &[SoundPacket], limit: usize, usual: usize) -> [Option<usize>; 2] {
     let [others @ .., last] = packets else { return [None; 2] };
     let [first, ..] = others else { return [Some(last.length), None] };
