@@ -317,14 +317,21 @@ mod tests {
                     let length = receiver.recv(&mut received).unwrap();
                     assert_eq!(received[..length], packet, "{headers:?} {path}");
                 }
-                // The same packets again in two trains, with an unused key stream.
-                let trains = [train.up_to(1), train.after(1).unwrap()];
+                // The same packets again in two trains, of which the second has other timestamps, with an unused key
+                // stream.
+                let mut trains = [train.up_to(1), train.after(1).unwrap()];
+                trains[1].run.first.timestamp += 3600;
                 let last = maker.protector.as_ref().unwrap().index(0).unwrap() - 1;
                 assert_eq!(maker.send(&sink, &file, &trains, headers, &mut context, path), Ok(3));
                 for index in last + 1..=last + 3 {
                     let mut received = [0; 100];
                     receiver.recv(&mut received).unwrap();
                     assert_eq!(received[2..4], (index as u16).to_be_bytes(), "{headers:?} {path}");
+                    let packet = (index - last - 1) as u32;
+                    let later = if packet > 0 { 3600 } else { 0 };
+                    let timestamp = train.header_fields(packet, headers).timestamp + later;
+                    let is_made = headers != Headers::Stored;
+                    assert!(!is_made || received[4..8] == timestamp.to_be_bytes(), "{headers:?} {path}");
                 }
             }
         }

@@ -257,7 +257,7 @@ const MOST_TICKS: u32 = CLOCK_HZ / 1000;
 ///
 /// Stored headers are sent as they are: then all are one train. If headers are made, trains whose headers fit one run
 /// are one train: no timestamp is then greater than in the separate trains, so that the next train never goes back in
-/// time, and none is smaller by more than a millisecond. Other trains, as those of several pictures, remain separate:
+/// time, and none is smaller by more than a millisecond. Other trains, such as those of several pictures, remain separate:
 /// a path may send them in one call nevertheless.
 #[derive(Debug, Default)]
 pub struct JoinedTrains {
@@ -284,6 +284,11 @@ impl JoinedTrains {
         &self.trains
     }
 
+    /// Removes all but the first train.
+    pub fn keep_first(&mut self) {
+        self.trains.truncate(1);
+    }
+
     /// Removes the first packets, which were sent.
     pub fn pass(&mut self, packets: u32) {
         let mut left = packets;
@@ -299,8 +304,8 @@ impl JoinedTrains {
     pub fn join(&mut self, behind: &Train, headers: Headers) -> bool {
         let Some(before) = whole(&self.trains) else { return false };
         let all = Train { length: before.length + behind.length, ..before };
-        let has_room = all.packets() <= MAX_TRAIN_PACKETS && all.sent_length(headers) <= MAX_TRAIN_BYTES;
-        if !before.is_before(behind) || !has_room {
+        let has_room = || all.packets() <= MAX_TRAIN_PACKETS && all.sent_length(headers) <= MAX_TRAIN_BYTES;
+        if !before.is_before(behind) || !has_room() {
             return false;
         }
         if headers == Headers::Stored {
@@ -576,7 +581,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Promise: Pictures that are stored one after another leave in one call, also with made headers.
+    /// Pictures have timestamps and markers of their own.
     #[test]
     fn pictures_are_one_train_if_their_headers_are_stored_and_one_call_if_not() {
         let first = example(4 * 28);

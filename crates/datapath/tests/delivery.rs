@@ -12,6 +12,7 @@ use example::delivered::Delivered;
 use example::{Example, HOSTS, KINDS};
 use rustix::io::Errno;
 use wirepath_datapath::{DataPath, Headers, SendContext, SendError, SendOutcome, Train};
+use wirepath_media::rtp::{HEADER_LENGTH, Header, Marker, Run};
 
 /// The paths that need no module; tests/module.rs has the others.
 fn unaided() -> Delivered {
@@ -41,20 +42,18 @@ fn generated_headers() {
 #[test]
 fn trains_one_after_another() {
     let paths = unaided().paths.into_iter();
-    for (path, headers) in paths.flat_map(|path| KINDS[1..].iter().map(move |headers| (path, *headers))) {
-        let example = Example::new(headers, 1, 1316, 40, 188);
-        let (sink, receiver) = example.sink_to(HOSTS[0], path);
+    let cases = paths.flat_map(|path| KINDS[1..].iter().map(move |headers| (path, *headers)));
+    for (host, (path, headers)) in
+        HOSTS.into_iter().flat_map(|host| cases.clone().map(move |case| (host, case)))
+    {
+        let mut example = Example::new(headers, 1, 1316, 40, 188);
+        let trains = pictures(&mut example, [5, 1, 34]);
+        let (sink, receiver) = example.sink_to(host, path);
         let (mut scratch, mut headers, mut sent, mut calls) = (SendContext::default(), headers, 0, 0);
-        let left = |sent: u32| {
-            let parts = [(0, 5), (5, 6), (6, 40)].into_iter().filter(move |(_, end)| sent < *end);
-            parts.map(move |(begin, end)| {
-                example.train.after(begin.max(sent)).unwrap().up_to(end - begin.max(sent))
-            })
-        };
         while sent < 40 {
-            let trains: Vec<Train> = left(sent).collect();
-            let by = path.for_train(&trains[0], headers, &example.medium, &scratch);
-            match by.enqueue(&sink, &example.medium, &trains, headers, &mut scratch, 0).unwrap() {
+            let left: Vec<Train> = after(&trains, sent);
+            let by = path.for_train(&left[0], headers, &example.medium, &scratch);
+            match by.enqueue(&sink, &example.medium, &left, headers, &mut scratch, 0).unwrap() {
                 SendOutcome::Sent(packets) => sent += packets,
                 SendOutcome::Queued => panic!("made headers are not queued"),
             }
@@ -63,12 +62,46 @@ fn trains_one_after_another() {
             }
             calls += 1;
         }
-        assert!(
-            calls == 1 || !matches!(path, DataPath::GsoWritev | DataPath::Sendmmsg),
-            "{path}: {calls} calls"
-        );
+        let is_one_call = matches!(path, DataPath::GsoWritev | DataPath::Sendmmsg);
+        assert!(calls == 1 || !is_one_call, "{path}: {calls} calls");
         assert_eq!(example.has_arrived(&receiver), Ok(()), "{path}, {headers:?}");
     }
+}
+
+/// The train of an example as trains of so many packets, each a picture with a timestamp, a marker and padding bits of
+/// its own, whose headers are then expected.
+fn pictures(example: &mut Example, packets: [u32; 3]) -> Vec<Train> {
+    let (mut first, mut trains) = (0, Vec::new());
+    for (number, packets) in (0..).zip(packets) {
+        let part = example.train.after(first).unwrap().up_to(packets);
+        let header = part.run.header(first);
+        let timestamp = header.timestamp.wrapping_add(3600 * number);
+        let (padding, last) = (number as u16 * packets as u16, packets as u8 - 1);
+        let run = Run { padding, last, marker: Marker::Last, ..Run::new(Header { timestamp, ..header }, 0) };
+        for index in 0..packets {
+            let expected = &mut example.expected[(first + index) as usize];
+            let mut header = run.header(index);
+            if let Headers::Own { sequence_offset, timestamp_offset, marker, .. } = example.headers {
+                header.sequence = header.sequence.wrapping_add(sequence_offset);
+                header.timestamp = header.timestamp.wrapping_add(timestamp_offset);
+                header.marker |= marker && first + index == 0;
+            }
+            expected[..HEADER_LENGTH].copy_from_slice(&header.to_bytes());
+        }
+        trains.push(Train { first: 0, run, ..part });
+        first += packets;
+    }
+    trains
+}
+
+/// The trains without their first packets.
+fn after(trains: &[Train], mut packets: u32) -> Vec<Train> {
+    let left = |train: &Train| {
+        let left = train.after(packets);
+        packets -= packets.min(train.packets());
+        left
+    };
+    trains.iter().filter_map(left).collect()
 }
 
 #[test]

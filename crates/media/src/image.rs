@@ -29,7 +29,7 @@ pub use writer::{
 };
 
 /// Version of the format: written, and the only version read.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Alignment of all parts of the file, and length of the header, in bytes.
 pub const PAGE: u64 = 4096;

@@ -27,7 +27,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Sends the first packets of trains, or queues all of them under `token`.
+    /// Sends the first packets of trains, or queues all of the first one under `token`.
     #[inline]
     pub(crate) fn send(
         &mut self,

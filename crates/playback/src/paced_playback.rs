@@ -329,6 +329,9 @@ impl PacedPlayback {
             } else {
                 self.playhead.departure(departure, end_us, headers, &mut trains)
             };
+            if self.streams.connection().is_some() {
+                trains.keep_first(); // frames have the headers of one run in a call
+            }
             let sent = self.send(index, &departure, &mut trains, thread, token);
             thread.trains = trains;
             match sent {
@@ -540,7 +543,8 @@ impl PacedPlayback {
                 packets
             }
             Err(error) if self.streams.loses(index, &error) => {
-                let packets: u32 = trains.iter().map(Train::packets).sum();
+                // The path may have tried no other train.
+                let packets = trains.first().map_or(0, Train::packets);
                 thread.counters.packets_lost.add(packets.into());
                 self.progress.note_loss(packets, &error);
                 packets

@@ -296,8 +296,8 @@ impl Playhead {
     }
 
     /// The departure at the cursor, of which [`Playhead::next`] returned `first`. It contains the packets
-    /// before `end_us` of that train and of the trains stored after it, as far as one call can send them. `trains`
-    /// gets its trains, of which it has the first.
+    /// before `end_us` of that train and of the trains stored after it, as far as one call can send them: fills
+    /// `trains` with the trains of the departure, which itself contains the first of them.
     pub(crate) fn departure(
         &self,
         first: Departure,
@@ -310,7 +310,7 @@ impl Playhead {
         let Some(segment) = self.segment.as_ref().filter(|_| self.is_whole(&joined)) else { return joined };
         for next in segment.departures.get(self.index + 1..).unwrap_or_default() {
             let Some(sent) = before(*next, end_us) else { break };
-            if self.picture.is_some_and(|picture| picture.is_other(next)) {
+            if !self.is_sent(next) || self.picture.is_some_and(|picture| picture.is_other(next)) {
                 break;
             }
             if !trains.join(&sent.train, headers) || sent.train.length < next.train.length {

@@ -157,7 +157,7 @@ impl Streams {
         Position { at_us: departure.at_us, streams: streams.collect() }
     }
 
-    /// Sends the first packets of trains of the stream at an index, or queues all of them under `token`.
+    /// Sends the first packets of trains of the stream at an index, or queues all of the first one under `token`.
     #[inline]
     pub(crate) fn send(
         &mut self,

@@ -46,7 +46,7 @@ fn what_is_written_is_read() {
 fn the_layout_is_the_one_in_the_documentation() {
     let (file, header) = image();
     assert_eq!(&file[..8], b"WIREPATH");
-    assert_eq!(file[8..12], 6u32.to_le_bytes());
+    assert_eq!(file[8..12], 7u32.to_le_bytes());
     assert_eq!(file[48..52], [1, 0, 0, 0]);
     assert_eq!(file[58..62], [7, 0, 0x30, 0x05]);
     assert_eq!(file[112..116], 0xdead_beef_u32.to_le_bytes());

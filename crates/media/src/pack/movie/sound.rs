@@ -113,7 +113,9 @@ impl Group {
             let lengths = (1..=if together { rest.len() } else { 1 }).rev();
             let mut fits = lengths.filter_map(|count| {
                 let sizes = sizes(&rest[..count], stream.limit, *usual).into_iter().flatten();
-                let mut permitted = sizes.filter(|size| padding(&rest[..count], *size) <= *credit);
+                // Half of the padding is kept, so that the next groups can be trains, too.
+                let most = |size: usize| if size == *usual { *credit / 2 } else { *credit };
+                let mut permitted = sizes.filter(|size| padding(&rest[..count], *size) <= most(*size));
                 Some((count, permitted.next()?))
             });
             let (count, size) = fits.next().unwrap_or((1, rest[0].length));
@@ -127,8 +129,8 @@ impl Group {
     }
 }
 
-/// Bytes of payload that each of these packets can have as a train, of which the last may have fewer: the usual number,
-/// and the least. None if they cannot be a train.
+/// Bytes of payload that each of these packets can have as a train, of which the last may have fewer: the usual number
+/// and the least, each if it is possible.
 fn sizes(packets: &[SoundPacket], limit: usize, usual: usize) -> [Option<usize>; 2] {
     let [others @ .., last] = packets else { return [None; 2] };
     let [first, ..] = others else { return [Some(last.length), None] };
