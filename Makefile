@@ -58,13 +58,13 @@ bpf: ## build the handlers of kernel/bpf into target/bpf, for --handler bpf:FILE
 	@scripts/install.sh bpf
 	$(MAKE) -C kernel/bpf all measured
 
-build: ## the release binaries, wirepath, wirepath-images and wirepath-records in target/release, and the libraries for C and LD_PRELOAD
+build: ## wirepath, wirepath-images, wirepath-records, and the libraries for C and LD_PRELOAD, in target/release
 	@scripts/install.sh
 	cargo build --release --locked -p wirepath -p wirepath-images -p wirepath-records -p wirepath-capi -p wirepath-loan
 
 BUILT = $(or $(CARGO_TARGET_DIR),target)/release
 INTO = $(DESTDIR)$(PREFIX)
-install: build install-library ## copy them, man pages and completions to PREFIX/bin, lib, include and share (PREFIX=/usr/local)
+install: build install-library ## copy them, man pages and completions to folders of PREFIX (PREFIX=/usr/local)
 	install -D -m 755 -t "$(INTO)/bin" "$(BUILT)/wirepath" "$(BUILT)/wirepath-images" "$(BUILT)/wirepath-records"
 	install -D -m 755 "$(BUILT)/libwirepath_loan.so" "$(INTO)/lib/libwirepath-loan.so"
 	scripts/pages.sh "$(BUILT)" "$(INTO)/share"

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Writes man pages and shell completions of programs that are built: scripts/pages.sh PROGRAMS SHARE [ZSH]. PROGRAMS is
-# their folder, such as target/release, SHARE a folder such as /usr/local/share, ZSH the folder of functions of zsh in it.
+# their folder, such as target/release, SHARE a folder such as /usr/local/share, ZSH the folder of functions of zsh in
+# it.
 set -euo pipefail
+umask 022 # other users read the pages, whoever installs them
 built=$1 share=$2 zsh=${3:-site-functions}
 mkdir -p "$share"/{man/man1,bash-completion/completions,"zsh/$zsh",fish/vendor_completions.d}
 for program in wirepath wirepath-images wirepath-records; do

@@ -97,7 +97,7 @@ fn challenges(response: &Response) -> Vec<Challenge> {
     lines.filter_map(|(_, value)| Challenge::parse(value)).collect()
 }
 
-fn set_password(users: &Path, user: &str, password: &str) -> Result<()> {
+pub(crate) fn set_password(users: &Path, user: &str, password: &str) -> Result<()> {
     let mut command = Command::new(binary()?);
     let mut child = command.arg("passwd").arg(users).arg(user).stdin(Stdio::piped()).spawn()?;
     child.stdin.take().context("piped")?.write_all(password.as_bytes())?;

@@ -49,13 +49,18 @@ fn a_package_has_programs_pages_completions_and_the_unit() -> Result<()> {
     text(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&root))?;
     text(Command::new("dpkg-deb").arg("--control").arg(&package).arg(root.join("DEBIAN")))?;
     let share = root.join("usr/share");
-    for program in ["wirepath", "wirepath-images", "wirepath-records"] {
+    for (program, about) in [
+        ("wirepath", "Serves stored media"),
+        ("wirepath-images", "Serves stored pictures"),
+        ("wirepath-records", "Serves Arrow records"),
+    ] {
         let version = text(Command::new(root.join("usr/bin").join(program)).arg("--version"))?;
         let commit = version.strip_prefix(&format!("{program} {} (", env!("CARGO_PKG_VERSION")));
         ensure!(commit.is_some_and(|commit| commit.ends_with(")\n")), "{version}");
         let page = share.join(format!("man/man1/{program}.1.gz"));
         let page = text(Command::new("gzip").arg("-dc").arg(page))?;
         ensure!(page.starts_with(".ie") && page.contains("SYNOPSIS"), "no man page: {page}");
+        ensure!(page.contains(about), "{page}");
         text(Command::new("bash").arg("-n").arg(share.join("bash-completion/completions").join(program)))?;
         for file in [
             format!("zsh/vendor-completions/_{program}"),

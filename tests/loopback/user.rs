@@ -1,10 +1,9 @@
 //! Servers that root starts and that run as an ordinary user (`--user`).
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -18,19 +17,22 @@ use wirepath_tests::server::{self, Builder, Server};
 use wirepath_tests::tls::Certificate;
 use wirepath_tests::{Deadline, clips, http, require, trials};
 
+use crate::auth::{self, get_as};
+
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         every_thread_is_of_the_user,
         what_the_user_may_not_read_is_refused,
         privileged_ports_are_served,
         files_are_read_again_as_the_user,
+        passwords_are_read_again_as_the_user,
         a_server_of_a_user_hands_over,
         users_and_folders_that_cannot_be_used_are_refused,
         only_root_changes_to_another_user,
     ]
 }
 
-/// User and group that every system has.
+/// User and group that most systems have.
 const USER: &str = "nobody:daemon";
 
 /// Number in the third field of the line of a name in a file such as `/etc/passwd`.
@@ -50,6 +52,14 @@ struct TestBed {
 impl TestBed {
     fn new() -> Result<TestBed> {
         require!(is_root(), "only root changes its user");
+        let (user, group) = (id("/etc/passwd", "nobody"), id("/etc/group", "daemon"));
+        require!(user.is_ok() && group.is_ok(), "there is no user `nobody` or no group `daemon`");
+        let status = fs::read_to_string("/proc/self/status")?;
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let effective = u64::from_str_radix(effective.context("no CapEff")?.trim(), 16)?;
+        for (capability, number) in [("CAP_SETGID", 6), ("CAP_SETUID", 7), ("CAP_NET_BIND_SERVICE", 10)] {
+            require!(effective >> number & 1 == 1, "root has no {capability} here");
+        }
         let (media, home) = (process::open_folder()?, process::open_folder()?);
         for (name, mode) in [("clip.ts", 0o644), ("secret.ts", 0o600)] {
             let file = media.path().join(name);
@@ -84,14 +94,42 @@ impl TestBed {
         ])
     }
 
-    /// Standard error of a server that does not start, with exit code 1.
+    /// Output of a server that does not start, with exit code 1.
     fn refused(&self, command: &mut Command, arguments: &[&str]) -> Result<String> {
         command.arg("serve").arg(self.media.path()).args(arguments);
-        let output = command.args(["--rtsp", "127.0.0.1:0", "--http", "127.0.0.1:0"]).output()?;
-        let error = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(1), "{}: {error}", output.status);
+        command.args(["--rtsp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+        let (code, error) = ended(command)?;
+        ensure!(code == Some(1), "{code:?}: {error}");
         Ok(error)
     }
+}
+
+/// Exit code and output of a command that ends soon.
+fn ended(command: &Command) -> Result<(Option<i32>, String)> {
+    let mut process = Process::start(command, true)?;
+    let status = process.wait(Deadline::seconds(15.0))?;
+    Ok((status.code(), process.log()))
+}
+
+/// Groups of a process of [`USER`], as the kernel prints them.
+fn groups() -> Result<String> {
+    let text = fs::read_to_string("/etc/group")?;
+    let fields = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let member =
+        fields.filter(|fields| fields.last().is_some_and(|all| all.split(',').any(|name| name == "nobody")));
+    let mut groups = member.filter_map(|fields| fields.get(2)?.parse().ok()).collect::<Vec<u32>>();
+    groups.push(id("/etc/group", "daemon")?);
+    groups.sort_unstable();
+    groups.dedup();
+    Ok(groups.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))
+}
+
+/// Sends a server SIGHUP, and waits until its log has these words once more.
+fn hang_up(server: &Server, words: &str) -> Result<()> {
+    let count = || server.process.log().matches(words).count();
+    let before = count();
+    server.process.signal(Signal::HUP)?;
+    Deadline::seconds(10.0).wait_for(words, || Ok((count() > before).then_some(())))
 }
 
 /// Promise: With `--user`, every thread has the user's IDs and groups and no capabilities.
@@ -108,7 +146,7 @@ fn every_thread_is_of_the_user() -> Result<()> {
             for (field, expected) in [
                 ("Uid", of_all(user)),
                 ("Gid", of_all(group)),
-                ("Groups", group.to_string()),
+                ("Groups", groups()?),
                 ("CapInh", none.clone()),
                 ("CapPrm", none.clone()),
                 ("CapEff", none.clone()),
@@ -150,7 +188,9 @@ fn privileged_ports_are_served() -> Result<()> {
     let certificate = bed.store("certificate.pem", &fs::read_to_string(certificates.file())?)?;
     let key = bed.store("key.pem", &fs::read_to_string(certificates.key())?)?;
     // The other listeners have any port.
-    let port = (600..1024).rev().find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok());
+    let first = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start")?.trim().parse::<u16>()?;
+    require!(first > 600, "every user may listen on ports below 1024 here");
+    let port = (600..first.min(1024)).rev().find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok());
     let address = format!("127.0.0.1:{}", port.context("no port below 1024 is free")?);
     let arguments = ["--tls-certificate", &certificate, "--tls-key", &key];
     let server = bed.builder().with(arguments).with(["--https", &address]).start()?;
@@ -159,7 +199,7 @@ fn privileged_ports_are_served() -> Result<()> {
     let authority = certificates.file();
     let curl = ["--silent", "--show-error", "--fail", "--output", "/dev/null", "--cacert"];
     process::run("curl", curl.into_iter().chain([authority.to_str().context("a name")?, &url]), 10.0)?;
-    // Without the change of the user it is root who may listen, and with it the user may not.
+    // Unlike the listeners, keys are read as the user.
     fs::set_permissions(&key, PermissionsExt::from_mode(0o600))?;
     let refused = bed.builder().with(arguments).with(["--https", "127.0.0.1:0"]).start().err();
     let error = format!("{:#}", refused.context("it read the key of root")?);
@@ -167,7 +207,7 @@ fn privileged_ports_are_served() -> Result<()> {
     Ok(())
 }
 
-/// Promise: SIGHUP reads configuration and users as the user of `--user`.
+/// Promise: SIGHUP reads the configuration as the user of `--user`.
 fn files_are_read_again_as_the_user() -> Result<()> {
     let bed = TestBed::new()?;
     let cache = bed.path("cache");
@@ -178,25 +218,42 @@ fn files_are_read_again_as_the_user() -> Result<()> {
     let server = server.with(["--config", &file, "--calibration", &calibration.to_string_lossy()]).start()?;
     let uid = process::status_number(server.process.pid(), "Uid")?;
     ensure!(uid == u64::from(id("/etc/passwd", "nobody")?), "user {uid}");
-    let hang_up = |words: &str| -> Result<()> {
-        let count = || server.process.log().matches(words).count();
-        let before = count();
-        server.process.signal(Signal::HUP)?;
-        Deadline::seconds(10.0).wait_for(words, || Ok((count() > before).then_some(())))
-    };
     let header = || {
         let answer = http::request(server.http, "GET", "/clip.ts", &[("Origin", "https://a.example")])?;
         Ok::<_, anyhow::Error>(answer.header("access-control-allow-origin").map(str::to_owned))
     };
     ensure!(header()?.is_none());
     bed.store("wirepath.toml", &configuration("cors = [\"https://a.example\"]\n"))?;
-    hang_up("the configuration is read again")?;
+    hang_up(&server, "the configuration is read again")?;
     ensure!(header()?.as_deref() == Some("https://a.example"), "{:?}", header()?);
     fs::set_permissions(&file, PermissionsExt::from_mode(0o600))?;
-    hang_up("the configuration is unchanged: cannot read the configuration file")?;
+    hang_up(&server, "the configuration is unchanged: cannot read the configuration file")?;
     ensure!(header()?.is_some(), "it serves on");
     let error = bed.refused(&mut Command::new(server::binary()?), &["--config", &file])?;
     ensure!(error.contains("user nobody cannot read the configuration file"), "{error}");
+    Ok(())
+}
+
+/// Promise: SIGHUP reads the users file as the user of `--user`; if that user cannot read it, its users stay.
+fn passwords_are_read_again_as_the_user() -> Result<()> {
+    let bed = TestBed::new()?;
+    let users = bed.path("users");
+    let set_password = |password: &str, mode: u32| -> Result<()> {
+        auth::set_password(&users, "anna", password)?;
+        Ok(fs::set_permissions(&users, PermissionsExt::from_mode(mode))?)
+    };
+    set_password("first", 0o644)?;
+    let server = bed.builder().with(["--users", &users.to_string_lossy()]).start()?;
+    let status =
+        |password: &str| Ok::<_, anyhow::Error>(get_as(server.http, "/clip.ts", ("anna", password))?.status);
+    ensure!(status("first")? == 200);
+    set_password("second", 0o644)?;
+    hang_up(&server, "users are read again")?;
+    ensure!(status("second")? == 200 && status("first")? == 401);
+    set_password("third", 0o600)?;
+    hang_up(&server, "the users are unchanged")?;
+    ensure!(status("second")? == 200 && status("third")? == 401);
+    ensure!(server.process.log().contains("Permission denied"), "{}", server.process.log());
     Ok(())
 }
 
@@ -238,8 +295,8 @@ fn users_and_folders_that_cannot_be_used_are_refused() -> Result<()> {
         let error = bed.refused(&mut command, &["--user", user, "--cache", folder])?;
         ensure!(error.contains(words), "{user}: {error}");
     }
-    let output = Command::new(server::binary()?).args(["serve", "--user", "nobody:"]).output()?;
-    ensure!(output.status.code() == Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    let (code, error) = ended(Command::new(server::binary()?).args(["serve", "--user", "nobody:"]))?;
+    ensure!(code == Some(2), "{code:?}: {error}");
     Ok(())
 }
 
@@ -255,15 +312,17 @@ fn only_root_changes_to_another_user() -> Result<()> {
     let words = "cannot change to user daemon: this process runs as user ID 65534";
     ensure!(error.contains(words) && error.contains("start it as root, or as that user"), "{error}");
     require!(id("/etc/passwd", "nobody")? == 65534, "`nobody` has another ID here");
-    ensure_serves(ordinary(), bed.media.path())
+    ensure_serves(ordinary(), &bed)
 }
 
 /// Ensures that a server as `nobody` gets ready.
-fn ensure_serves(mut command: Command, media: &Path) -> Result<()> {
-    command.arg("serve").arg(media).args(["--rtsp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
-    let mut process = Process::start(command.args(["--user", "nobody"]), false)?;
-    let mut line = String::new();
-    BufReader::new(process.take_stdout()?).read_line(&mut line)?;
-    ensure!(line.starts_with("ready "), "{line}: {}", process.log());
-    Ok(())
+fn ensure_serves(mut command: Command, bed: &TestBed) -> Result<()> {
+    command.arg("serve").arg(bed.media.path()).args(["--rtsp", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    command.args(["--user", "nobody", "--cache"]).arg(bed.path("cache"));
+    let mut process = Process::start(&command, true)?;
+    Deadline::seconds(15.0).wait_for("a line that it is ready", || {
+        let log = process.log();
+        ensure!(process.is_running()?, "{log}");
+        Ok(log.lines().any(|line| line.starts_with("ready ")).then_some(()))
+    })
 }

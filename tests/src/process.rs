@@ -113,7 +113,8 @@ impl Drop for Process {
     }
 }
 
-/// The same command, killed by the kernel when the test that started it is: then nothing of ours is dropped.
+/// The same command, killed by the kernel when the test that started it is: then nothing of ours is dropped. The
+/// kernel forgets this for a process that changes its user: a server with `--user` runs on then.
 fn dying_with_us(command: &Command) -> Command {
     let mut wrapped = Command::new("setpriv");
     wrapped.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());

@@ -69,6 +69,11 @@ fn the_installed_library_is_found_by_pkg_config() -> Result<()> {
 fn the_static_library_is_linked_by_pkg_config() -> Result<()> {
     let folder = Folder::new()?;
     let prefix = install(&folder)?;
+    let reader = Command::new("readelf").arg("--version").output();
+    wirepath_testkit::require!(reader.is_ok(), "there is no readelf");
+    let place = run(Command::new("cc").arg("-print-file-name=libc.a"))?;
+    // Of a file that it does not find, the compiler prints the bare name.
+    wirepath_testkit::require!(place.stdout.starts_with(b"/"), "there is no static C library");
     let flags = flags(&prefix, &["--static", "--cflags", "--libs"])?;
     let mixed = flags.iter().map(|flag| flag.replace("-lwirepath", "-l:libwirepath.a")).collect::<Vec<_>>();
     let whole = [&["-static".to_owned()][..], &flags[..]].concat();

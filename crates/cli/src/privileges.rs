@@ -33,7 +33,7 @@ pub(crate) fn become_user(
         ensure_configuration(file, &account)?;
     }
     let lockable = match getrlimit(Resource::Memlock).current {
-        Some(bytes) => format!("; it may lock {} of memory", ByteSize::b(bytes)),
+        Some(bytes) => format!("; lockable memory: {}", ByteSize::b(bytes)),
         None => String::new(),
     };
     Ok(format!("the server runs as user {account}; the privileges of root are given up{lockable}"))
@@ -43,18 +43,19 @@ pub(crate) fn become_user(
 /// to the user, since it may be anyone's.
 fn ensure_cache(cache: &Path, account: &Account) -> Result<()> {
     let (user, folder) = (account.user(), cache.display());
+    let quoted = format!("'{}'", folder.to_string().replace('\'', "'\\''"));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(cache);
     made.map_err(|error| {
         anyhow!(
             "user {user} cannot make the cache folder {folder}: {error}; make it (install -d -m 700 -o {user} \
-             {folder}), or name another with --cache DIR"
+             {quoted}), or name another with --cache DIR"
         )
     })?;
     let writable = access(cache, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from);
     writable.map_err(|error| {
         anyhow!(
             "user {user} cannot write to the cache folder {folder}: {error}; name a folder of the user with --cache DIR, \
-             or, if it has only a cache, give it to the user (chown -R {user}: {folder})"
+             or, if it has only a cache, give it to the user (chown -R {user}: {quoted})"
         )
     })
 }

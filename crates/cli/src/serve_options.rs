@@ -254,8 +254,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "NAME=PLAYLIST", value_parser = values::channel)]
     pub(crate) channel: Vec<LiveChannelOptions>,
 
-    /// User to serve as, with its groups, if root starts the server: after the listeners are open, it gives up
-    /// root's privileges for good. GROUP replaces the user's primary group [default: the user that starts it]
+    /// Run as this user with all its groups, if started by root: the server opens its listeners, then gives up
+    /// root's privileges. GROUP replaces the user's primary group [default: the user that starts the server]
     #[arg(long, value_name = "NAME[:GROUP]")]
     pub(crate) user: Option<UserName>,
 

@@ -86,8 +86,8 @@ impl Configuration {
             Err(error) => {
                 let remedy = match is_denied(&error) {
                     true => {
-                        "a confined server (--confine) opens files in the folders of its start only: let the user \
-                         that it runs as read the file, or restart it"
+                        "let the user that the server runs as read the file; a confined server (--confine) opens \
+                         files in the folders of its start only: for a file in another folder, restart it"
                     }
                     false => "mend it and send SIGHUP",
                 };

@@ -44,7 +44,7 @@ Exit codes: 0 success; 1 failure, standard error has the reason; 2 invalid
 arguments; 3 connections were reset when the drain timed out"
 )]
 struct Arguments {
-    /// Folder of the pictures; one that is named as a command: ./NAME
+    /// Folder of the pictures; write ./NAME if its name is that of a command
     folder: PathBuf,
 
     #[command(flatten)]

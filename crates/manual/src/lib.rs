@@ -142,7 +142,7 @@ fn text_of(command: &Command, page: &Man) -> io::Result<Vec<u8>> {
 }
 
 /// Sections of the help text behind the options. A paragraph about exit codes or an example gets a section
-/// of its own; indented lines stay lines.
+/// of its own; indented lines and all lines of a paragraph with a table stay lines.
 fn further_sections(help: &str) -> String {
     let (mut text, mut section) = (String::new(), "");
     for paragraph in help.split("\n\n") {
@@ -153,10 +153,10 @@ fn further_sections(help: &str) -> String {
         };
         text += &if section == heading { ".PP\n".to_owned() } else { format!(".SH {heading}\n") };
         section = heading;
-        let mut is_verbatim = false;
+        let (has_table, mut is_verbatim) = (paragraph.lines().any(is_row), false);
         // The heading of the section says the same.
         for line in paragraph.lines().filter(|line| *line != "Examples:") {
-            if line.starts_with(' ') != is_verbatim {
+            if (has_table || line.starts_with(' ')) != is_verbatim {
                 is_verbatim = !is_verbatim;
                 text += if is_verbatim { ".nf\n" } else { ".fi\n" };
             }
@@ -168,6 +168,11 @@ fn further_sections(help: &str) -> String {
         }
     }
     text
+}
+
+/// Returns whether the line is a row of a table: a word with a colon, and spaces up to the next column.
+fn is_row(line: &str) -> bool {
+    line.split_once(':').is_some_and(|(word, rest)| !word.contains(' ') && rest.starts_with("  "))
 }
 
 /// Line as roff text: no character of it is a request or an escape.
@@ -206,9 +211,10 @@ mod tests {
 
     #[test]
     fn help_behind_the_options_becomes_sections() {
-        let help = "Examples:\n  a --in 'b' \\\n     c\n\nFirst.\n.dot\n\nSecond.\n\nExit code: 0";
+        let help = "Examples:\n  a --in 'b' \\\n     c\n\nFirst.\n.dot\n\nSecond.\n\nA:  b\nLonger: c\nd\n\n\
+                    Exit code: 0";
         let expected = ".SH EXAMPLES\n.nf\n  a \\-\\-in \\(aqb\\(aq \\e\n     c\n.fi\n.SH NOTES\nFirst.\n\\&.dot\n\
-                        .PP\nSecond.\n.SH EXIT STATUS\nExit code: 0\n";
+                        .PP\nSecond.\n.PP\n.nf\nA:  b\nLonger: c\nd\n.fi\n.SH EXIT STATUS\nExit code: 0\n";
         assert_eq!(further_sections(help), expected);
     }
 }

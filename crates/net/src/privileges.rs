@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-use rustix::process::{Resource, Rlimit, getegid, geteuid, setrlimit};
+use rustix::process::{Resource, Rlimit, getegid, geteuid, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use thiserror::Error;
 use wirepath_sys::users::{self, ChangeError, UserIds};
@@ -36,7 +36,9 @@ pub enum PrivilegesError {
     #[error("group `{0}` not found; `getent group` lists the groups of this system")]
     NoGroup(String),
     /// The look-up of a user or a group failed.
-    #[error("cannot look up {0}: {1}")]
+    #[error(
+        "cannot look up {0}: {1}; mend the name services in /etc/nsswitch.conf, or name a user of /etc/passwd"
+    )]
     LookUp(String, io::Error),
     /// The user has all privileges.
     #[error("user `{0}` has all privileges of root: name another user, or leave the option out")]
@@ -49,10 +51,10 @@ pub enum PrivilegesError {
     )]
     NotRoot(UserName, UserIds),
     /// The kernel refused the change.
-    #[error("cannot change to user {0}: {1}")]
+    #[error("cannot change to user {0}: {1}; give root CAP_SETUID and CAP_SETGID, or start it as that user")]
     Change(UserName, ChangeError),
     /// Privileges are left.
-    #[error("cannot give up the privileges of root for good: {0}")]
+    #[error("cannot give up the privileges of root for good: {0}; start it as an ordinary user")]
     Kept(String),
 }
 
@@ -122,13 +124,13 @@ impl Account {
     /// Changes the process to this user, with the user's groups, and gives up all capabilities for good. Must
     /// be called before the process has other threads, since capabilities belong to threads.
     ///
-    /// Memory may be locked without limit afterwards, as before: root has no limit.
+    /// Memory may be locked without limit afterwards, as before: root has no limit. In a container that forbids
+    /// this, the hard limit stays.
     ///
     /// # Errors
     /// The kernel refused, or the process can become root again. It must end then.
     pub fn assume(&self) -> Result<(), PrivilegesError> {
-        // Refused to root without CAP_SYS_RESOURCE, as in some containers; the limit of the process stays.
-        setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }).ok();
+        raise_lockable();
         users::change_to(self.ids, &self.groups)
             .map_err(|error| PrivilegesError::Change(self.name.clone(), error))?;
         let kept = |errno: rustix::io::Errno| PrivilegesError::Kept(io::Error::from(errno).to_string());
@@ -153,6 +155,15 @@ impl Account {
     /// Name of the user, without the group.
     pub fn user(&self) -> &str {
         &self.name.user
+    }
+}
+
+/// Raises the limit of locked memory as far as it can be.
+fn raise_lockable() {
+    if setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }).is_err() {
+        // Refused to root without CAP_SYS_RESOURCE, as in some containers. The hard limit needs no capability.
+        let maximum = getrlimit(Resource::Memlock).maximum;
+        setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum }).ok();
     }
 }
 
@@ -183,11 +194,21 @@ mod tests {
 
     #[test]
     fn only_users_and_groups_that_exist_are_found() {
-        let account = found("nobody:daemon").unwrap();
-        assert_eq!((account.user(), account.groups.contains(&account.ids.group)), ("nobody", true));
+        // Systems have different users, and containers may have none but root.
+        let other_than_root = |file: &str| {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            let mut lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+            lines.find(|fields| fields.len() > 2 && fields[2] != "0").map(|fields| fields[0].to_owned())
+        };
+        if let Some((user, group)) = other_than_root("/etc/passwd").zip(other_than_root("/etc/group")) {
+            let account = found(&format!("{user}:{group}")).unwrap();
+            assert_eq!(account.user(), user);
+            assert!(account.groups.contains(&account.ids.group), "{account:?}");
+            let error = found(&format!("{user}:no such group")).unwrap_err().to_string();
+            assert!(error.starts_with("group `no such group` not found"), "{error}");
+        }
         for (text, expected) in [
             ("no such user", "user `no such user` not found"),
-            ("nobody:no such group", "group `no such group` not found"),
             ("root", "user `root` has all privileges"),
             ("nul\0", "user `nul\0` not found"),
         ] {

@@ -45,7 +45,7 @@ Exit codes: 0 success; 1 failure, standard error has the reason; 2 invalid
 arguments; 3 connections were reset when the drain timed out"
 )]
 struct Arguments {
-    /// Folder of the records; one that is named as a command: ./NAME
+    /// Folder of the records; write ./NAME if its name is that of a command
     folder: PathBuf,
 
     /// Listen address for clients that send a line PATH?QUERY and get an Arrow stream

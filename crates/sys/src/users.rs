@@ -48,11 +48,13 @@ pub fn group(name: &CStr) -> io::Result<Option<u32>> {
 /// Function that looks up an entry `T` by its name, with a buffer for the strings of the entry.
 type LookUp<T> = unsafe extern "C" fn(*const c_char, *mut T, *mut c_char, usize, *mut *mut T) -> c_int;
 
+/// `call` must be getpwnam_r or getgrnam_r.
 fn look_up<T, R>(call: LookUp<T>, name: &CStr, ids: impl Fn(&T) -> R) -> io::Result<Option<R>> {
     let mut buffer = vec![0; BUFFER];
     loop {
         let (mut entry, mut found) = (MaybeUninit::<T>::uninit(), ptr::null_mut());
-        // SAFETY: the name ends with a zero; the entry and the buffer, of this length, may be written to.
+        // SAFETY: `call` is getpwnam_r or getgrnam_r. The name ends with a zero; the entry and the buffer, of this
+        // length, may be written to.
         let error = unsafe {
             call(name.as_ptr(), entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &raw mut found)
         };

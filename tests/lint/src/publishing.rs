@@ -62,7 +62,10 @@ fn check_package(package: &Published, published: &BTreeSet<&str>, version: &str)
     let missing = package.fields.iter().filter(|(_, is_there)| !is_there);
     let mut findings: Vec<Finding> = missing
         .map(|(field, _)| {
-            finding(format!("is published without `{field}`"), "add it to its manifest or folder")
+            finding(
+                format!("is published without `{field}`"),
+                "add it to the manifest, or the file to the crate's folder",
+            )
         })
         .collect();
     let is_short = |keyword: &String| (1..=20).contains(&keyword.len());

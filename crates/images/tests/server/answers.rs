@@ -202,7 +202,7 @@ fn folders_are_listed() -> Result<()> {
     Ok(())
 }
 
-/// Promise: The access logs of `wirepath-images` and `wirepath-records` have the query of each request.
+/// Promise: The access log of `wirepath-images` has the query of each request.
 fn queries_are_in_the_access_log() -> Result<()> {
     for (form, words) in [("text", "query=\"crop=0,0,2,2\""), ("json", "\"query\":\"crop=0,0,2,2\"")] {
         let bed = TestBed::with(&["--access-log", form])?;
