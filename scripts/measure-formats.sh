@@ -8,7 +8,8 @@
 # "stream" and "movie" are the same H.264 and AAC of 4 Mb/s in two containers, played over UDP by `wirepath assess clients`;
 # "copied" is the stream played by gso_writev, by which channels are sent (headers of their own);
 # "channels" are as many channels of `wirepath send`, each a multicast group of its own, to a device that drops as that of
-# the others does. The ratios to "stream" in the same round are printed at the end: the median, the least and the most.
+# the others does. They name their interface, for which Linux keeps the route: results until 2026-11-30 are without it. The
+# ratios to "stream" in the same round are printed at the end: the median, the least and the most.
 set -eu
 program=$(realpath "${PROGRAM:-target/release/wirepath}") rounds=${ROUNDS:-5} numbers=${CLIENTS:-100 1000}
 result=${1:-target/formats.jsonl} window=${WINDOW:-8}
