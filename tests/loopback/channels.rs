@@ -406,7 +406,7 @@ fn assets_that_cannot_be_played_are_logged_once() -> Result<()> {
     play(13.0)?;
     ensure!(counts() == ([1; 3], 1), "{:?}: {}", counts(), server.process.log());
     let status = server.status()?["channels"][0].clone();
-    ensure!(status["left_out"] == 3 && status["entries"] == 4, "{status}");
+    ensure!(status["entries_left_out"] == 3 && status["entries"] == 4, "{status}");
     server.process.signal(Signal::HUP)?;
     wait_for_log(&server, "playlist read again")?;
     play(13.0)?;

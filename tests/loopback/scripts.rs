@@ -142,7 +142,7 @@ fn what_is_missing_and_how_root_installs_it_is_said() -> Result<()> {
     ensure!(status.code() == Some(69), "{status}: {said}");
     let missing = said.lines().find_map(|line| line.strip_prefix("Missing: ")).context("no `Missing:`")?;
     ensure!(missing.split(' ').any(|package| package == "ffmpeg"), "{said}");
-    let install = format!("apt-get install -y --no-install-recommends {missing}");
+    let install = format!("install -y --no-install-recommends {missing}");
     ensure!(said.contains("As root, run:\n\n  apt-get update && ") && said.contains(&install), "{said}");
     Ok(())
 }

@@ -47,12 +47,13 @@ impl HandedSockets {
         if !is_inet || socket_type(&descriptor)? != SocketType::STREAM || !socket_acceptconn(&descriptor)? {
             return wrong("not a listening TCP socket; use ListenStream=ADDRESS:PORT and Accept=no");
         }
+        if self.0.contains_key(known) {
+            return wrong("handed in twice; one listen address of each protocol is served");
+        }
         let socket = Socket::from(descriptor);
         socket.set_nonblocking(true)?;
-        match self.0.insert(known, socket) {
-            None => Ok(()),
-            Some(_) => wrong("handed in twice; one listen address of each protocol is served"),
-        }
+        self.0.insert(known, socket);
+        Ok(())
     }
 
     /// Listens on the address of a protocol, unless its socket is there already. The name may be in upper case.
