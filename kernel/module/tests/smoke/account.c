@@ -78,7 +78,7 @@ static void others_go_on(void)
 	int from = socket_to_nobody(), runs[UNBOUNDED_RUNS];
 
 	for (int i = 0; i < UNBOUNDED_RUNS; i++)
-		CHECK((runs[i] = unbounded(from, 0)) >= 0);
+		CHECK((runs[i] = unbounded(from)) >= 0);
 	began = now_ns();
 	had = processor_ns();
 	while (now_ns() - began < time_ns)
@@ -122,7 +122,7 @@ static pid_t starter_in_the_group(void)
 	if (child == 0) {
 		byte = write_text(GROUP "/cgroup.procs", "0") || setpriority(PRIO_PROCESS, 0, 5) ||
 		       sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 }) ||
-		       unbounded(socket_to_nobody(), 0) < 0;
+		       unbounded(socket_to_nobody()) < 0;
 		if (write(said[1], &byte, 1) != 1)
 			die("write");
 		for (;;)

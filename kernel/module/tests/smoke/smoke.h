@@ -87,7 +87,7 @@ void pair_close(struct pair pair);
 int nobody_add(void);		/* a neighbour that drops all; -1 without the device `silent` */
 int nobody_remove(void);
 int socket_to_nobody(void);	/* connected to that neighbour */
-int unbounded(int from, __u64 start_ns);	/* a run without a limit of rate, longer than any test */
+int unbounded(int from);	/* a run without a limit of rate, longer than any test */
 
 /* Requests: what of SEND is to be otherwise than the least it needs. */
 struct wirepath_send cut(struct wirepath_send send, unsigned int packet_bytes,

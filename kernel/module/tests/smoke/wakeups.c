@@ -14,8 +14,6 @@
 #define WAKEUPS 100
 #define WAKEUPS_LEAST 20
 #define SLEEP_NS 2000000
-/* Time to start all runs in: where some send already, the start of each other one waits for its turn. */
-#define START_NS 1000000000
 
 /* How late a task woke up, how often. */
 struct lateness {
@@ -115,15 +113,13 @@ static void beside_senders(void)
 /* Each of the others may have two turns before the task that woke up, and no more. */
 static void beside_runs(void)
 {
-	__u64 slice = slice_ns(), most = 2 * OTHERS * slice, start_ns = now_ns() + START_NS, part;
+	__u64 slice = slice_ns(), most = 2 * OTHERS * slice, part;
 	int from = socket_to_nobody(), runs[OTHERS];
-	struct timespec start = { .tv_sec = start_ns / 1000000000, .tv_nsec = start_ns % 1000000000 };
 	struct wirepath_status status;
 	struct lateness late;
 
 	for (int i = 0; i < OTHERS; i++)
-		CHECK((runs[i] = unbounded(from, start_ns)) >= 0);
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &start, NULL);
+		CHECK((runs[i] = unbounded(from)) >= 0);
 	for (int i = 0; i < OTHERS; i++)
 		while ((status = status_of(runs[i], WIREPATH_STATUS)).state == WIREPATH_RUN_GOING &&
 		       !status.packets)
