@@ -484,7 +484,7 @@ impl PacedPlayback {
     }
 
     /// Sends the trains of a departure, or their first packets if the socket accepts no more, and advances. Or queues
-    /// all of them without advancing yet.
+    /// the departure, which is one train then, without advancing yet.
     fn send(
         &mut self,
         index: usize,

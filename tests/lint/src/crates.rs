@@ -106,31 +106,8 @@ const RULES: &[Rule] = &[
         ],
         others: None,
     },
-    // Applications, of what any user of the libraries has; their tests need those of the whole server.
-    Rule {
-        package: "wirepath-images",
-        ours: &[
-            "wirepath-http",
-            "wirepath-manual",
-            "wirepath-net",
-            "wirepath-engine",
-            "wirepath-streams",
-            "wirepath-tests",
-        ],
-        others: None,
-    },
-    Rule {
-        package: "wirepath-records",
-        ours: &[
-            "wirepath-http",
-            "wirepath-manual",
-            "wirepath-net",
-            "wirepath-engine",
-            "wirepath-streams",
-            "wirepath-tests",
-        ],
-        others: None,
-    },
+    Rule { package: "wirepath-images", ours: APPLICATION, others: None },
+    Rule { package: "wirepath-records", ours: APPLICATION, others: None },
     Rule { package: "wirepath", ours: LIBRARIES, others: None },
     Rule { package: TESTKIT, ours: &[], others: None },
     Rule { package: "wirepath-tests", ours: LIBRARIES, others: None },
@@ -175,6 +152,16 @@ const RULES: &[Rule] = &[
 
 /// Tests of every crate may use it.
 const TESTKIT: &str = "wirepath-testkit";
+
+/// What applications use: what any user of the libraries has. Their tests need those of the whole server.
+const APPLICATION: &[&str] = &[
+    "wirepath-http",
+    "wirepath-manual",
+    "wirepath-net",
+    "wirepath-engine",
+    "wirepath-streams",
+    "wirepath-tests",
+];
 
 /// The libraries of the workspace, and what their tests share.
 const LIBRARIES: &[&str] = &[
