@@ -19,7 +19,7 @@ use wirepath_sys::datagrams;
 
 use crate::buffer::Buffer;
 use crate::interleaved::{FRAMING_LENGTH, FrameTrain, framing, send_bytes};
-use crate::train::{made_headers, whole};
+use crate::joined_trains::{made_headers, whole};
 use crate::{DataPath, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
 /// Maker of the packets of a stream's trains.
