@@ -3,6 +3,7 @@
 //! ```text
 //!   namespace without a name          another one
 //!   sink (ifb or dummy, drops)
+//!   tcpsink (the same, and acknowledges TCP)
 //!   near ------------- veth ---------- far, a receiver
 //! ```
 
@@ -144,8 +145,9 @@ fn is_left_out(result: &Value, path: &Value, size: Option<u64>) -> bool {
 }
 
 /// Promise: All experiments run at once or alone: machine, downloads, streams, profiles, loans.
+/// Promise: `assess loan` measures lent and copied sends over TCP without a receiver, or says what the kernel lacks.
 fn loans_are_measured_for_each_transport_and_mtu() -> Result<()> {
-    let (result, _) = assessed(&["loan", "--quick"])?;
+    let (result, told) = assessed(&["loan", "--quick"])?;
     let points = result["loan"]["points"].as_array().context("no points")?;
     for (transport, mtu) in [("udp", 1500), ("tcp", 1500), ("udp", 9000), ("tcp", 9000)] {
         let of_series = |point: &&Value| point["transport"] == transport && point["mtu"] == mtu;
@@ -165,8 +167,15 @@ fn loans_are_measured_for_each_transport_and_mtu() -> Result<()> {
     }
     let sends = result["measurements"].as_array().context("no measurements")?;
     ensure!(!sends.is_empty() && sends.iter().all(|one| one["verified"] == true), "{sends:#?}");
-    // On a device that drops, what UDP lends is lent.
-    ensure!(points.iter().any(|point| point["lent_throughput"].is_number()), "nothing was lent");
+    // On a device that drops, what is lent is lent.
+    let transports = if acknowledges(&result)? { &["udp", "tcp"][..] } else { &["udp"] };
+    for (transport, mtu) in transports.iter().flat_map(|transport| [(transport, 1500), (transport, 9000)]) {
+        let lent = points.iter().filter(|point| {
+            point["transport"] == *transport && point["mtu"] == mtu && point["lent_throughput"].is_number()
+        });
+        ensure!(lent.count() >= 10, "too little was lent over {transport}, MTU {mtu}: {points:#?}");
+    }
+    ensure_thresholds_of_tcp(&result, told.as_ref())?;
     for point in points {
         let is_large = point["transport"] == "udp" && point["size"].as_u64() >= point["mtu"].as_u64();
         for kind in ["fragments_send_s", "spliced_send_s"] {
@@ -176,6 +185,28 @@ fn loans_are_measured_for_each_transport_and_mtu() -> Result<()> {
     }
     let left_out = result["left_out"].as_array().context("nothing is said of what was left out")?;
     ensure_queued(result["loan"]["queue"].as_array().context("no queue")?, left_out)
+}
+
+/// Returns whether TCP had no receiver; if it had one, the result says why.
+fn acknowledges(result: &Value) -> Result<bool> {
+    let peer = result["settings"]["tcp_peer"].as_str().context("no peer of TCP")?;
+    let left_out = result["left_out"].to_string();
+    let is_explained = left_out.contains("TCP on the device that drops");
+    ensure!(is_explained == (peer != "device"), "TCP had a {peer}: {left_out}");
+    if peer != "device" {
+        println!("TCP was measured to a receiver: {left_out}");
+    }
+    Ok(peer == "device")
+}
+
+/// Thresholds over TCP are kept for devices if no receiver was measured. Two rounds decide nothing: then none is found.
+fn ensure_thresholds_of_tcp(result: &Value, told: Option<&Value>) -> Result<()> {
+    let found = result["loan"]["thresholds"].as_array().context("no thresholds")?;
+    let kept = told.and_then(|told| told["loan_thresholds"].as_array()).map_or(&[][..], Vec::as_slice);
+    let of_tcp = |all: &[Value]| all.iter().filter(|one| one["transport"] == "tcp").count();
+    let expected = if acknowledges(result)? { of_tcp(found) } else { 0 };
+    ensure!(of_tcp(kept) == expected, "{found:#?}, {kept:#?}");
+    Ok(())
 }
 
 /// Sends met a full queue, which dropped what the sender was told of. Before Linux 6.8 nothing can be lent to a
@@ -207,6 +238,7 @@ fn ensure_queued(queue: &[Value], left_out: &[Value]) -> Result<()> {
 }
 
 /// Promise: `loan` decides by measured thresholds, for aligned and other sends.
+/// Promise: `assess download` over TCP copies no lent page if the device of `--sink drop` acknowledges.
 ///
 /// Over UDP the threshold of a file decides; over TCP it has none, and the default does.
 fn a_download_lends_by_the_calibration() -> Result<()> {
@@ -233,6 +265,11 @@ fn a_download_lends_by_the_calibration() -> Result<()> {
             .filter(|one| one["path"] == "loan" && one["transport"] == "udp")
             .filter_map(|one| one["runs"][0]["loans"]["loans"].as_u64());
         ensure!((lent.sum::<u64>() > 0) == lends, "threshold {bytes:?}: {result:#}");
+        if acknowledges(&result)? {
+            let over_tcp = measurements.iter().filter(|one| one["transport"] == "tcp").cloned();
+            let over_tcp: Vec<Value> = over_tcp.collect();
+            ensure_copied(&over_tcp, &["uring_send", "mmap_zerocopy", "loan"], |copied| copied == 0)?;
+        }
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ pub fn full() -> Assessment {
         seconds: 3421.5,
         partial: false,
         settings: Settings {
+            tcp_peer: Some(TcpPeer::Receiver),
             experiments: vec![
                 Experiment::Host,
                 Experiment::Download,

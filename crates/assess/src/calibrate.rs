@@ -28,7 +28,9 @@ const BUDGET: Duration = Duration::from_secs(8);
 /// # Errors
 /// Errors that end an assessment; [`Error::Faulty`] if a path that works on loopback does not work here.
 pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Option<Calibration>, Error> {
-    let Some(device) = device_kind::represented_by(&options.sink, Transport::Udp)? else { return Ok(None) };
+    let Some(device) = device_kind::represented_by(&options.sink, Transport::Udp, None)? else {
+        return Ok(None);
+    };
     progress.at(0.0, "what the server's paths cost in its own trains");
     if progress.stopped() {
         return Err(Error::Stopped);

@@ -165,6 +165,7 @@ fn facts(assessment: &Assessment) -> Vec<(String, String)> {
         ("memory".to_owned(), wirepath_report::number::about_bytes(host.memory)),
         ("program".to_owned(), assessment.program.clone()),
         ("sink".to_owned(), settings.sink.clone()),
+        ("peer of TCP".to_owned(), assessment.tcp_peer().map_or_else(String::new, |peer| peer.to_string())),
         ("MTU of the sink".to_owned(), settings.mtu.to_string()),
         ("payload".to_owned(), if settings.cache == Cache::Warm { "warm" } else { "cold" }.to_owned()),
         ("volume of a run".to_owned(), wirepath_report::number::about_bytes(settings.volume)),
@@ -191,6 +192,7 @@ fn facts(assessment: &Assessment) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use crate::example;
+    use crate::result::TcpPeer;
 
     fn find<'a>(comparison: &'a Comparison, what: &str) -> &'a Compared {
         comparison.figures.iter().find(|figure| figure.name.what == what).unwrap()
@@ -254,6 +256,21 @@ mod tests {
             comparison.differences.iter().map(|difference| difference.what.as_str()).collect();
         assert_eq!(what.len(), 3, "{what:?}");
         assert_eq!(what[..2], ["kernel", "MTU of the sink"]);
+    }
+
+    /// Promise: `compare` names different peers of TCP; an older result, which names none, had a receiver.
+    #[test]
+    fn different_peers_of_tcp_are_named() {
+        let (mut first, mut second) = (example::full(), example::full());
+        first.settings.tcp_peer = None;
+        assert!(compare(&first, &second).differences.is_empty());
+        second.settings.tcp_peer = Some(TcpPeer::Device);
+        let differences = compare(&first, &second).differences;
+        let [peer] = &differences[..] else { panic!("{differences:?}") };
+        assert_eq!(
+            (peer.what.as_str(), peer.first.as_str(), peer.second.as_str()),
+            ("peer of TCP", "a receiver", "a device that drops and acknowledges")
+        );
     }
 
     #[test]

@@ -64,6 +64,7 @@ fn on(
 ) -> Result<(), Error> {
     let room = test_bed.udp_payload_limit(options.mtu);
     let cases = found.without_missing_module(LINES.iter().map(|line| line.case(room)).collect());
+    found.note_tcp_peer(test_bed);
     let mut media = Media::open_for(&cases, options, found)?;
     let mut runs = Runs::new(options, test_bed, &mut media, found);
     let counted = found.each((1.0, "counting"), &cases, Case::label, |found, case| {

@@ -8,14 +8,19 @@ use wirepath_sys::device::{self, DeviceName};
 
 use crate::error::{Doing, Error};
 use crate::options::Sink;
-use crate::result::Transport;
+use crate::result::{TcpPeer, Transport};
 
 /// Devices that measurements on a sink are valid for: for a sink that drops, devices of its kind; for another
 /// host, the device on the route to it. `None` if the cost of a receiver on this machine is charged to the
-/// sender, as for TCP connections to all other sinks.
-pub(crate) fn represented_by(sink: &Sink, transport: Transport) -> Result<Option<DeviceKind>, Error> {
+/// sender.
+pub(crate) fn represented_by(
+    sink: &Sink,
+    transport: Transport,
+    tcp_peer: Option<TcpPeer>,
+) -> Result<Option<DeviceKind>, Error> {
     Ok(match (sink, transport) {
         (Sink::Drop, Transport::Udp) => Some(DeviceKind::WithChecksums),
+        (Sink::Drop, Transport::Tcp) if tcp_peer == Some(TcpPeer::Device) => Some(DeviceKind::WithChecksums),
         (Sink::DropNoOffload, Transport::Udp) => Some(DeviceKind::WithoutChecksums),
         (Sink::Host(host), _) => on_the_way(host)?.map(|device| DeviceKind::Named(device.to_string())),
         _ => None,
@@ -68,8 +73,14 @@ mod tests {
             (here.clone(), Udp, lo()),
             (here.clone(), Tcp, lo()),
         ] {
-            assert_eq!(represented_by(&sink, transport).unwrap(), expected, "{sink} {transport}");
+            assert_eq!(
+                represented_by(&sink, transport, Some(TcpPeer::Receiver)).unwrap(),
+                expected,
+                "{sink} {transport}"
+            );
         }
+        let of_device = represented_by(&Sink::Drop, Tcp, Some(TcpPeer::Device)).unwrap();
+        assert_eq!(of_device, Some(DeviceKind::WithChecksums));
         assert_eq!(of(&here).unwrap(), [DeviceKind::Named("lo".to_owned()), DeviceKind::WithChecksums]);
         assert_eq!(of(&Sink::DropNoOffload).unwrap(), [DeviceKind::WithoutChecksums]);
         let nowhere = Sink::Host("no-such-host.invalid:9".to_owned());

@@ -6,7 +6,7 @@ use crate::case::Case;
 use crate::error::Error;
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::result::{Assessment, LeftOut};
+use crate::result::{Assessment, LeftOut, TcpPeer};
 use crate::test_bed::{self, TestBed};
 
 /// Soundness of an experiment: whether every case sent the right bytes.
@@ -107,6 +107,25 @@ impl<'a> Findings<'a> {
 
     pub(crate) fn leave_out(&mut self, what: &str, why: &dyn std::fmt::Display) {
         self.result.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
+    }
+
+    /// Records the other end of the connections that are measured on a test bed, and the reason if it is not that of
+    /// the sink.
+    pub(crate) fn note_tcp_peer(&mut self, test_bed: &TestBed) {
+        let peer = test_bed.tcp_peer();
+        let noted = &mut self.result.settings.tcp_peer;
+        *noted = Some(noted.map_or(peer, |before| if before == peer { peer } else { TcpPeer::Both }));
+        if let Some(why) = test_bed.why_tcp_is_received() {
+            let what = format!("TCP on the device that drops, MTU {}", test_bed.mtu);
+            let why = format!(
+                "{why}; TCP goes over a veth pair to a process that discards: the kernel copies lent pages for it, and a part of \
+                 its cost is charged to the sender"
+            );
+            // Experiments of one assessment have test beds of their own.
+            if self.result.left_out.iter().all(|left_out| left_out.what != what) {
+                self.leave_out(&what, &why);
+            }
+        }
     }
 
     pub(crate) fn soundness(&self) -> Soundness {

@@ -78,6 +78,7 @@ pub fn run(
                 return Ok(());
             }
             measured.push(test_bed.mtu);
+            found.note_tcp_peer(test_bed);
             let whole = found.part;
             found.part = (whole.0, whole.1 * BEFORE_QUEUE);
             series::measure(&options, test_bed, copies.as_mut(), found)?;

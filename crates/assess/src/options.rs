@@ -52,6 +52,7 @@ impl Options {
             runs: self.runs,
             quick: self.quick,
             sink: self.sink.to_string(),
+            tcp_peer: None,
             mtu: self.mtu,
             cache: self.cache,
             cpu: self.cpu,

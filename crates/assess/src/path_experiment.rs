@@ -117,10 +117,13 @@ impl PathExperiment {
             let what = format!("an MTU of {} bytes", options.mtu);
             found.leave_out(&what, &test_bed.other_mtu());
         }
-        if self == PathExperiment::Download && options.sink.drops() {
-            let why = "a connection needs a receiver: TCP goes over a veth pair to a process that discards, and what the kernel \
-                       does for that receiver in soft interrupts is partly charged to the sender; congestion control is reno";
-            found.leave_out("TCP on the device that drops", &why);
+        if self == PathExperiment::Download {
+            found.note_tcp_peer(test_bed);
+        }
+        if self == PathExperiment::Download && options.sink == Sink::DropNoOffload {
+            let why = "the device that acknowledges computes checksums: TCP goes over a veth pair to a process that discards, \
+                       and what the kernel does for that receiver in soft interrupts is partly charged to the sender";
+            found.leave_out("TCP on the device that drops, without offloads", &why);
         }
         if let Some(why) = test_bed.why_no_veth() {
             let why =

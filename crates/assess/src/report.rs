@@ -98,7 +98,7 @@ pub enum Extract {
 pub fn extract(assessment: &Assessment, what: Extract) -> Vec<Table> {
     let groups = path_costs::groups(assessment);
     let mut tables: Vec<Table> = match what {
-        Extract::Machine => vec![machine::host(assessment), machine::settings(&assessment.settings)],
+        Extract::Machine => vec![machine::host(assessment), machine::settings(assessment)],
         Extract::Cheapest => vec![summary::cheapest(assessment)],
         Extract::BySize(experiment) => {
             groups.iter().filter(|group| group.experiment == experiment).map(paths::by_size).collect()

@@ -88,12 +88,38 @@ pub struct Settings {
     pub quick: bool,
     /// Destination of packets: `drop`, `drop-nooffload`, `loopback`, `veth` or a host.
     pub sink: String,
+    /// Other end of the connections of downloads and loans; null if none was measured, and in results older than this
+    /// field, whose connections had a receiver. Costs with different ones cannot be compared.
+    #[serde(default)]
+    pub tcp_peer: Option<TcpPeer>,
     /// MTU of the sink's device.
     pub mtu: u32,
     /// State of the page cache: files are sent from it or from storage.
     pub cache: Cache,
     /// Processor that measured work was pinned to.
     pub cpu: Option<u32>,
+}
+
+/// Other end of measured connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TcpPeer {
+    /// Device that drops and acknowledges all data.
+    Device,
+    /// Process that receives: a part of its cost is the sender's if it is on the same machine.
+    Receiver,
+    /// Both, for different MTUs: the device could not be created for each.
+    Both,
+}
+
+impl fmt::Display for TcpPeer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            TcpPeer::Device => "a device that drops and acknowledges",
+            TcpPeer::Receiver => "a receiver",
+            TcpPeer::Both => "a device that drops and acknowledges, and a receiver for another MTU",
+        })
+    }
 }
 
 /// Location of the payload before sending.
@@ -179,6 +205,13 @@ pub struct Run {
 }
 
 impl Assessment {
+    /// Other end of the connections of downloads and loans; `None` if none was measured.
+    pub fn tcp_peer(&self) -> Option<TcpPeer> {
+        let is_tcp = |measurement: &Measurement| measurement.transport == Transport::Tcp;
+        let before = || self.measurements.iter().any(is_tcp).then_some(TcpPeer::Receiver);
+        self.settings.tcp_peer.or_else(before)
+    }
+
     /// Marks the result as stopped before its end, and records the missing part and the reason.
     pub fn stopped(&mut self, what: &str, why: &dyn fmt::Display) {
         self.partial = true;

@@ -199,7 +199,7 @@ impl<'a> Runs<'a> {
     pub(crate) fn time<S: Iterator<Item = PacketRange>>(
         &mut self,
         case: &Case,
-        stretches: impl FnOnce(&Watch) -> S,
+        stretches: impl FnOnce(&Watch<'_>) -> S,
     ) -> Result<(Run, Sent), Error> {
         let usage = || Usage::of_process().doing("asking for the processor time");
         let mut timed = None;
@@ -229,7 +229,7 @@ impl<'a> Runs<'a> {
     pub(crate) fn send(
         &mut self,
         case: &Case,
-        act: impl FnOnce(&mut Sending<'_>, &mut Watch) -> Result<Sent, Error>,
+        act: impl FnOnce(&mut Sending<'_>, &mut Watch<'_>) -> Result<Sent, Error>,
     ) -> Result<Sent, Error> {
         let medium = self.media.prepared_for(case, &mut self.context)?;
         let (socket, mut watch) = test_socket::open(case, self.test_bed)?;
@@ -262,7 +262,7 @@ pub(crate) fn counted(
     case: &Case,
     walk: Packetization,
     sending: &mut Sending<'_>,
-    watch: &mut Watch,
+    watch: &mut Watch<'_>,
     calls: &mut Calls,
 ) -> Result<(Sent, u64), Error> {
     let packets = watch.window() / u64::from(case.packet_size());

@@ -67,7 +67,7 @@ impl<'a> Sending<'a> {
     pub(crate) fn all(
         &mut self,
         stretches: impl Iterator<Item = PacketRange>,
-        watch: &mut Watch,
+        watch: &mut Watch<'_>,
     ) -> Result<Sent, Error> {
         let sent = self.walk(stretches, watch)?;
         self.end(sent)
@@ -77,7 +77,7 @@ impl<'a> Sending<'a> {
     pub(crate) fn walk(
         &mut self,
         stretches: impl Iterator<Item = PacketRange>,
-        watch: &mut Watch,
+        watch: &mut Watch<'_>,
     ) -> Result<Sent, Error> {
         let mut sent = Sent::default();
         for stretch in stretches {

@@ -3,6 +3,7 @@
 //! ```text
 //!   namespace of the measuring thread               namespace of the receiver
 //!   10.80.0.1/16 sink   (drops packets to 10.80.0.0/16)
+//!   10.82.0.1/16 tcpsink   (drops TCP to 10.82.0.0/16, and acknowledges it)
 //!   10.81.0.1/24 near ------------- veth ----------- far 10.81.0.2/24
 //!   127.0.0.1    lo
 //! ```
@@ -19,14 +20,17 @@ mod namespace;
 mod pair;
 mod processors;
 mod receiver;
+mod tcp_sink;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::{Doing, Error};
 use crate::header_sizes::udp_payload_limit;
 use crate::options::Sink;
+use crate::result::TcpPeer;
 use crate::sink::Remote;
 pub(crate) use client_bed::{ClientBed, MOST_CLIENTS, Traffic, client_addresses, with_client_bed};
 pub(crate) use device::{Counted, Device, SlowQueue};
@@ -35,6 +39,7 @@ use pair::Pair;
 use processors::Processors;
 pub use receiver::LISTENING;
 use receiver::Receiver;
+pub(crate) use tcp_sink::{Acknowledgements, TcpSink};
 
 /// Address of the sender's end of the veth pair.
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 1);
@@ -53,9 +58,11 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 pub struct TestBed {
     /// Destination of UDP.
     pub(crate) udp: Target,
-    /// Destination of TCP: a connection needs a receiver, so for sinks that drop packets it goes over the
-    /// veth pair.
-    pub(crate) tcp: Target,
+    /// Receiver of TCP: for sinks that drop packets it is behind the veth pair.
+    tcp_receiver: Remote,
+    /// Device that drops and acknowledges TCP, or the reason for its absence, once it is asked for; `None` if the sink
+    /// has none.
+    tcp_sink: Option<OnceLock<Result<TcpSink, Error>>>,
     /// Veth pair that verified packets go over, or the reason for its absence.
     pair: Result<Pair, Error>,
     /// Processor that the measuring thread is pinned to.
@@ -75,6 +82,15 @@ pub(crate) enum Target {
     Drops(Device),
     /// Receiver that counts packets.
     Receives(Remote),
+}
+
+/// Destination of connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TcpTarget<'a> {
+    /// Device that drops, acknowledges and counts bytes.
+    Acknowledges(&'a TcpSink),
+    /// Receiver that counts bytes.
+    Receives(&'a Remote),
 }
 
 /// Creates a test bed for a sink on a new thread, which is pinned to one processor (by default the last that
@@ -205,22 +221,31 @@ impl TestBed {
         pair: Result<Pair, Error>,
     ) -> Result<TestBed, Error> {
         let mtu = remote.path_mtu()?;
-        let lane = Target::Receives(remote);
-        Ok(TestBed { udp: lane.clone(), tcp: lane, pair, cpu: 0, processors: None, mtu, _receiver: receiver })
+        Ok(TestBed {
+            udp: Target::Receives(remote.clone()),
+            tcp_receiver: remote,
+            tcp_sink: None,
+            pair,
+            cpu: 0,
+            processors: None,
+            mtu,
+            _receiver: receiver,
+        })
     }
 
     fn with_pair(sink: &Sink, mtu: u32, here: Namespace) -> Result<TestBed, Error> {
         ip(&format!("link set lo up mtu {mtu}"))?;
         let pair = Pair::from(here, mtu)?;
         let receiver = pair.at_far(|| Receiver::start(FAR.into()))?;
-        let receives = Target::Receives(receiver.remote());
         let udp = match sink.drops() {
             true => Target::Drops(Device::that_drops(mtu, *sink == Sink::Drop)?),
-            false => receives.clone(),
+            false => Target::Receives(receiver.remote()),
         };
         Ok(TestBed {
             udp,
-            tcp: receives,
+            tcp_receiver: receiver.remote(),
+            // Without checksum offload the kernel would not compute the checksums of what is not sent.
+            tcp_sink: (*sink == Sink::Drop).then(OnceLock::new),
             pair: Ok(pair),
             cpu: 0,
             processors: None,
@@ -235,6 +260,32 @@ impl TestBed {
             Target::Drops(_) => DROPPED,
             Target::Receives(remote) => remote.address,
         }
+    }
+
+    /// Destination of connections whose sender is measured. The device that acknowledges is created by the first call,
+    /// since programs at a device cost all packets of the machine something.
+    pub(crate) fn tcp(&self) -> TcpTarget<'_> {
+        match self.acknowledging() {
+            Some(Ok(sink)) => TcpTarget::Acknowledges(sink),
+            _ => TcpTarget::Receives(&self.tcp_receiver),
+        }
+    }
+
+    /// Kind of that destination, for the result.
+    pub(crate) fn tcp_peer(&self) -> TcpPeer {
+        match self.tcp() {
+            TcpTarget::Acknowledges(_) => TcpPeer::Device,
+            TcpTarget::Receives(_) => TcpPeer::Receiver,
+        }
+    }
+
+    /// Reason why connections go to a receiver, though the sink drops packets and has checksum offload.
+    pub(crate) fn why_tcp_is_received(&self) -> Option<&Error> {
+        self.acknowledging()?.as_ref().err()
+    }
+
+    fn acknowledging(&self) -> Option<&Result<TcpSink, Error>> {
+        Some(self.tcp_sink.as_ref()?.get_or_init(|| TcpSink::create(self.mtu)))
     }
 
     /// UDP payload that fills a packet of at most `mtu` bytes on the route of UDP packets.
@@ -295,8 +346,8 @@ impl TestBed {
         &self,
         act: impl FnOnce(IpAddr) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        match (&self.tcp, &self.pair) {
-            (Target::Receives(remote), Ok(pair)) if remote.address.ip() == IpAddr::from(FAR) => {
+        match &self.pair {
+            Ok(pair) if self.tcp_receiver.address.ip() == IpAddr::from(FAR) => {
                 pair.at_far(|| act(FAR.into()))
             }
             _ => act(Ipv4Addr::LOCALHOST.into()),
@@ -310,8 +361,8 @@ impl TestBed {
 
     /// Device of this end of the TCP route, if that is a veth pair.
     pub(crate) fn near_device(&self) -> Option<&'static str> {
-        let Target::Receives(remote) = &self.tcp else { return None };
-        (self.pair.is_ok() && remote.address.ip() == IpAddr::from(FAR)).then_some(pair::NEAR_DEVICE)
+        let is_far = self.tcp_receiver.address.ip() == IpAddr::from(FAR);
+        (self.pair.is_ok() && is_far).then_some(pair::NEAR_DEVICE)
     }
 
     /// Address whose packets the far end of the TCP route sends over the veth pair and the near end drops, as they

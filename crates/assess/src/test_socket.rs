@@ -16,7 +16,7 @@ use crate::result::Transport;
 use crate::sent::Sent;
 use crate::sink::Account;
 use crate::subject::PathKind;
-use crate::test_bed::{Counted, Device, Target, TestBed};
+use crate::test_bed::{Acknowledgements, Counted, Device, Target, TcpTarget, TestBed};
 
 /// Timeout for room in a socket.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -46,9 +46,10 @@ pub(crate) enum TestSocket {
 }
 
 /// Counter of arrived packets.
-pub(crate) enum Watch {
+pub(crate) enum Watch<'a> {
     Device(Device, Counted),
     Receiver(Account),
+    Acknowledgements(Acknowledgements<'a>),
 }
 
 /// Evaluates an expression on a socket of either kind.
@@ -184,36 +185,44 @@ impl TestSocket {
 }
 
 /// Opens a new socket into the test bed, and the counter of arrived packets.
-pub(crate) fn open(case: &Case, test_bed: &TestBed) -> Result<(TestSocket, Watch), Error> {
-    match (case.transport, &test_bed.udp, &test_bed.tcp) {
-        (Transport::Udp, Target::Drops(device), _) => {
+pub(crate) fn open<'a>(case: &Case, test_bed: &'a TestBed) -> Result<(TestSocket, Watch<'a>), Error> {
+    match (case.transport, &test_bed.udp) {
+        (Transport::Udp, Target::Drops(device)) => {
             let socket = UdpSocket::bind(("0.0.0.0", 0)).doing("opening a socket")?;
             socket.connect(test_bed.udp_address()).doing("connecting a socket")?;
             let test_socket = TestSocket::datagrams(case, socket)?;
             Ok((test_socket, Watch::Device(device.clone(), device.counted()?)))
         }
-        (Transport::Udp, Target::Receives(remote), _) => {
+        (Transport::Udp, Target::Receives(remote)) => {
             let (socket, mut account) = remote.udp(case.packet_size())?;
             if case.path.lends() {
                 account.expect_lent_pages();
             }
             Ok((TestSocket::datagrams(case, socket)?, Watch::Receiver(account)))
         }
-        (Transport::Tcp, _, Target::Receives(remote)) => {
-            let (socket, account) = remote.tcp()?;
+        (Transport::Tcp, _) => {
+            let (socket, watch) = match test_bed.tcp() {
+                TcpTarget::Receives(remote) => {
+                    let (socket, account) = remote.tcp()?;
+                    (socket, Watch::Receiver(account))
+                }
+                TcpTarget::Acknowledges(sink) => {
+                    let (socket, acknowledgements) = sink.connect()?;
+                    (socket, Watch::Acknowledgements(acknowledgements))
+                }
+            };
             // Full segments, as in servers that send a file in blocks. Otherwise the number of segments would
             // depend on the timing of acknowledgements and blocks.
             sockopt::set_tcp_cork(&socket, true).doing("corking a connection")?;
-            Ok((TestSocket::stream(case, socket)?, Watch::Receiver(account)))
+            Ok((TestSocket::stream(case, socket)?, watch))
         }
-        (Transport::Tcp, _, Target::Drops(_)) => Err(Error::Unable("TCP needs a receiver".to_owned())),
     }
 }
 
-impl Watch {
+impl Watch<'_> {
     fn account(&self) -> Option<&Account> {
         match self {
-            Watch::Device(..) => None,
+            Watch::Device(..) | Watch::Acknowledgements(_) => None,
             Watch::Receiver(account) => Some(account),
         }
     }
@@ -229,7 +238,7 @@ impl Watch {
     #[inline]
     pub(crate) fn pace(&mut self, transport_bytes: u64) -> Result<(), Error> {
         match self {
-            Watch::Device(..) => Ok(()),
+            Watch::Device(..) | Watch::Acknowledgements(_) => Ok(()),
             Watch::Receiver(account) => account.pace(transport_bytes),
         }
     }
@@ -261,6 +270,11 @@ impl Watch {
                 let datagrams = if case.is_fragmented(room) { sent.packets } else { counted.packets };
                 let expected = sent.transport_bytes + PER_DATAGRAM * datagrams + PER_PACKET * counted.packets;
                 missing(expected, counted.bytes, "bytes, headers included, were sent, and the device counted")
+            }
+            Watch::Acknowledgements(acknowledgements) => {
+                let (acknowledged, reached) = acknowledgements.bytes()?;
+                missing(sent.transport_bytes, acknowledged, "bytes were sent, and acknowledged were")?;
+                missing(sent.transport_bytes, reached, "bytes were sent, and the device counted")
             }
             Watch::Receiver(account) => {
                 let came = account.settle(sent.transport_bytes)?;

@@ -9,6 +9,8 @@
 //! ([`Select`]).
 //!
 //! Paced runs of the kernel module have handlers of their own ([`PacedHandler`]).
+//!
+//! A program that is no handler acknowledges TCP for measurements ([`TcpSink`]).
 
 mod error;
 mod handler;
@@ -21,6 +23,7 @@ mod place;
 mod program;
 mod select;
 mod sockmap;
+mod tcp_sink;
 mod types;
 
 pub use error::BpfError;
@@ -32,3 +35,4 @@ pub use place::{InKernel, Place};
 pub use program::HandlerObject;
 pub use select::Select;
 pub use sockmap::Sockmap;
+pub use tcp_sink::{Acknowledged, TcpSink};

@@ -4,7 +4,7 @@ use std::net::SocketAddrV4;
 use std::ops::AddAssign;
 
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use aya::programs::{Program, ProgramError};
+use aya::programs::{Program, ProgramError, SchedClassifier, TcAttachType, tc};
 use aya::{Ebpf, Pod};
 
 use crate::error::BpfError;
@@ -103,4 +103,19 @@ where
         BpfError::Kernel(format!("the object has no program {name}: build it again (make bpf)"))
     })?;
     program.try_into().map_err(|error| BpfError::kernel(&format!("the program {name}"), error))
+}
+
+/// Attaches a program of traffic control to a device.
+pub(crate) fn attach(
+    program: &mut SchedClassifier,
+    name: &str,
+    device: &str,
+    place: TcAttachType,
+) -> Result<(), BpfError> {
+    let attached = program.attach(device, place).or_else(|_| {
+        // Before Linux 6.6 programs are attached to a queueing discipline, which may be there already.
+        drop(tc::qdisc_add_clsact(device));
+        program.attach(device, place)
+    });
+    attached.map(drop).map_err(|error| BpfError::kernel(&format!("attaching {name} to {device}"), error))
 }

@@ -4,10 +4,10 @@ use std::net::SocketAddrV4;
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData};
-use aya::programs::{SchedClassifier, TcAttachType, tc};
+use aya::programs::{SchedClassifier, TcAttachType};
 
 use crate::error::BpfError;
-use crate::maps::{Counters, Counts, InputMap, array, program, table};
+use crate::maps::{Counters, Counts, InputMap, array, attach, program, table};
 use crate::program::HandlerObject;
 
 /// Most receivers (`WIREPATH_RECEIVERS`).
@@ -79,8 +79,8 @@ impl Mirror {
         // Datagrams may wait in the socket already: user space has to say that they are gone.
         left.set(LEFT, 1, 0).map_err(|error| BpfError::kernel("writing the map wp_left", error))?;
         let counts = Counters::open(&mut programs)?;
-        attach(&mut programs, LEARN, TcAttachType::Egress)?;
-        attach(&mut programs, MIRROR, TcAttachType::Ingress)?;
+        attach_to_all(&mut programs, LEARN, TcAttachType::Egress)?;
+        attach_to_all(&mut programs, MIRROR, TcAttachType::Ingress)?;
         Ok(Mirror { left, counts, programs })
     }
 
@@ -138,15 +138,10 @@ fn describe(programs: &mut Ebpf, input: SocketAddrV4, receivers: &[Receiver]) ->
 }
 
 /// Attaches a program to all devices with Ethernet headers.
-fn attach(programs: &mut Ebpf, name: &str, place: TcAttachType) -> Result<(), BpfError> {
+fn attach_to_all(programs: &mut Ebpf, name: &str, place: TcAttachType) -> Result<(), BpfError> {
     let program: &mut SchedClassifier = program(programs, name)?;
     for device in devices().map_err(|error| BpfError::kernel("listing network devices", error))? {
-        let attached = program.attach(&device, place).or_else(|_| {
-            // Before Linux 6.6 programs are attached to a queueing discipline, which may be there already.
-            drop(tc::qdisc_add_clsact(&device));
-            program.attach(&device, place)
-        });
-        attached.map_err(|error| BpfError::kernel(&format!("attaching {name} to {device}"), error))?;
+        attach(program, name, &device, place)?;
     }
     Ok(())
 }

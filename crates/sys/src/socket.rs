@@ -62,21 +62,52 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
 pub fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
     /// `TCP_CLOSE` of `net/tcp_states.h`.
     const CLOSE: u8 = 7;
-    // The state is the first byte of `struct tcp_info`; the kernel writes only as many bytes as fit.
+    // The state is the first byte of `struct tcp_info`.
     let mut state = [0u8; 1];
-    let mut length = state.len() as libc::socklen_t;
-    // SAFETY: `state` and `length` outlive the call, and `length` says how much room `state` has.
+    tcp_info(socket, &mut state)?;
+    Ok(state[0] == CLOSE)
+}
+
+/// Sequence numbers of a TCP connection so far, in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpProgress {
+    /// Acknowledged bytes; the opening and the end of the connection count as one each.
+    pub acknowledged: u64,
+    /// Bytes sent again.
+    pub repeated: u64,
+}
+
+/// Progress of what a connection sends (`TCP_INFO`).
+///
+/// # Errors
+/// `EOPNOTSUPP` for other sockets, `InvalidData` before Linux 4.19, else errors of `getsockopt`.
+pub fn tcp_progress(socket: BorrowedFd<'_>) -> io::Result<TcpProgress> {
+    /// Places of `tcpi_bytes_acked` and `tcpi_bytes_retrans` in `struct tcp_info` of `linux/tcp.h`.
+    const ACKNOWLEDGED: usize = 120;
+    const REPEATED: usize = 208;
+    let mut info = [0u8; REPEATED + size_of::<u64>()];
+    if tcp_info(socket, &mut info)? < info.len() {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let number = |place| info[place..].first_chunk().copied().map(u64::from_ne_bytes).unwrap_or_default();
+    Ok(TcpProgress { acknowledged: number(ACKNOWLEDGED), repeated: number(REPEATED) })
+}
+
+/// Reads the beginning of `struct tcp_info`; returns how many bytes the kernel wrote, which are only as many as fit.
+fn tcp_info(socket: BorrowedFd<'_>, info: &mut [u8]) -> io::Result<usize> {
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: `info` and `length` outlive the call, and `length` says how much room `info` has.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
-            state.as_mut_ptr().cast(),
+            info.as_mut_ptr().cast(),
             &mut length,
         )
     };
     checked(result as isize)?;
-    Ok(state[0] == CLOSE)
+    Ok(length as usize)
 }
 
 /// Process at the other end of a Unix socket, at the time of its `connect` or `listen`.
@@ -184,6 +215,26 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(unacknowledged(sender.as_fd()).unwrap(), 0);
+    }
+
+    #[test]
+    fn acknowledged_bytes_are_those_that_arrived() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        let before = tcp_progress(sender.as_fd()).unwrap();
+        assert_eq!(before, TcpProgress { acknowledged: 1, repeated: 0 });
+        sender.write_all(&[1; 5000]).unwrap();
+        receiver.read_exact(&mut [0; 5000]).unwrap();
+        let start = std::time::Instant::now();
+        while unacknowledged(sender.as_fd()).unwrap() > 0 && start.elapsed().as_secs() < 20 {
+            std::thread::yield_now();
+        }
+        let after = tcp_progress(sender.as_fd()).unwrap();
+        assert_eq!(after.acknowledged, 5001);
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(tcp_progress(datagrams.as_fd()).is_err());
     }
 
     #[test]

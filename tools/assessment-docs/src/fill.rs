@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use wirepath_assess::Assessment;
 use wirepath_assess::report::{Extract, compare_kernels, extract};
-use wirepath_assess::result::Experiment;
+use wirepath_assess::result::{Experiment, TcpPeer};
 use wirepath_report::{escaped, markdown_table, number};
 
 /// End of every generated part.
@@ -191,7 +191,11 @@ impl Results {
 /// Origin of figures, and how far they can be relied on.
 fn origin(assessment: &Assessment) -> String {
     let settings = &assessment.settings;
-    let sink = escaped(&number::visible(&settings.sink));
+    let mut sink = escaped(&number::visible(&settings.sink));
+    // Where it is a receiver, the method says so.
+    if let Some(peer @ (TcpPeer::Device | TcpPeer::Both)) = settings.tcp_peer {
+        sink = format!("{sink} (of TCP: {peer})");
+    }
     if settings.experiments == [Experiment::Count] {
         return format!("Counted {}, sink {sink}.", measured(assessment));
     }

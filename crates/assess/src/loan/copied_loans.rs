@@ -37,7 +37,7 @@ fn describe(counts: Loans) -> String {
     format!(
         "the kernel copied {} of {} loans after all{refused}, so these say nothing of lending: it copies what a socket of this \
          machine receives (over veth and loopback always) and what a device cannot gather or compute checksums of; use \
-         --sink HOST:PORT, or for UDP --sink drop",
+         --sink drop or HOST:PORT",
         counts.copied_by_kernel, counts.loans
     )
 }

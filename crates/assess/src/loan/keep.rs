@@ -5,7 +5,7 @@ use wirepath_datapath::calibration::{Calibrations, Host, LoanThreshold, now_unix
 use crate::device_kind;
 use crate::error::Error;
 use crate::options::Options;
-use crate::result::{Loan, Threshold};
+use crate::result::{Loan, TcpPeer, Threshold};
 
 /// Number of thresholds written and not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,16 +17,16 @@ pub struct StoredThresholds {
 }
 
 /// Adds the thresholds of `loan` to the calibration file, for the devices that the sink stands for. Other
-/// sinks, and TCP connections except to another host, stand for no device: their thresholds are not stored.
+/// sinks, and TCP connections to a receiver on this machine, stand for no device: their thresholds are not stored.
 ///
 /// # Errors
 /// [`Error::System`] if the file cannot be read or written, or is not a calibration file; the file is left
 /// unchanged.
-pub fn keep(loan: &Loan, options: &Options) -> Result<StoredThresholds, Error> {
+pub fn keep(loan: &Loan, tcp_peer: Option<TcpPeer>, options: &Options) -> Result<StoredThresholds, Error> {
     let found: Vec<LoanThreshold> = loan
         .thresholds
         .iter()
-        .filter_map(|threshold| stored(threshold, options).transpose())
+        .filter_map(|threshold| stored(threshold, tcp_peer, options).transpose())
         .collect::<Result<_, Error>>()?;
     if found.is_empty() {
         return Ok(StoredThresholds::default());
@@ -39,9 +39,13 @@ pub fn keep(loan: &Loan, options: &Options) -> Result<StoredThresholds, Error> {
     Ok(StoredThresholds { kept, quick: number - kept })
 }
 
-fn stored(threshold: &Threshold, options: &Options) -> Result<Option<LoanThreshold>, Error> {
+fn stored(
+    threshold: &Threshold,
+    tcp_peer: Option<TcpPeer>,
+    options: &Options,
+) -> Result<Option<LoanThreshold>, Error> {
     let bytes = |bytes: Option<u64>| bytes.and_then(|bytes| usize::try_from(bytes).ok());
-    let device = device_kind::represented_by(&options.sink, threshold.transport)?;
+    let device = device_kind::represented_by(&options.sink, threshold.transport, tcp_peer)?;
     Ok(device.map(|device| LoanThreshold {
         host: Host::this(),
         device,
@@ -116,7 +120,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let found = || policy(folder.path(), DeviceKind::WithChecksums, Transport::Udp);
         let kept = |bytes, sink, quick| {
-            let kept = keep(&measured(Transport::Udp, bytes), &options(folder.path(), sink, quick)).unwrap();
+            let kept =
+                keep(&measured(Transport::Udp, bytes), None, &options(folder.path(), sink, quick)).unwrap();
             (kept.kept, kept.quick)
         };
         for (bytes, quick) in [(Some(4096), true), (Some(8192), false), (None, false)] {
@@ -133,12 +138,28 @@ mod tests {
     fn connections_are_those_of_the_device_on_the_way_to_a_host() {
         let folder = tempfile::tempdir().unwrap();
         let tcp = measured(Transport::Tcp, None);
-        assert_eq!(keep(&tcp, &options(folder.path(), Sink::Drop, false)).unwrap().kept, 0);
+        let to_receiver =
+            |sink| keep(&tcp, Some(TcpPeer::Receiver), &options(folder.path(), sink, false)).unwrap().kept;
+        assert_eq!(to_receiver(Sink::Drop), 0);
         let host = Sink::Host("127.0.0.1:9".to_owned());
-        assert_eq!(keep(&tcp, &options(folder.path(), host, false)).unwrap().kept, 1);
+        assert_eq!(to_receiver(host), 1);
         let lo = DeviceKind::Named("lo".to_owned());
         assert_eq!(policy(folder.path(), lo.clone(), Transport::Tcp), from(None));
         assert_eq!(policy(folder.path(), lo, Transport::Udp), None);
+    }
+
+    /// Promise: TCP thresholds of a device that acknowledges are stored for devices with checksum offload, those of a
+    /// receiver on this machine are not.
+    #[test]
+    fn connections_to_a_device_are_those_of_devices_of_its_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let tcp = measured(Transport::Tcp, Some(8192));
+        let kept = |peer| keep(&tcp, peer, &options(folder.path(), Sink::Drop, false)).unwrap().kept;
+        let found = || policy(folder.path(), DeviceKind::WithChecksums, Transport::Tcp);
+        for peer in [None, Some(TcpPeer::Receiver), Some(TcpPeer::Both)] {
+            assert_eq!((kept(peer), found()), (0, None));
+        }
+        assert_eq!((kept(Some(TcpPeer::Device)), found()), (1, from(Some(8192))));
     }
 
     #[test]
@@ -146,7 +167,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("calibration.json");
         std::fs::write(&file, "something else").unwrap();
-        let kept = keep(&measured(Transport::Udp, Some(1)), &options(folder.path(), Sink::Drop, false));
+        let options = options(folder.path(), Sink::Drop, false);
+        let kept = keep(&measured(Transport::Udp, Some(1)), None, &options);
         assert!(kept.unwrap_err().to_string().contains("calibration.json"));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "something else");
     }

@@ -62,6 +62,7 @@ fn on(
         cases.extend(found.without_missing_module(experiment.cases_that_fill(room)));
     }
     let cases = lending.applied(cases);
+    found.note_tcp_peer(test_bed);
     let mut media = Media::open_for(&cases, options, found)?;
     media.explain(options, found);
     let mut runs = Runs::new(options, test_bed, &mut media, found);

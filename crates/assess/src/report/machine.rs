@@ -2,12 +2,12 @@
 
 use wirepath_report::{Cell, Detail, Kind, Section, Table, number};
 
-use crate::result::{Assessment, Cache, Experiment, Feature, Host, PathState, Rings, Settings};
+use crate::result::{Assessment, Cache, Experiment, Feature, Host, PathState, Rings};
 
 pub(super) fn section(assessment: &Assessment) -> Section {
     let mut section = Section::new("machine", "The machine and the settings");
     section.table(host(assessment).with_detail(detail(assessment, Detail::Page)));
-    section.table(settings(&assessment.settings).with_detail(Detail::Page));
+    section.table(settings(assessment).with_detail(Detail::Page));
     let Assessment { host, .. } = assessment;
     for table in [devices(host), features(host), limits(host), paths(host)] {
         section.table(table.with_detail(detail(assessment, Detail::Raw)));
@@ -59,7 +59,8 @@ pub(super) fn host(assessment: &Assessment) -> Table {
     )
 }
 
-pub(super) fn settings(settings: &Settings) -> Table {
+pub(super) fn settings(assessment: &Assessment) -> Table {
+    let settings = &assessment.settings;
     let cache = match settings.cache {
         Cache::Warm => "in the page cache",
         Cache::Cold => "on storage",
@@ -72,6 +73,7 @@ pub(super) fn settings(settings: &Settings) -> Table {
             ("runs", settings.runs.to_string()),
             ("form", if settings.quick { "quick" } else { "full" }.to_owned()),
             ("sink", settings.sink.clone()),
+            ("peer of TCP", assessment.tcp_peer().map_or_else(|| "none".to_owned(), |peer| peer.to_string())),
             ("MTU", number::bytes(settings.mtu.into())),
             ("payload", cache.to_owned()),
             ("pinned to processor", settings.cpu.map_or_else(|| "none".to_owned(), |cpu| cpu.to_string())),

@@ -23,6 +23,9 @@ pub(super) fn section(assessment: &Assessment) -> Section {
              of its runs are spread over more than a tenth of it.",
             settings.sink,
         ));
+        if let Some(peer) = assessment.tcp_peer() {
+            section.paragraph(format!("Over TCP the peer is {peer}."));
+        }
     } else if !assessment.relay.is_empty() {
         section.paragraph(format!(
             "Cost is processor time of the process that moves data, for each GiB that sources send or for each datagram that \

@@ -1,6 +1,7 @@
 //! Devices of the test bed, and their counters.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 
@@ -60,23 +61,29 @@ impl Device {
         Device(DeviceName::new(name))
     }
 
-    /// Creates a device that drops all packets: an ifb without redirection, which takes segments and
-    /// checksums like a network card with these offloads; if the kernel has no ifb, a dummy.
+    /// Creates a device that drops all packets to 10.80.0.0/16.
     pub(super) fn that_drops(mtu: u32, offloads: bool) -> Result<Device, Error> {
-        let made = ip(&format!("link add sink mtu {mtu} type ifb"));
+        let device = Device::make("sink", "10.80.0.1/16", mtu)?;
+        device.set_checksum_offload(offloads)?;
+        Ok(device)
+    }
+
+    /// Creates a device that drops all packets to the network of its address: an ifb without redirection, which takes
+    /// segments and checksums like a network card with these offloads; if the kernel has no ifb, a dummy.
+    pub(super) fn make(name: &str, address: &str, mtu: u32) -> Result<Device, Error> {
+        let made = ip(&format!("link add {name} mtu {mtu} type ifb"));
         made.or_else(|ifb| {
-            ip(&format!("link add sink mtu {mtu} type dummy")).map_err(|dummy| {
+            ip(&format!("link add {name} mtu {mtu} type dummy")).map_err(|dummy| {
                 Error::Input(format!(
                     "this kernel has no device that drops ({ifb}; {dummy}): `modprobe ifb` or `modprobe dummy`, or use \
                      --sink veth"
                 ))
             })
         })?;
-        ip("address add 10.80.0.1/16 dev sink")?;
-        ip("link set sink up")?;
-        let device = Device::called(c"sink");
-        device.set_checksum_offload(offloads)?;
-        Ok(device)
+        ip(&format!("address add {address} dev {name}"))?;
+        ip(&format!("link set {name} up"))?;
+        let name = CString::new(name).map_err(io::Error::other).doing("naming a device")?;
+        Ok(Device::called(&name))
     }
 
     pub(super) fn set_checksum_offload(&self, on: bool) -> Result<(), Error> {

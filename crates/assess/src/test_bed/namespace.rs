@@ -79,8 +79,8 @@ pub(super) fn ip(arguments: &str) -> Result<(), Error> {
     run("ip", arguments).map(drop)
 }
 
-/// Runs a program of iproute2 in the namespace of the calling thread, and returns what it prints; fails if the
-/// program fails.
+/// Runs a program of iproute2, or `nft`, in the namespace of the calling thread, and returns what it prints; fails
+/// if the program fails.
 pub(super) fn run(program: &str, arguments: &str) -> Result<Vec<u8>, Error> {
     let mut command = Command::new(program);
     // The PATH of some users lacks the directories of administration tools.
@@ -94,9 +94,12 @@ pub(super) fn run(program: &str, arguments: &str) -> Result<Vec<u8>, Error> {
             doing: format!("{program} {arguments}"),
             source: io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Input(format!(
-            "`{program}`, which sets up the devices of the test bed, is not installed: install the package iproute2"
-        ))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let package = if program == "nft" { "nftables" } else { "iproute2" };
+            Err(Error::Input(format!(
+                "`{program}`, which sets up the devices of the test bed, is not installed: install the package {package}"
+            )))
+        }
         Err(error) => Err(error).doing(&format!("starting `{program}`")),
     }
 }

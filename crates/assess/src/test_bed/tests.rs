@@ -2,7 +2,7 @@ use super::*;
 
 /// Runs `act` in a namespace, for parts of a test bed that need no receiver process; does nothing without
 /// privileges.
-fn in_namespace(act: impl FnOnce(&Namespace) -> Result<(), Error> + Send) {
+pub(super) fn in_namespace(act: impl FnOnce(&Namespace) -> Result<(), Error> + Send) {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| match Namespace::unshare().unwrap() {
             Some(here) => act(&here).unwrap(),

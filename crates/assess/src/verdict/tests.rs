@@ -42,6 +42,7 @@ fn result(measurements: Vec<Measurement>) -> Assessment {
         seconds: 0.0,
         partial: false,
         settings: Settings {
+            tcp_peer: None,
             experiments: Vec::new(),
             volume: 1 << 30,
             runs: 3,

@@ -87,7 +87,7 @@ pub(crate) const LOAN: Experiment = Experiment {
     run: |options, result, progress| {
         let soundness = loan::run(options, result, progress)?;
         let (Some(found), Soundness::Sound) = (&result.loan, soundness) else { return Ok(soundness) };
-        let kept = loan::keep(found, options);
+        let kept = loan::keep(found, result.settings.tcp_peer, options);
         if let Ok(StoredThresholds { kept, quick }) = kept {
             let file = options.calibration.display();
             if kept > 0 {
