@@ -81,8 +81,8 @@ pub fn nothing() -> Assessment {
 }
 
 /// Fields whose texts are names that the program knows: a result with others cannot be read.
-const NAMES: [&str; 9] =
-    ["experiment", "experiments", "path", "part", "way", "transport", "cache", "schema", "kind"];
+const NAMES: [&str; 10] =
+    ["experiment", "experiments", "path", "part", "way", "transport", "tcp_peer", "cache", "schema", "kind"];
 
 /// The complete result with every free text in it replaced.
 pub fn with_texts(text: &str) -> Assessment {

@@ -148,8 +148,7 @@ mod tests {
         assert_eq!(policy(folder.path(), lo, Transport::Udp), None);
     }
 
-    /// Promise: TCP thresholds of a device that acknowledges are stored for devices with checksum offload, those of a
-    /// receiver on this machine are not.
+    /// Promise: TCP thresholds are stored for devices with checksum offload if measured without a receiver.
     #[test]
     fn connections_to_a_device_are_those_of_devices_of_its_kind() {
         let folder = tempfile::tempdir().unwrap();
