@@ -54,14 +54,14 @@ for purpose in "$@"; do
   case $purpose in
     run) need ffmpeg ffmpeg ;;
     bench)
-      need ip iproute2; need ethtool ethtool
+      need ip iproute2; need ethtool ethtool; need nft nftables
       # What `wirepath assess relay` compares with.
       need haproxy haproxy; need nginx nginx; need_package libnginx-mod-stream; need socat socat ;;
     clients) need ip iproute2 ;;
     players) need_players ;;
     bpf) need_bpf ;;
     test)
-      need_players; need wget wget; need ethtool ethtool
+      need_players; need wget wget; need ethtool ethtool; need nft nftables
       need pamcut netpbm
       need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream; need socat socat; need nc netcat-openbsd
       need iperf3 iperf3 # runs under libwirepath-loan.so

@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_receiver_behind_a_link_is_measured,
         loans_are_measured_for_each_transport_and_mtu,
         a_download_lends_by_the_calibration,
+        tcp_goes_to_a_receiver_where_nothing_acknowledges,
         every_path_is_profiled,
         everything_is_measured_at_once_and_reported,
         an_assessment_killed_leaves_no_namespace_and_no_device,
@@ -274,6 +275,32 @@ fn a_download_lends_by_the_calibration() -> Result<()> {
             ensure_copied(&over_tcp, &["uring_send", "mmap_zerocopy", "loan"], |copied| copied == 0)?;
         }
     }
+    Ok(())
+}
+
+/// Promise: Without `nft`, `--sink drop` measures TCP to a receiver, and the result says why.
+fn tcp_goes_to_a_receiver_where_nothing_acknowledges() -> Result<()> {
+    require!(is_root(), "network namespaces need root");
+    let nft = process::find("nft");
+    require!(nft.is_some() && process::find("unshare").is_some(), "`nft` or `unshare` is not installed");
+    let folder = process::open_folder()?;
+    // In a mount namespace of its own, where `nft` cannot be executed.
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", "mount --bind /dev/null \"$0\" && exec \"$@\""]).args(nft);
+    command.arg(server::binary()?).args(["assess", "download", "--sink", "drop", "--json", "-"]).args(TINY);
+    command.arg("--scratch").arg(folder.path());
+    command.arg("--calibration").arg(folder.path().join("calibration.json"));
+    let output = command.output().context("running it")?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    require!(!log.contains("no device that drops"), "this kernel has neither ifb nor dummy");
+    ensure!(output.status.success(), "{log}");
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(!acknowledges(&result)? && result["settings"]["tcp_peer"] == "receiver", "{result:#}");
+    let mut measurements = result["measurements"].as_array().context("no measurements")?.iter();
+    ensure!(measurements.any(|one| one["transport"] == "tcp"), "nothing was measured over TCP: {result:#}");
+    let left_out = result["left_out"].as_array().context("nothing is left out")?;
+    let why = left_out.iter().find(|one| one["what"].as_str().is_some_and(|what| what.starts_with("TCP on")));
+    ensure!(why.is_some_and(|why| why["why"].to_string().contains("nft")), "{left_out:#?}");
     Ok(())
 }
 
