@@ -44,12 +44,9 @@ impl TcpSink {
     /// Creates the device in the namespace of the calling thread, and checks that a connection through it opens.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the kernel or a program lacks something.
+    /// [`Error::Unable`] if the kernel takes no program or no rule, or `nft` is missing; errors of the device, and
+    /// [`Error::System`] if no connection opens.
     pub(super) fn create(mtu: u32) -> Result<TcpSink, Error> {
-        let unable = |error: Error| match error {
-            error @ Error::Unable(_) => error,
-            error => Error::Unable(error.to_string()),
-        };
         Device::make(DEVICE, ADDRESS, mtu)?.set_checksum_offload(true)?;
         let attached = wirepath_bpf::TcpSink::attach(DEVICE);
         let program = attached.map_err(|error| Error::Unable(error.to_string()))?;
@@ -61,10 +58,10 @@ impl TcpSink {
             ),
             format!("add rule netdev wirepath in {rule}"),
         ] {
-            run("nft", &command).map_err(unable)?;
+            run("nft", &command).map_err(|error| Error::Unable(error.to_string()))?;
         }
         let sink = TcpSink { program };
-        sink.connect().map(drop).map_err(unable)?;
+        sink.connect()?;
         Ok(sink)
     }
 
