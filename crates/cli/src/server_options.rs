@@ -133,6 +133,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         hot_memory,
         threads,
         path,
+        lend: options.lend.unwrap_or_default(),
         max_sessions: options.max_sessions,
         // An explicit limit per address replaces the automatic bound.
         bounds_addresses: options.max_sessions_per_address.is_none()

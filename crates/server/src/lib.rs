@@ -52,5 +52,5 @@ pub use server::{PopularityKeeper, Server, ServerOptions};
 pub use session_limit::TooManySessions;
 pub use start_error::StartError;
 pub use tls::{TlsAddresses, TlsOptions};
-pub use wirepath_datapath::DataPath;
+pub use wirepath_datapath::{DataPath, Lending};
 pub use wirepath_playback::Burst;

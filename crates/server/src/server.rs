@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use wirepath_datapath::DataPath;
+use wirepath_datapath::{DataPath, Lending};
 use wirepath_engine::Engine;
 use wirepath_net::auth::{AccessControl, AuthOptions};
 use wirepath_net::handed_sockets::HandedSockets;
@@ -107,6 +107,8 @@ pub struct ServerOptions {
     pub multicast: Option<MulticastRange>,
     /// Fields of HTTP responses.
     pub response_fields: ResponseFields,
+    /// Rule by which trains and files are sent without a copy, until an administrator sets another one.
+    pub lend: Lending,
     /// Time for which sessions continue after a handover.
     pub drain: Duration,
 }
@@ -152,6 +154,7 @@ impl Server {
             calibration: options.calibration.clone(),
             burst: options.burst,
         })?;
+        playbacks.lending().set(options.lend);
 
         let rtsp_listener = listen("RTSP", options.rtsp, &mut handed)?;
         let http_listener = listen("HTTP", options.http, &mut handed)?;
