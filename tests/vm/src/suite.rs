@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use wirepath_tests::kvm;
 
 use crate::guest::{self, Guest};
 use crate::kernels::{self, Kernel, Series};
@@ -107,10 +108,9 @@ impl Suite {
         })
     }
 
-    /// A device of that name says little: some run no ordinary kernel. So one is booted.
+    /// Uses KVM if it boots a kernel: some do not, although the processor has what it takes.
     fn use_kvm_if_it_works(&mut self, kernel: &Numbered) -> Result<()> {
-        let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
-        if device.is_ok() {
+        if kvm::may_run_guests() {
             let mut fast = self.qemu.clone();
             fast.kvm = true;
             let guest = self.guest(kernel, "kvm")?.size(256, 1, Duration::from_secs(60));
