@@ -115,8 +115,8 @@ pub struct Measurement {
     pub path: PathVariant,
     /// UDP or TCP.
     pub transport: Transport,
-    /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call. For `loan`,
-    /// bytes of a call.
+    /// Payload bytes of a packet, or of a call (`download` over TCP); null for the whole file in one call. For
+    /// `loan`, bytes of a call.
     pub size: Option<u64>,
     /// Largest number of packets in one call.
     pub packets_per_train: u32,
@@ -125,10 +125,11 @@ pub struct Measurement {
     /// True if the sent data was received and compared byte for byte before timing. Bare loops are not
     /// verified.
     pub verified: bool,
-    /// Counted kernel calls per packet (UDP) or per block of the size (TCP); null if calls cannot be counted.
+    /// Counted kernel calls per packet, or per block of the size (`download` over TCP); null if calls cannot be
+    /// counted.
     pub calls_per_packet: Option<f64>,
-    /// Calls per packet by tables 3 and 4 of the papers; null for paths that the papers do not have, and in
-    /// results older than this field.
+    /// Calls per packet by tables 3 and 4 of the papers; null for paths that these tables do not have, as those
+    /// of `stream` over TCP, and in results older than this field.
     #[serde(default)]
     pub calls_in_papers: Option<u32>,
     /// Runs, in the order they were made.
@@ -166,7 +167,7 @@ pub struct Run {
     pub wall_s: f64,
     /// Payload bytes sent.
     pub bytes: u64,
-    /// Packets sent (UDP) or blocks sent (TCP).
+    /// Packets sent, or blocks sent (`download` over TCP).
     pub packets: u64,
     /// Failed sends that were not retried; for `loan`, sends that the kernel refused because of full buffers,
     /// and that were retried.
