@@ -19,6 +19,7 @@ mod headers;
 mod injected;
 mod links;
 mod misuse;
+mod nfs;
 mod objects;
 mod query;
 mod reload;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     let groups = [
         query::trials(),
         bytes::trials(),
+        nfs::trials(),
         misuse::trials(),
         vectors::trials(),
         runs::trials(),
