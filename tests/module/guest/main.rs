@@ -13,6 +13,7 @@ mod descriptors;
 mod failing;
 mod files;
 mod filters;
+mod folios;
 mod frames;
 mod handlers;
 mod headers;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         query::trials(),
         bytes::trials(),
         nfs::trials(),
+        folios::trials(),
         misuse::trials(),
         vectors::trials(),
         runs::trials(),
