@@ -39,6 +39,8 @@ pub enum Part {
     Paths,
     /// The module's tests, on every kernel
     Module,
+    /// Those of them of files on NFS, on every kernel
+    Nfs,
     /// The same with two processors, on the newest kernel
     Processors,
     /// The same on a kernel with PREEMPT_RT
@@ -133,6 +135,7 @@ impl Suite {
             Part::Caller => self.caller(kernel),
             Part::Paths => self.by_module(kernel),
             Part::Module => self.module(kernel, "module", 1),
+            Part::Nfs => self.nfs(kernel),
             Part::Processors => self.module(kernel, "processors", 2),
             Part::Realtime => self.module(kernel, "module", 1),
         }
