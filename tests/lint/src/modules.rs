@@ -14,7 +14,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/cli/src/inspect", "the forms of one report share their words"),
     ("crates/engine/src", "a command calls a task, and a task has handles that send commands"),
     ("crates/playback/src", "a playback's handle names the task that it calls"),
-    ("crates/streams/src/object", "the kinds of objects are one enum with its parts"),
 ];
 
 /// Finds circles of modules in `crates/`.
