@@ -6,15 +6,15 @@ use wirepath_datapath::{JoinedTrains, SendError, SendOutcome, Train, prefetch};
 use wirepath_engine::{BlockingPool, Waker, now_us};
 
 use crate::output::InterleavedOutput;
-use crate::playback::{PlayError, PlayRequest, PlaybackEvent, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
 use crate::replay::ReplayRequest;
+use crate::request::{PlayError, PlayRequest, PlaybackEvent, Position, Reply};
 use crate::scale::Scale;
 use crate::scan::{NextPicture, Scan};
-use crate::source::{Departure, TrainSource};
+use crate::source::{Departure, TrainSource, numbers};
 use crate::speed::Speed;
-use crate::streams::{OtherStream, Streams, numbers};
+use crate::streams::{OtherStream, Streams};
 use crate::thread_state::{Playing, ThreadMembership, ThreadState};
 use crate::timetable::{Timetable, begin_us};
 

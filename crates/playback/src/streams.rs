@@ -5,9 +5,9 @@ use wirepath_datapath::{Headers, MappedFile, PacketMaker, SendError, SendOutcome
 
 use crate::numbering::{Numbering, Numbers};
 use crate::output::{InterleavedOutput, Output, UdpOutput};
-use crate::playback::{Position, StreamPosition};
 use crate::replay::ReplayStream;
-use crate::source::{Departure, SegmentClock};
+use crate::request::{Position, StreamPosition};
+use crate::source::{Departure, SegmentClock, numbers};
 use crate::thread_state::ThreadState;
 
 /// Sent streams. The first is stored in place, so that a playback of one stream allocates nothing for others.
@@ -281,10 +281,4 @@ impl Streams {
             },
         }
     }
-}
-
-/// Stored numbers of the first packet of a departure.
-pub(crate) fn numbers(departure: &Departure) -> Numbers {
-    let stored = departure.train.run.header(departure.train.first);
-    (stored.sequence, stored.timestamp)
 }

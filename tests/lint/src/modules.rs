@@ -13,7 +13,6 @@ use crate::tree::Tree;
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/cli/src/inspect", "the forms of one report share their words"),
     ("crates/engine/src", "a command calls a task, and a task has handles that send commands"),
-    ("crates/playback/src", "a playback's handle names the task that it calls"),
 ];
 
 /// Finds circles of modules in `crates/`.
