@@ -68,19 +68,13 @@ impl Streams {
     /// Numbers of the stream at an index.
     #[inline]
     pub(crate) fn numbering(&mut self, index: usize) -> &mut Numbering {
-        match index.checked_sub(1) {
-            None => &mut self.first.numbering,
-            Some(other) => &mut self.others[other].stream.numbering,
-        }
+        &mut self.stream_mut(index).numbering
     }
 
     /// Headers of the next packet of the stream at an index; they are made if the file has none.
     #[inline]
     pub(crate) fn headers(&self, index: usize, file: Option<&MappedFile>) -> Headers {
-        let headers = match index.checked_sub(1) {
-            None => self.first.numbering.headers,
-            Some(other) => self.others[other].stream.numbering.headers,
-        };
+        let headers = self.stream(index).numbering.headers;
         file.map_or(headers, |file| headers.in_file(file))
     }
 
@@ -100,10 +94,7 @@ impl Streams {
     /// Returns whether packets of the stream at an index have header extensions.
     #[inline]
     pub(crate) fn is_extended(&self, index: usize) -> bool {
-        match index.checked_sub(1) {
-            None => self.first.replay.is_some(),
-            Some(other) => self.others[other].stream.replay.is_some(),
-        }
+        self.stream(index).replay.is_some()
     }
 
     /// Sets the header extensions of a departure of the stream at an index.
@@ -130,11 +121,7 @@ impl Streams {
 
     /// Notes that a packet of the stream at an index was sent.
     pub(crate) fn note_extended(&mut self, index: usize) {
-        let stream = match index.checked_sub(1) {
-            None => &mut self.first,
-            Some(other) => &mut self.others[other].stream,
-        };
-        if let Some(replay) = &mut stream.replay {
+        if let Some(replay) = &mut self.stream_mut(index).replay {
             replay.note_sent();
         }
     }
@@ -266,6 +253,22 @@ impl Streams {
             if let OtherOutput::Udp(output) = &other.output {
                 output.prefetch();
             }
+        }
+    }
+
+    #[inline]
+    fn stream(&self, index: usize) -> &Stream {
+        match index.checked_sub(1) {
+            None => &self.first,
+            Some(other) => &self.others[other].stream,
+        }
+    }
+
+    #[inline]
+    fn stream_mut(&mut self, index: usize) -> &mut Stream {
+        match index.checked_sub(1) {
+            None => &mut self.first,
+            Some(other) => &mut self.others[other].stream,
         }
     }
 
