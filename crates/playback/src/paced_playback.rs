@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wirepath_datapath::{JoinedTrains, SendError, SendOutcome, Train, prefetch};
+use wirepath_datapath::{Headers, JoinedTrains, SendError, SendOutcome, StoredTrains, Train, prefetch};
 use wirepath_engine::{BlockingPool, Waker, now_us};
 
 use crate::output::InterleavedOutput;
@@ -364,7 +364,8 @@ impl PacedPlayback {
         let Some(file) = self.playhead.mapped_file() else { return Step::At(now_us) };
         let train = departure.train;
         let index = self.streams.index(train.run.stream);
-        let result = self.streams.finish(index, file, &train, result, thread, token);
+        let queued = StoredTrains { file, trains: &[train], headers: Headers::Stored };
+        let result = self.streams.finish(index, queued, result, thread, token);
         match self.settle(index, &[train], result, thread) {
             Ok(packets) if packets < train.packets() => {} // another path is next, or the rest of the train
             Ok(_) => {
@@ -503,8 +504,8 @@ impl PacedPlayback {
                 self.streams.extend(index, &departure, self.playhead.clock(), self.replay.cseq);
             }
             let headers = self.streams.headers(index, Some(file));
-            let result = self.streams.send(index, file, trains.trains(), headers, thread, token);
-            let result = match result {
+            let stored = StoredTrains { file, trains: trains.trains(), headers };
+            let result = match self.streams.send(index, stored, thread, token) {
                 Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
                 Ok(SendOutcome::Sent(packets)) => Ok(packets),
                 Err(error) => Err(error),

@@ -1,7 +1,9 @@
 //! The sent streams of a playback: the output and the numbers of each.
 
 use wirepath_datapath::interleaved::FrameTrain;
-use wirepath_datapath::{Headers, MappedFile, PacketMaker, SendError, SendOutcome, Support, Train};
+use wirepath_datapath::{
+    Headers, MappedFile, PacketMaker, SendError, SendOutcome, StoredTrains, Support, Train,
+};
 
 use crate::numbering::{Numbering, Numbers};
 use crate::output::{InterleavedOutput, Output, UdpOutput};
@@ -149,20 +151,18 @@ impl Streams {
     pub(crate) fn send(
         &mut self,
         index: usize,
-        file: &MappedFile,
-        trains: &[Train],
-        headers: Headers,
+        trains: StoredTrains<'_>,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
         let Some(other) = index.checked_sub(1) else {
-            return self.output.send(file, trains, headers, thread, token);
+            return self.output.send(trains, thread, token);
         };
         match (&mut self.others[other].output, &mut self.output) {
-            (OtherOutput::Udp(output), _) => output.send(file, trains, headers, thread, token),
+            (OtherOutput::Udp(output), _) => output.send(trains, thread, token),
             (OtherOutput::Channel(channel, maker), Output::Interleaved(output)) => {
                 let channel = (*channel, maker.as_deref_mut());
-                output.send_in(channel, file, trains, headers, thread, token)
+                output.send_in(channel, trains, thread, token)
             }
             (OtherOutput::Channel(..), Output::Udp(_)) => {
                 unreachable!("streams of a playback have one lower transport")
@@ -175,8 +175,7 @@ impl Streams {
     pub(crate) fn finish(
         &mut self,
         index: usize,
-        file: &MappedFile,
-        train: &Train,
+        queued: StoredTrains<'_>,
         result: Result<u32, SendError>,
         thread: &mut ThreadState,
         token: u64,
@@ -184,7 +183,7 @@ impl Streams {
         if let Some(output) = self.udp(index) {
             result?;
             output.note_lent(&thread.counters);
-            return Ok(train.packets());
+            return Ok(queued.trains.iter().map(Train::packets).sum());
         }
         let channel = match index.checked_sub(1).map(|other| &self.others[other].output) {
             Some(OtherOutput::Channel(channel, _)) => Some(*channel),
@@ -193,7 +192,7 @@ impl Streams {
         match &mut self.output {
             Output::Interleaved(output) => {
                 let channel = channel.unwrap_or(output.channel());
-                let frames = FrameTrain { channel, file, train: *train, headers: Headers::Stored };
+                let Some(frames) = FrameTrain::first_of(queued, channel) else { return Ok(0) };
                 output.finish(&frames, result, thread, token)
             }
             Output::Udp(_) => unreachable!("streams of a playback have one lower transport"),
