@@ -9,7 +9,9 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use wirepath_datapath::interleaved::{FRAMING_LENGTH, FrameTrain, TakenFrames, channel_of, send_bytes};
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{Extent, Headers, MappedFile, SendContext, SendError, SendOutcome, Train};
+use wirepath_datapath::{
+    Extent, Headers, MappedFile, SendContext, SendError, SendOutcome, StoredTrains, Train,
+};
 
 use crate::case::Case;
 use crate::error::Error;
@@ -123,7 +125,8 @@ impl<'a> Sending<'a> {
                 while let Some(train) = rest {
                     let token = self.queue.stretches.len() as u64;
                     let path = path.for_train(&train, self.headers, self.medium, self.context);
-                    match path.enqueue(sink, self.medium, &[train], self.headers, self.context, token) {
+                    let trains = StoredTrains { file: self.medium, trains: &[train], headers: self.headers };
+                    match path.enqueue(sink, trains, self.context, token) {
                         Ok(SendOutcome::Sent(packets)) => {
                             sent.longest_train = sent.longest_train.max(packets);
                             rest = train.after(packets);

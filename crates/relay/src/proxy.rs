@@ -123,7 +123,9 @@ impl Proxy {
             let opened = Listener::open(&address).await;
             listeners.extend(opened.map_err(|error| ProxyError::Listen(address, error))?);
         }
-        let is_own = |backend: &&Arc<Backend>| listeners.iter().any(|listener| backend.is_at(listener));
+        let is_own = |backend: &&Arc<Backend>| {
+            backend.has_target(|target| listeners.iter().any(|listener| listener.is_reached_at(target)))
+        };
         if let Some(own) = backends.iter().find(is_own) {
             return Err(ProxyError::Loop(own.endpoint().clone()));
         }

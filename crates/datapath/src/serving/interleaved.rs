@@ -16,7 +16,7 @@ use wirepath_sys::ring::Socket;
 
 pub use crate::framing::{FRAMING_LENGTH, channel_of, framing};
 use crate::sink::FLAGS;
-use crate::{Headers, MappedFile, SendContext, SendError, Train};
+use crate::{Headers, MappedFile, SendContext, SendError, StoredTrains, Train};
 
 /// Calls for so many packets, if no call finds the connection full.
 pub fn calls(packets: u32) -> u64 {
@@ -52,6 +52,15 @@ pub struct TakenFrames {
 /// [`SendError::Full`] if it accepts none now, [`SendError::Other`] if it is gone.
 pub fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, SendError> {
     send(socket, bytes, FLAGS).map_err(|errno| failed("send", errno))
+}
+
+impl<'a> FrameTrain<'a> {
+    /// The first of trains as frames of a channel.
+    #[inline]
+    pub fn first_of(trains: StoredTrains<'a>, channel: u8) -> Option<FrameTrain<'a>> {
+        let StoredTrains { file, trains, headers } = trains;
+        trains.first().map(|train| FrameTrain { channel, file, train: *train, headers })
+    }
 }
 
 impl FrameTrain<'_> {
