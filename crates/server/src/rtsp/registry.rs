@@ -65,6 +65,11 @@ impl Registry {
         sessions.iter().filter_map(|(_, session)| session.json()).collect()
     }
 
+    /// Number of sessions.
+    pub(super) fn len(&self) -> usize {
+        self.sessions.lock().len()
+    }
+
     /// Tells the connection of a session to end it, if there is a session with this number.
     pub(super) fn end(&self, key: u64) -> bool {
         let mut sessions = self.sessions.lock();
