@@ -9,6 +9,7 @@ mod catalog;
 mod channels;
 mod core;
 mod describe;
+mod epoch;
 mod formats;
 mod heap_trim;
 mod http;
