@@ -26,6 +26,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wirepath_engine::{Engine, EngineOptions};
+use wirepath_net::program::end_after_panic;
 
 pub use balance::Balance;
 pub use health::HealthOptions;
@@ -203,5 +204,6 @@ impl ProxyView {
 
 fn engine(threads: usize) -> io::Result<Engine> {
     // Relayed bytes never wait for storage, so one pool thread suffices.
-    Engine::start(EngineOptions { threads, pool_threads: 1, ..EngineOptions::default() })
+    let on_panic = Some(end_after_panic as fn(&str));
+    Engine::start(EngineOptions { threads, pool_threads: 1, on_panic, ..EngineOptions::default() })
 }

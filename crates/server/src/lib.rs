@@ -9,6 +9,7 @@ mod catalog;
 mod channels;
 mod core;
 mod describe;
+mod epoch;
 mod formats;
 mod heap_trim;
 mod http;
@@ -46,7 +47,7 @@ pub use reload::{AccessRules, ReloadError, ReloadableOptions, Reloader};
 pub use rtsp::{RtspOptions, SrtpKeys, port_pairs};
 pub use sending::{
     ChannelOptions, ChannelStatus, Destination, Form, Interface, ListForm, OutputStatus, Playlist,
-    PlaylistEntry, PlaylistError, SendFailure, Sender, SenderOptions,
+    PlaylistEntry, PlaylistError, PortUse, SendFailure, Sender, SenderOptions,
 };
 pub use server::{PopularityKeeper, Server, ServerOptions};
 pub use session_limit::TooManySessions;
