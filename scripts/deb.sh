@@ -46,9 +46,9 @@ Section: net
 Priority: optional
 Installed-Size: $(du -k -s "$root" | cut -f1)
 Description: server of stored media over RTSP/RTP and HTTP, and relay of streams
- Wirepath takes stored media to the network by the shortest path the machine
- offers: a server for many clients, a relay of streams of bytes and datagrams,
- and an assessment of what each data path costs on this machine.
+ Wirepath serves stored media to many clients, relays streams of bytes and
+ datagrams, and measures what each data path costs on this machine, so that it
+ sends by the one that takes the least processor time.
 EOF
 echo /etc/wirepath/wirepath.toml >"$root/DEBIAN/conffiles"
 install -m 755 -t "$root/DEBIAN" packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm

@@ -3,9 +3,12 @@
 
 use std::io::Write;
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_datapath::interleaved::{self, FrameTrain};
 use wirepath_datapath::rtp::{Header, Run};
 use wirepath_datapath::{
     BlockSink, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile, SendContext, Train, UdpSink,
@@ -15,7 +18,11 @@ use wirepath_tests::{paths, trials};
 use crate::{ALLOCATOR, PACKET, system_calls};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![trains_cost_the_calls_of_their_path, blocks_cost_the_calls_of_their_path]
+    trials![
+        trains_cost_the_calls_of_their_path,
+        frames_cost_the_calls_of_their_path,
+        blocks_cost_the_calls_of_their_path,
+    ]
 }
 
 /// Packets of a train.
@@ -45,7 +52,7 @@ fn trains_cost_the_calls_of_their_path() -> Result<()> {
             .with_context(|| format!("{path} has no row in the table"))?;
         let sink = UdpSink::new(connected(&receiver)?, PACKET as u16, path)?;
         let mut scratch = opened(path.needs_module())?;
-        let cost = cost_of(|number| {
+        let cost = cost_of(TRAINS, |number| {
             let mut rest = Some(train(number, headers));
             while let Some(train) = rest {
                 let sent = path.send(&sink, &medium, &train, headers, &mut scratch)?;
@@ -64,6 +71,39 @@ fn trains_cost_the_calls_of_their_path() -> Result<()> {
 }
 
 /// Promise: Each path makes the system calls that its page lists, and no allocation.
+fn frames_cost_the_calls_of_their_path() -> Result<()> {
+    /// What a connection holds that nobody reads.
+    const HELD: u64 = 4;
+    let (medium, headers) = (medium()?, Headers::Generated);
+    for path in DataPath::FRAMED.into_iter().map(Some).chain([None]) {
+        let expected = match path {
+            Some(path) => path.calls(&train(0, headers), headers).context("it has no row in the table")?,
+            None => interleaved::calls(PACKETS)..=interleaved::calls(PACKETS),
+        };
+        let (near, _far) = UnixStream::pair()?;
+        near.set_nonblocking(true)?;
+        let mut scratch = SendContext::default();
+        let cost = cost_of(HELD, |number| {
+            let frames = FrameTrain { channel: 0, file: &medium, train: train(number, headers), headers };
+            let taken = match path {
+                Some(path) => frames.send_by(path, near.as_fd(), &mut scratch)?,
+                None => frames.send(near.as_fd(), &mut scratch)?,
+            };
+            ensure!(taken.packets == PACKETS, "{taken:?}");
+            Ok(())
+        })?;
+        let name = path.map_or("interleaved", DataPath::name);
+        println!(
+            "{name} in a connection: {} kernel calls for {HELD} trains of {PACKETS} packets",
+            cost.calls
+        );
+        ensure!(cost.calls == expected.end() * HELD, "{name}: {} kernel calls, not {expected:?}", cost.calls);
+        ensure!(cost.allocations == 0, "{name}: {} allocations", cost.allocations);
+    }
+    Ok(())
+}
+
+/// Promise: Each path makes the system calls that its page lists, and no allocation.
 fn blocks_cost_the_calls_of_their_path() -> Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let medium = medium()?;
@@ -73,7 +113,7 @@ fn blocks_cost_the_calls_of_their_path() -> Result<()> {
         let sink = sink.with_switch(LoanSwitch::new(LoanPolicy::ALWAYS));
         let mut scratch = opened(path.needs_module())?;
         let length = if path.segments() || path.takes_runs() { PACKETS as usize * PACKET } else { PACKET };
-        let cost = cost_of(|number| {
+        let cost = cost_of(TRAINS, |number| {
             let extent = Extent { offset: number * length as u64, length };
             path.send(&sink, &medium, extent, &mut scratch)?;
             Ok(())
@@ -102,10 +142,10 @@ struct Cost {
 }
 
 /// Cost of so many sends for the calling thread.
-fn cost_of(mut send: impl FnMut(u64) -> Result<()>) -> Result<Cost> {
+fn cost_of(sends: u64, mut send: impl FnMut(u64) -> Result<()>) -> Result<Cost> {
     let mut calls = system_calls(None)?;
     let (before, allocations) = (calls.read()?, ALLOCATOR.stats().allocations);
-    for number in 0..TRAINS {
+    for number in 0..sends {
         send(number)?;
     }
     let allocations = ALLOCATOR.stats().allocations - allocations;

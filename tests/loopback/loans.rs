@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_administrator_changes_whether_files_are_copied,
         an_administrator_changes_whether_trains_are_copied,
         others_do_not_change_the_rule,
+        a_server_starts_with_the_rule_of_its_options,
     ]
 }
 
@@ -151,5 +152,30 @@ fn others_do_not_change_the_rule() -> Result<()> {
         ensure!(answer.ends_with(status), "{user}: {answer}");
         ensure!(bed.loans()?["lend"] == "always", "{user} changed it");
     }
+    Ok(())
+}
+
+/// Promise: `--lend` is the rule of lending with which a server starts; a configuration file may have it, too.
+fn a_server_starts_with_the_rule_of_its_options() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("long"), vec![7; 1 << 20])?;
+    let settings = tempfile::tempdir()?;
+    let file = settings.path().join("wirepath.toml");
+    std::fs::write(&file, "lend = \"safe\"\n")?;
+    let file = format!("--config={}", file.display());
+    for (options, rule) in [(&[file.as_str()][..], "safe"), (&[file.as_str(), "--lend=never"], "never")] {
+        let server = Server::of(folder.path()).with(options.iter().copied()).start()?;
+        ensure!(http::get(server.http, "/long")?.body == vec![7; 1 << 20], "{rule}: other bytes came");
+        Deadline::seconds(10.0).wait_for("the count of copied bytes", || {
+            let loans: Value = serde_json::from_slice(&http::get(server.http, "/api/loans")?.body)?;
+            ensure!(loans["lend"] == rule && loans["lent_bytes"] == 0, "{loans}");
+            Ok((loans["copied_bytes"].as_u64() >= Some(1 << 20)).then_some(()))
+        })?;
+    }
+    std::fs::write(settings.path().join("wirepath.toml"), "\nlend = \"sometimes\"\n")?;
+    let refused = Command::new(binary()?).args(["serve", &file]).arg(folder.path()).output()?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    let words = ["line 2", "sometimes", "always, safe or never"];
+    ensure!(!refused.status.success() && words.iter().all(|word| error.contains(word)), "{error}");
     Ok(())
 }

@@ -482,7 +482,19 @@ fn what_cannot_be_sent_is_refused() -> Result<()> {
     ensure!(error.contains("port 5005 is odd"), "{error}");
     let clip = clips::constant(2)?;
     let error = refusal([text(&clip)?, "--to", "udp://127.0.0.1:5004", "--to", "rtp://127.0.0.1:5004"])?;
-    ensure!(error.contains("have the same destination rtp://127.0.0.1:5004"), "{error}");
+    ensure!(
+        error.contains("udp://127.0.0.1:5004 of channel") && error.contains("uses port 5004,"),
+        "{error}"
+    );
+    ensure!(
+        error.contains("rtp://127.0.0.1:5004 of channel") && error.contains("uses ports 5004 to 5005;"),
+        "{error}"
+    );
+    let error = refusal([text(&movie)?, "--to", "rtp://127.0.0.1:5004", "--to", "rtp://127.0.0.1:5006"])?;
+    ensure!(
+        error.contains("uses ports 5004 to 5007,") && error.contains("uses ports 5006 to 5009;"),
+        "{error}"
+    );
     let error = refusal([text(&clip)?, "--to", "udp://127.0.0.1:5004", "--burst", "2s"])?;
     ensure!(error.contains("--burst"), "{error}");
     Ok(())

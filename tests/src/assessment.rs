@@ -206,6 +206,15 @@ const STREAM: [Cost; 10] = [
     ("wire_uring", 0.0101, 0.6, 44, 0.002),
 ];
 
+const STREAM_TCP: [Cost; 6] = [
+    ("rtp_sendfile", 0.62, 0.8, 1, 2.0),
+    ("mmap_send_rtp", 0.58, 0.8, 1, 2.0),
+    ("read_writev", 0.46, 0.7, 1, 2.0),
+    ("read_send_rtp", 0.44, 0.7, 1, 2.0),
+    ("mmap_writev", 0.36, 0.7, 1, 1.0),
+    ("interleaved", 0.19, 0.3, 48, 1.0 / 48.0),
+];
+
 const DOWNLOAD_UDP: [Cost; 6] = [
     ("read_write", 0.70, 0.85, 1, 2.0),
     ("mmap_send", 0.53, 0.85, 1, 1.0),
@@ -237,6 +246,9 @@ fn streaming() -> Vec<Measurement> {
                 loop_of_c.calls_in_papers = None;
                 all.push(loop_of_c);
             }
+        }
+        for cost in &STREAM_TCP {
+            all.push(measurement(Experiment::Stream, Transport::Tcp, cost, Some(size), 1.0));
         }
     }
     all

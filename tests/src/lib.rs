@@ -38,7 +38,7 @@ pub mod slow;
 pub mod tls;
 
 pub use deadline::Deadline;
-pub use wirepath_testkit::{require, trial, trials};
+pub use wirepath_testkit::{kvm, require, trial, trials};
 
 /// Calls again what a signal interrupted: a socket with a timeout is, also by being stopped and going on.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {

@@ -15,7 +15,7 @@ use crate::case::Case;
 use crate::error::Error;
 use crate::options::Options;
 use crate::result::{Cache, Run};
-use crate::subject::PathKind;
+use crate::subject::{Experiment, Transport};
 use crate::test_bed::{Target, TestBed};
 
 /// Program, and the paths that it has loops for.
@@ -50,7 +50,9 @@ impl Bare {
     /// do not request.
     pub(crate) fn supports(&self, case: &Case, udp_payload_limit: u32) -> bool {
         let named = self.paths.iter().any(|path| path == case.path.name());
-        matches!(case.path, PathKind::Stream(_)) && named && !case.is_fragmented(udp_payload_limit)
+        let is_of_datagrams =
+            (case.path.experiment(), case.transport) == (Experiment::Stream, Transport::Udp);
+        is_of_datagrams && named && !case.is_fragmented(udp_payload_limit)
     }
 
     pub(crate) fn run(&self, case: &Case, medium: &MappedFile, volume: u64) -> Result<Run, Error> {

@@ -61,9 +61,9 @@ impl Case {
         self.variant == Variant::Single
     }
 
-    /// Bytes of a datagram's payload, RTP header included.
+    /// Bytes of a datagram's payload, RTP header included; without framing.
     pub(crate) fn packet_size(&self) -> u16 {
-        let header = if matches!(self.path, PathKind::Stream(_)) { HEADER_LENGTH as u16 } else { 0 };
+        let header = if self.path.has_headers() { HEADER_LENGTH as u16 } else { 0 };
         self.size.unwrap_or(u16::MAX - header) + header
     }
 
@@ -85,7 +85,7 @@ impl Case {
             // As many as fit into the length field of a train.
             (path, _) if path.takes_runs() => u32::MAX / u32::from(self.packet_size()),
             (PathKind::Block(path), _) if !path.segments() => 1,
-            (_, Transport::Tcp) => 1,
+            (PathKind::Block(_), Transport::Tcp) => 1,
             _ => self.a_train(),
         }
     }
@@ -164,6 +164,17 @@ mod tests {
         assert_eq!(stream(DataPath::GsoWritev, 8960).train_packets(), 7);
         assert_eq!(stream(DataPath::GsoWritev, 60_000).train_packets(), 1);
         assert!(u64::from(stream(DataPath::Krtpsendfile, 1460).train_packets()) * 1460 > 4_000_000_000);
+    }
+
+    #[test]
+    fn a_connection_gets_trains_of_packets_and_single_blocks() {
+        for path in PathKind::framed() {
+            let case = Case::new(path, Transport::Tcp, Some(512));
+            assert_eq!((case.train_packets(), case.packet_size()), (48, 524), "{path}");
+            assert_eq!((case.content(), case.headers()), (Content::Payload, Headers::Generated), "{path}");
+        }
+        let block = PathKind::Block(wirepath_datapath::BlockPath::MmapZerocopy);
+        assert_eq!(Case::new(block, Transport::Tcp, Some(512)).train_packets(), 1);
     }
 
     #[test]

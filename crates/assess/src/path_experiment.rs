@@ -21,7 +21,7 @@ use crate::test_files::Media;
 pub enum PathExperiment {
     /// Bytes of a file, as UDP datagrams and over TCP (figures 3a and 3b).
     Download,
-    /// RTP packets over UDP (figures 4a, 4b and 5).
+    /// RTP packets over UDP (figures 4a, 4b and 5), and in a TCP connection (table 2).
     Stream,
 }
 
@@ -76,11 +76,16 @@ impl PathExperiment {
             sizes.map(move |size| Case::new(path, Transport::Udp, Some(size)))
         };
         let tcp = move |path: PathKind| {
-            let sizes = sizes(full_size(path, udp_payload_limit)).into_iter().map(Some).chain([None]);
+            // A file of packets is not sent in one call.
+            let whole = (!path.has_headers()).then_some(None);
+            let sizes = sizes(full_size(path, udp_payload_limit)).into_iter().map(Some).chain(whole);
             sizes.map(move |size| Case::new(path, Transport::Tcp, size))
         };
         match self {
-            PathExperiment::Stream => DataPath::ALL.into_iter().map(PathKind::Stream).flat_map(udp).collect(),
+            PathExperiment::Stream => {
+                let over_udp = DataPath::ALL.into_iter().map(PathKind::Stream).flat_map(udp);
+                over_udp.chain(PathKind::framed().flat_map(tcp)).collect()
+            }
             PathExperiment::Download => {
                 let paths = || BlockPath::ALL.into_iter().map(PathKind::Block);
                 let over_tcp = paths().filter(|path| !path.needs_module());
@@ -117,10 +122,8 @@ impl PathExperiment {
             let what = format!("an MTU of {} bytes", options.mtu);
             found.leave_out(&what, &test_bed.other_mtu());
         }
-        if self == PathExperiment::Download {
-            found.note_tcp_peer(test_bed);
-        }
-        if self == PathExperiment::Download && options.sink == Sink::DropNoOffload {
+        found.note_tcp_peer(test_bed);
+        if options.sink == Sink::DropNoOffload {
             let why = "the device that acknowledges computes checksums: TCP goes over a veth pair to a process that discards, \
                        and what the kernel does for that receiver in soft interrupts is partly charged to the sender";
             found.leave_out("TCP on the device that drops, without offloads", &why);
@@ -141,7 +144,7 @@ impl PathExperiment {
 
 /// Payload that fills a packet with room for `udp_payload_limit` bytes of UDP payload.
 pub(crate) fn full_size(path: PathKind, udp_payload_limit: u32) -> Option<u16> {
-    let rtp = if matches!(path, PathKind::Stream(_)) { header_sizes::RTP } else { 0 };
+    let rtp = if path.has_headers() { header_sizes::RTP } else { 0 };
     u16::try_from(udp_payload_limit.saturating_sub(rtp)).ok()
 }
 
@@ -160,7 +163,11 @@ mod tests {
     fn every_path_has_every_size() {
         let cases = PathExperiment::Stream.cases(1472);
         let runs = DataPath::ALL.into_iter().filter(|path| path.takes_runs()).count();
-        assert_eq!(cases.len(), 4 * DataPath::ALL.len() + runs);
+        let framed = DataPath::FRAMED.len() + 1;
+        assert_eq!(cases.len(), 4 * (DataPath::ALL.len() + framed) + runs);
+        let over_tcp: Vec<_> = cases.iter().filter(|case| case.transport == Transport::Tcp).collect();
+        assert_eq!(over_tcp.len(), 4 * framed);
+        assert!(over_tcp.iter().all(|case| case.size.is_some()), "a file of packets is not sent in one call");
         assert!(cases.iter().any(|case| case.size == Some(1460)));
         let mut files: Vec<_> =
             cases.iter().map(|case| (case.content(), case.path.needs_hot_memory())).collect();
@@ -174,7 +181,7 @@ mod tests {
         assert!(cases.iter().any(|case| case.size == Some(1472) && case.transport == Transport::Udp));
         assert!(cases.iter().any(|case| case.size.is_none() && case.transport == Transport::Tcp));
         let filling = |experiment: PathExperiment| experiment.cases_that_fill(1472);
-        assert_eq!(filling(PathExperiment::Stream).len(), DataPath::ALL.len());
+        assert_eq!(filling(PathExperiment::Stream).len(), DataPath::ALL.len() + framed);
         assert!(filling(PathExperiment::Stream).iter().all(|case| case.size == Some(1460)));
         assert_eq!(filling(PathExperiment::Download).len(), 3 * BlockPath::ALL.len() - 2 * by_module);
     }

@@ -18,7 +18,7 @@ pub use runs::runs;
 use crate::count;
 use crate::path_costs::{self, Group};
 use crate::quantities::quantities;
-use crate::result::{Assessment, Experiment, PathKind};
+use crate::result::{Assessment, Experiment, PathKind, Transport};
 
 /// Papers, with the numbers that the report refers to.
 const PAPERS: [&str; 4] = [
@@ -88,8 +88,6 @@ pub enum Extract {
     Relay,
     /// Gains claimed by the papers, and the gains on this machine.
     Claims,
-    /// Table 2 of the papers, and the same paths on this machine.
-    Table2,
     /// Kernel calls and copies.
     Counted,
 }
@@ -114,11 +112,28 @@ pub fn extract(assessment: &Assessment, what: Extract) -> Vec<Table> {
         }
         Extract::Relay => relay::section(&assessment.relay).into_tables().collect(),
         Extract::Claims => vec![papers::claims(assessment, &groups)],
-        Extract::Table2 => vec![papers::table_2(&groups)],
         Extract::Counted => count::tables(&assessment.counts),
     };
     tables.retain(|table| !table.rows.is_empty());
     tables
+}
+
+/// Table 2 of the papers, and the same paths by results of one machine; of results of the same experiment and
+/// transport, the first is shown. For each result the parts that the table takes from it.
+pub fn table_2(assessments: &[&Assessment]) -> (Table, Vec<Vec<String>>) {
+    let mut taken: Vec<(Experiment, Transport)> = Vec::new();
+    let mut parts = Vec::new();
+    for assessment in assessments {
+        let mut names = Vec::new();
+        for Group { experiment, transport, .. } in path_costs::groups(assessment) {
+            if papers::has_part(experiment, transport) && !taken.contains(&(experiment, transport)) {
+                taken.push((experiment, transport));
+                names.push(name_of(experiment, transport));
+            }
+        }
+        parts.push(names);
+    }
+    (papers::table_2(&groups_of(assessments)), parts)
 }
 
 /// Table 2 of the papers beside two kernels: the results that ran on the kernel of the first one, and the others.
@@ -140,15 +155,15 @@ fn version(release: &str) -> &str {
     release.match_indices('.').nth(1).map_or(release, |(end, _)| &release[..end])
 }
 
-/// Title of a group, such as “Download over UDP”.
-fn name_of(group: &Group<'_>) -> String {
-    let experiment = match group.experiment {
+/// Title of figures of one experiment and transport, such as “Download over UDP”.
+fn name_of(experiment: Experiment, transport: Transport) -> String {
+    let experiment = match experiment {
         Experiment::Stream => "Streaming",
         Experiment::Download => "Download",
         Experiment::Loan => "The page loan",
         other => other.name(),
     };
-    format!("{experiment} over {}", group.transport)
+    format!("{experiment} over {transport}")
 }
 
 fn warnings(assessment: &Assessment) -> Vec<String> {

@@ -88,7 +88,7 @@ pub struct Settings {
     pub quick: bool,
     /// Destination of packets: `drop`, `drop-nooffload`, `loopback`, `veth` or a host.
     pub sink: String,
-    /// Other end of the connections of downloads and loans; null if none was measured, and in results older than this
+    /// Other end of measured connections; null if none was measured, and in results older than this
     /// field, whose connections had a receiver. Costs with different ones cannot be compared.
     #[serde(default)]
     pub tcp_peer: Option<TcpPeer>,
@@ -141,8 +141,8 @@ pub struct Measurement {
     pub path: PathVariant,
     /// UDP or TCP.
     pub transport: Transport,
-    /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call. For `loan`,
-    /// bytes of a call.
+    /// Payload bytes of a packet, or of a call (`download` over TCP); null for the whole file in one call. For
+    /// `loan`, bytes of a call.
     pub size: Option<u64>,
     /// Largest number of packets in one call.
     pub packets_per_train: u32,
@@ -151,10 +151,11 @@ pub struct Measurement {
     /// True if the sent data was received and compared byte for byte before timing. Bare loops are not
     /// verified.
     pub verified: bool,
-    /// Counted kernel calls per packet (UDP) or per block of the size (TCP); null if calls cannot be counted.
+    /// Counted kernel calls per packet, or per block of the size (`download` over TCP); null if calls cannot be
+    /// counted.
     pub calls_per_packet: Option<f64>,
-    /// Calls per packet by tables 3 and 4 of the papers; null for paths that the papers do not have, and in
-    /// results older than this field.
+    /// Calls per packet by tables 3 and 4 of the papers; null for paths that these tables do not have, as those
+    /// of `stream` over TCP, and in results older than this field.
     #[serde(default)]
     pub calls_in_papers: Option<u32>,
     /// Runs, in the order they were made.
@@ -192,7 +193,7 @@ pub struct Run {
     pub wall_s: f64,
     /// Payload bytes sent.
     pub bytes: u64,
-    /// Packets sent (UDP) or blocks sent (TCP).
+    /// Packets sent, or blocks sent (`download` over TCP).
     pub packets: u64,
     /// Failed sends that were not retried; for `loan`, sends that the kernel refused because of full buffers,
     /// and that were retried.
@@ -205,7 +206,7 @@ pub struct Run {
 }
 
 impl Assessment {
-    /// Other end of the connections of downloads and loans; `None` if none was measured.
+    /// Other end of measured connections; `None` if none was measured.
     pub fn tcp_peer(&self) -> Option<TcpPeer> {
         let is_tcp = |measurement: &Measurement| measurement.transport == Transport::Tcp;
         let before = || self.measurements.iter().any(is_tcp).then_some(TcpPeer::Receiver);

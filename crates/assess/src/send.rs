@@ -3,9 +3,15 @@
 //! The loop works as in a program without other tasks: hands trains or blocks to the path, waits by `poll`
 //! when the socket is full, and counts. It reads no clock and allocates no memory.
 
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+
 use rustix::io::Errno;
+use wirepath_datapath::interleaved::{FRAMING_LENGTH, FrameTrain, TakenFrames, channel_of, send_bytes};
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{Extent, Headers, MappedFile, SendContext, SendError, SendOutcome};
+use wirepath_datapath::{
+    Extent, Headers, MappedFile, SendContext, SendError, SendOutcome, StoredTrains, Train,
+};
 
 use crate::case::Case;
 use crate::error::Error;
@@ -24,6 +30,8 @@ pub(crate) struct Sending<'a> {
     socket: &'a TestSocket,
     context: &'a mut SendContext,
     queue: Queue,
+    /// Room for the rest of a frame that a connection accepted in part.
+    rest: Vec<u8>,
     /// Number of ring sends that the kernel had copied before this run; `None` if the kernel does not report
     /// it.
     copied_before: Option<u64>,
@@ -56,7 +64,8 @@ impl<'a> Sending<'a> {
         let room = || Vec::with_capacity(LONGEST_QUEUE);
         let queue = Queue { stretches: room(), bytes: 0, most_bytes, refused: room() };
         let copied_before = context.copied_by_kernel();
-        Sending { case, medium, start, headers: case.headers(), socket, context, queue, copied_before }
+        let rest = Vec::with_capacity(FRAMING_LENGTH + usize::from(case.packet_size()));
+        Sending { case, medium, start, headers: case.headers(), socket, context, queue, rest, copied_before }
     }
 
     /// Sends all ranges, and waits for the return of all loans.
@@ -116,7 +125,8 @@ impl<'a> Sending<'a> {
                 while let Some(train) = rest {
                     let token = self.queue.stretches.len() as u64;
                     let path = path.for_train(&train, self.headers, self.medium, self.context);
-                    match path.enqueue(sink, self.medium, &[train], self.headers, self.context, token) {
+                    let trains = StoredTrains { file: self.medium, trains: &[train], headers: self.headers };
+                    match path.enqueue(sink, trains, self.context, token) {
                         Ok(SendOutcome::Sent(packets)) => {
                             sent.longest_train = sent.longest_train.max(packets);
                             rest = train.after(packets);
@@ -152,12 +162,68 @@ impl<'a> Sending<'a> {
                 sent.longest_train = sent.longest_train.max(stretch.packets as u32);
                 0
             }
+            (_, TestSocket::Frames(socket)) => {
+                let mut rest = Some(self.case.train(stretch, self.start, self.headers));
+                while let Some(train) = rest {
+                    match self.frames(train, socket) {
+                        Ok(taken) => {
+                            sent.longest_train = sent.longest_train.max(taken.packets);
+                            rest = train.after(taken.packets + self.complete(train, taken, socket, sent)?);
+                        }
+                        Err(error) => self.make_room(error, sent)?,
+                    }
+                }
+                stretch.packets * (FRAMING_LENGTH + HEADER_LENGTH) as u64
+            }
             _ => unreachable!("a socket is made for its case"),
         };
         sent.packets += stretch.packets;
         sent.bytes += stretch.bytes;
         sent.transport_bytes += stretch.bytes + header_bytes;
         if self.queue.is_full() { self.flush(sent) } else { Ok(()) }
+    }
+
+    /// Sends a train in a connection, as much of it as the connection accepts.
+    #[inline]
+    fn frames(&mut self, train: Train, socket: &TcpStream) -> Result<TakenFrames, SendError> {
+        let frames = self.frame_train(train);
+        match self.case.path {
+            PathKind::Stream(path) => frames.send_by(path, socket.as_fd(), self.context),
+            _ => frames.send(socket.as_fd(), self.context),
+        }
+    }
+
+    fn frame_train(&self, train: Train) -> FrameTrain<'a> {
+        let channel = channel_of(train.run.stream);
+        FrameTrain { channel, file: self.medium, train, headers: self.headers }
+    }
+
+    /// Completes a frame that the connection accepted in part, as servers do; returns how many frames that are: one,
+    /// or none if none was cut.
+    fn complete(
+        &mut self,
+        train: Train,
+        taken: TakenFrames,
+        socket: &TcpStream,
+        sent: &mut Sent,
+    ) -> Result<u32, Error> {
+        if taken.bytes == 0 {
+            return Ok(0);
+        }
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.clear();
+        let read = self.frame_train(train).read_rest(taken, &mut rest);
+        read.map_err(|error| Error::Faulty(error.to_string()))?;
+        let mut left = &rest[..];
+        while !left.is_empty() {
+            sent.cuts += 1;
+            match send_bytes(socket.as_fd(), left) {
+                Ok(bytes) => left = &left[bytes..],
+                Err(error) => self.make_room(error, sent)?,
+            }
+        }
+        self.rest = rest;
+        Ok(1)
     }
 
     /// Sends the queue, unless it is empty.

@@ -21,7 +21,7 @@ pub use wirepath_datapath::calibration::Transport;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Experiment {
-    /// RTP packets over UDP (figures 4a, 4b and 5 of the assessment papers).
+    /// RTP packets over UDP (figures 4a, 4b and 5 of the assessment papers), and in a TCP connection (table 2).
     Stream,
     /// Bytes of a file, as UDP datagrams and over TCP (figures 3a and 3b).
     Download,

@@ -1,7 +1,7 @@
 //! Sockets of one run, and counters of arrived packets.
 
-use std::net::UdpSocket;
-use std::os::fd::BorrowedFd;
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -43,6 +43,8 @@ pub(crate) enum TestSocket {
     Trains(UdpSink),
     /// Socket for blocks.
     Blocks(Box<BlockSink>),
+    /// Connection for packets, each behind its framing.
+    Frames(TcpStream),
 }
 
 /// Counter of arrived packets.
@@ -52,12 +54,13 @@ pub(crate) enum Watch<'a> {
     Acknowledgements(Acknowledgements<'a>),
 }
 
-/// Evaluates an expression on a socket of either kind.
-macro_rules! of_either {
-    ($socket:expr, $sink:ident => $ask:expr) => {
+/// Evaluates an expression on a sink of either kind; for a connection of packets, which lends nothing, another one.
+macro_rules! of_sink {
+    ($socket:expr, $sink:ident => $ask:expr, $connection:pat => $other:expr) => {
         match $socket {
             TestSocket::Trains($sink) => $ask,
             TestSocket::Blocks($sink) => $ask,
+            TestSocket::Frames($connection) => $other,
         }
     };
 }
@@ -74,19 +77,23 @@ impl TestSocket {
                     let sink = if case.is_single() { sink.without_segmentation() } else { sink };
                     TestSocket::Blocks(Box::new(sink))
                 }),
+            PathKind::Interleaved => return Err(Error::Unable("it sends in a connection only".to_owned())),
         };
         opened.map_err(|error| Error::Unable(format!("cannot set up its socket: {error}")))
     }
 
     /// Socket for a case over TCP.
-    pub(crate) fn stream(case: &Case, socket: std::net::TcpStream) -> Result<TestSocket, Error> {
+    pub(crate) fn stream(case: &Case, socket: TcpStream) -> Result<TestSocket, Error> {
         sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER).doing("setting up a connection")?;
         match case.path {
             PathKind::Block(path) => {
                 let sink = BlockSink::tcp(socket, path).doing("setting up a connection")?;
                 Ok(TestSocket::Blocks(Box::new(sink.with_switch(LoanSwitch::new(case.loans)))))
             }
-            PathKind::Stream(_) => Err(Error::Unable("RTP goes over UDP here".to_owned())),
+            PathKind::Stream(_) | PathKind::Interleaved => {
+                socket.set_nonblocking(true).doing("setting up a connection")?;
+                Ok(TestSocket::Frames(socket))
+            }
         }
     }
 
@@ -106,7 +113,8 @@ impl TestSocket {
 
     /// Waits until all loans have returned, at most for `limit`.
     fn wait_for_loans(&self, limit: Duration) -> Result<bool, Error> {
-        of_either!(self, sink => sink.wait_for_loans(limit)).doing("waiting for pages that were lent")
+        of_sink!(self, sink => sink.wait_for_loans(limit), _ => Ok(true))
+            .doing("waiting for pages that were lent")
     }
 
     /// Ends a run: the network is done with all loans, and the receiver of a stream has acknowledged all
@@ -126,7 +134,7 @@ impl TestSocket {
 
     /// Loans and copies; zeros for paths that do not lend.
     pub(crate) fn loans(&self) -> LoanCounts {
-        of_either!(self, sink => sink.loans())
+        of_sink!(self, sink => sink.loans(), _ => LoanCounts::default())
     }
 
     /// Waits until all bytes of a stream are acknowledged.
@@ -169,7 +177,11 @@ impl TestSocket {
     }
 
     fn is_stream(&self) -> bool {
-        matches!(self, TestSocket::Blocks(sink) if sink.is_stream())
+        match self {
+            TestSocket::Trains(_) => false,
+            TestSocket::Blocks(sink) => sink.is_stream(),
+            TestSocket::Frames(_) => true,
+        }
     }
 
     /// Peer address as text.
@@ -180,7 +192,7 @@ impl TestSocket {
     }
 
     fn socket(&self) -> BorrowedFd<'_> {
-        of_either!(self, sink => sink.socket())
+        of_sink!(self, sink => sink.socket(), connection => connection.as_fd())
     }
 }
 

@@ -87,7 +87,7 @@ struct Purpose {
     suits: fn(&Measurement) -> bool,
 }
 
-const PURPOSES: [Purpose; 4] = [
+const PURPOSES: [Purpose; 5] = [
     Purpose {
         name: "streaming with an image's headers",
         experiment: Experiment::Stream,
@@ -99,6 +99,12 @@ const PURPOSES: [Purpose; 4] = [
         experiment: Experiment::Stream,
         transport: Transport::Udp,
         suits: |measurement| matches!(measurement.path.kind, PathKind::Stream(path) if path.makes_headers()),
+    },
+    Purpose {
+        name: "streaming over TCP",
+        experiment: Experiment::Stream,
+        transport: Transport::Tcp,
+        suits: |_| true,
     },
     Purpose {
         name: "download over TCP",
@@ -175,6 +181,7 @@ fn needs(path: PathKind) -> Option<&'static str> {
     match path {
         _ if path.needs_module() => Some("it needs the kernel module (package wirepath-dkms)"),
         _ if !path.needs_hot_memory() => None,
+        PathKind::Interleaved => None,
         PathKind::Stream(_) => Some("it needs its files in memory: serve --hot-memory SIZE"),
         PathKind::Block(_) => {
             Some("it needs its file in registered memory, which serve has for streams only (--hot-memory)")
@@ -182,9 +189,9 @@ fn needs(path: PathKind) -> Option<&'static str> {
     }
 }
 
-/// Size that paths are compared at: the largest that is not fragmented; for TCP the whole file.
+/// Size that paths are compared at: the largest that is not fragmented; for downloads over TCP the whole file.
 fn judged_by(result: &Assessment, purpose: &Purpose) -> Option<u64> {
-    if purpose.transport == Transport::Tcp {
+    if (purpose.experiment, purpose.transport) == (Experiment::Download, Transport::Tcp) {
         return None;
     }
     // Over IPv6 a full packet has less payload than these headers allow, and is still the largest size within

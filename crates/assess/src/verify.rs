@@ -179,11 +179,36 @@ impl Sample<'_> {
         })?;
         let came = &room[..length];
         let came = match self.case.path {
-            PathKind::Stream(_) => headed(came, index as u32)?,
             PathKind::Block(_) => came,
+            PathKind::Stream(_) | PathKind::Interleaved => headed(came, index as u32)?,
         };
-        same(payload, came)
-            .map_err(|at| Error::Faulty(format!("packet {index} has a wrong byte at payload offset {at}")))
+        is_payload(payload, came, index)
+    }
+
+    /// Sends packets in a connection, and receives each as one frame.
+    fn frames(
+        &self,
+        socket: &TestSocket,
+        mut receiver: &TcpStream,
+        context: &mut SendContext,
+    ) -> Result<(), Error> {
+        let mut room = Vec::new();
+        for (start, stretches) in &self.parts {
+            let mut sending = Sending::new(self.case, self.medium, *start, socket, context, 0);
+            for stretch in stretches {
+                sending.stretch(*stretch, &mut Sent::default())?;
+                let payload = &self.payload[(start + stretch.start) as usize..][..stretch.bytes as usize];
+                let packet = self.case.size.map_or(payload.len(), usize::from);
+                for (payload, index) in payload.chunks(packet).zip(stretch.first..) {
+                    let mut head = [0; 4];
+                    receiver.read_exact(&mut head).map_err(|error| stuck(*start + stretch.start, &error))?;
+                    room.resize(framed(head, payload.len(), index)?, 0);
+                    receiver.read_exact(&mut room).map_err(|error| stuck(*start + stretch.start, &error))?;
+                    is_payload(payload, headed(&room, index as u32)?, index)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn stream(
@@ -192,8 +217,10 @@ impl Sample<'_> {
         mut receiver: &TcpStream,
         context: &mut SendContext,
     ) -> Result<(), Error> {
-        let (PathKind::Block(path), TestSocket::Blocks(sink)) = (self.case.path, socket) else {
-            unreachable!("a socket is made for its case")
+        let (path, sink) = match (self.case.path, socket) {
+            (PathKind::Block(path), TestSocket::Blocks(sink)) => (path, sink),
+            (_, TestSocket::Frames(_)) => return self.frames(socket, receiver, context),
+            _ => unreachable!("a socket is made for its case"),
         };
         let mut room_to_read = vec![0; 1 << 20];
         for (start, stretch) in
@@ -227,6 +254,24 @@ fn ready_packets(payload: &[u8], size: u16) -> Vec<u8> {
 
 fn stuck(offset: u64, error: &io::Error) -> Error {
     Error::Faulty(format!("bytes from {offset} on did not arrive ({error})"))
+}
+
+/// Length of the packet behind this framing: `$`, channel 0, length (RFC 2326 section 10.12), if it is that of
+/// `payload` bytes behind an RTP header.
+fn framed(head: [u8; 4], payload: usize, index: u64) -> Result<usize, Error> {
+    let length = wirepath_datapath::rtp::HEADER_LENGTH + payload;
+    let expected = [0x24, 0, (length >> 8) as u8, length as u8];
+    match head == expected {
+        true => Ok(length),
+        false => Err(Error::Faulty(format!(
+            "packet {index} has a wrong framing: {head:?} instead of {expected:?}"
+        ))),
+    }
+}
+
+fn is_payload(expected: &[u8], came: &[u8], index: u64) -> Result<(), Error> {
+    same(expected, came)
+        .map_err(|at| Error::Faulty(format!("packet {index} has a wrong byte at payload offset {at}")))
 }
 
 /// Payload of an RTP packet whose header is that of packet `index` of the run.
@@ -269,6 +314,18 @@ mod tests {
         assert_eq!(same(b"abcd", b"abxd"), Err(2));
         assert_eq!(same(b"abcd", b"abc"), Err(3));
         assert_eq!(same(b"abcd", b"abcde"), Err(4));
+    }
+
+    /// Promise: Verification finds a wrong byte, length or header.
+    #[test]
+    fn a_wrong_framing_is_found_in_each_of_its_bytes() {
+        let head = [b'$', 0, 2, 12];
+        assert_eq!(framed(head, 512, 7).unwrap(), 524);
+        for byte in 0..4 {
+            let mut wrong = head;
+            wrong[byte] ^= 1;
+            assert!(matches!(framed(wrong, 512, 7), Err(Error::Faulty(_))), "byte {byte}");
+        }
     }
 
     /// Promise: Every path is also verified from odd file offsets.

@@ -19,7 +19,7 @@ use crate::throttle::{Throttle, UNREADABLE_DELAY};
 use crate::users::Users;
 
 /// Authenticates requests and applies rules. Nothing is kept of clients that have not authenticated, but their
-/// wrong tries, in a bounded table.
+/// wrong attempts, in a bounded table.
 pub struct Authenticator {
     users: RwLock<Arc<Users>>,
     rules: RwLock<Arc<Rules>>,
@@ -47,7 +47,7 @@ pub struct Attempt<'a> {
     pub admitted: Option<&'a str>,
     /// Address of the client.
     pub client: IpAddr,
-    /// Address that wrong tries are counted for: that of the client, or its network.
+    /// Address that wrong attempts are counted for: that of the client, or its network.
     pub counted: IpAddr,
     /// Time since any beginning, the same for all requests.
     pub now_ms: u64,
@@ -67,7 +67,7 @@ pub enum Reason {
     Malformed(CredentialsError),
     /// The user is not among those that the place is for.
     Forbidden,
-    /// The address had too many wrong tries; this one was not looked at.
+    /// The address had too many wrong attempts; this one was not checked.
     Slowed,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Reason {
             Reason::Wrong => "wrong user name, password or token",
             Reason::Malformed(error) => return error.fmt(f),
             Reason::Forbidden => "the user has no access to this path",
-            Reason::Slowed => "too many wrong tries from this address; try again later",
+            Reason::Slowed => "too many wrong attempts from this address; try again later",
         })
     }
 }
@@ -167,13 +167,13 @@ impl Authenticator {
     /// Lets a user's password, or a token, be tried that another than this judges.
     ///
     /// # Errors
-    /// A denial if the address had too many wrong tries.
+    /// A denial if the address had too many wrong attempts.
     pub fn check_try(&self, user: Option<&str>, attempt: &Attempt<'_>) -> Result<(), Denial> {
         self.check_guessing(user, attempt)
             .map_err(|reason| self.denial(reason, user.map(str::to_owned), attempt))
     }
 
-    /// Denial of a request that another judged: of a wrong password or token, if it was a try, or of none.
+    /// Denial of a request that another judged: of a wrong password or token, if it was an attempt, or of none.
     pub fn deny(&self, user: Option<String>, is_try: bool, attempt: &Attempt<'_>) -> Denial {
         let reason = if is_try { Reason::Wrong } else { Reason::Missing };
         self.denial(reason, user, attempt)

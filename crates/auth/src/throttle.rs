@@ -1,13 +1,13 @@
-//! Wrong tries of each address: slowed, then refused unread.
+//! Wrong attempts of each address: slowed, then refused without a check.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Time that each wrong try costs.
+/// Time that each wrong attempt costs.
 const PRICE_MS: u64 = 1000;
 
-/// Wrong tries that are answered at once, in time.
+/// Wrong attempts that are answered at once, in time.
 const FREE_MS: u64 = 5 * PRICE_MS;
 
 /// Time that the answer to unreadable credentials is held back. VLC 3 answers any challenge with Basic, and does so
@@ -22,7 +22,7 @@ const MOST_DELAY_MS: u64 = MOST_DELAY.as_millis() as u64;
 /// Most addresses that are remembered.
 const MOST: usize = 4096;
 
-/// Wrong tries by address: a second each, of which an address may owe five without waiting.
+/// Wrong attempts by address: a second each, of which an address may owe five without waiting.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     /// Time at which an address will have paid.
@@ -32,13 +32,13 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// Returns whether an address owes so much that its tries are not looked at.
+    /// Returns whether an address owes so much that its attempts are not checked.
     pub(crate) fn is_exhausted(&self, address: IpAddr, now_ms: u64) -> bool {
         let paid_at_ms = self.paid_at_ms.get(&address).copied().unwrap_or(0);
         paid_at_ms >= now_ms + FREE_MS + MOST_DELAY_MS
     }
 
-    /// Counts a wrong try; returns for how long its answer is to be held back.
+    /// Counts a wrong attempt; returns for how long its answer is to be held back.
     pub(crate) fn count(&mut self, address: IpAddr, now_ms: u64) -> Duration {
         if self.paid_at_ms.len() >= MOST && now_ms >= self.swept_at_ms + PRICE_MS {
             self.swept_at_ms = now_ms;
@@ -62,10 +62,10 @@ mod tests {
         IpAddr::V4(number.into())
     }
 
-    /// Promise: After five wrong passwords, an address may try once a second; further tries are refused
+    /// Promise: After five wrong passwords, an address has one attempt a second; further attempts are refused
     /// unchecked.
     #[test]
-    fn wrong_tries_have_a_rate() {
+    fn wrong_attempts_have_a_rate() {
         let mut throttle = Throttle::default();
         let delays: Vec<_> = (0..10).map(|_| throttle.count(address(1), 0).as_secs()).collect();
         assert_eq!(delays, [0, 0, 0, 0, 0, 1, 2, 3, 4, 5]);

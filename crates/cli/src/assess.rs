@@ -51,7 +51,7 @@ enum Action {
     Report(report::Report),
     /// Send bytes of a file as UDP datagrams and over TCP, by every path and size
     Download(Measuring),
-    /// Send RTP packets over UDP, by every path and size
+    /// Send RTP packets over UDP and in a TCP connection, by every path and size
     Stream(Measuring),
     /// Sample where each path spends its time: copying, entering the kernel, network, user space
     Profile(Measuring),

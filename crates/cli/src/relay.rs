@@ -37,7 +37,7 @@ use stream_options::StreamOptions;
 Addresses:
   tcp://HOST:PORT           connect
   tcp://[HOST]:PORT?listen  listen for one connection
-  udp://@[GROUP]:PORT       receive
+  udp://@[HOST]:PORT        receive; HOST: a local address or a group to join
   udp://HOST:PORT           send
   unix:PATH[?listen]        a Unix socket
   -                         standard input or output

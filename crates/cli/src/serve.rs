@@ -43,9 +43,10 @@ channel, folder-users, status-users, admin-users, cors, folder-cache-control,
 folder-content-disposition and folder-burst-max. The log names other changed keys; they need a
 restart.
 
-Handover: a server with --handover SOCKET is replaced without a lost connection by a new server with
-the same options and --takeover. If the new server cannot start, it says why, and the old server
-continues. The old server exits with 0 after its last session has ended, or after --drain.
+Handover: a server with --handover SOCKET is replaced, without refused connections or lost sessions,
+by a new server with the same options and --takeover. If the new server cannot start, it says why,
+and the old server continues. The old server exits with 0 after its last session has ended, or after
+--drain.
 Sockets from systemd (LISTEN_FDS) are served if their FileDescriptorName= is rtsp, http, rtsps or
 https.
 

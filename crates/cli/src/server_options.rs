@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use wirepath_server::{
 };
 
 use crate::image_options::CALIBRATION;
-use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions};
+use crate::serve_options::{AdmissionChoice, PathChoice, PolicyChoice, PortRange, ServeOptions, SrtpChoice};
 use crate::values::BurstOption;
 
 /// Default share of the engine threads' time that is not used by sessions.
@@ -73,28 +74,14 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         !options.paths.is_empty(),
         "nothing to serve: name at least one folder or file (see `wirepath serve --help`)"
     );
-    let session_timeout = options.session_timeout.unwrap_or(Duration::from_secs(60));
-    ensure!(
-        session_timeout >= Duration::from_secs(5),
-        "--session-timeout must be at least 5s: clients send keepalives less often"
-    );
+    let session_timeout = session_timeout(options.session_timeout)?;
     let max_lag = options.max_lag.unwrap_or(Duration::from_secs(2));
     ensure!(max_lag >= Duration::from_millis(100), "--max-lag must be at least 100ms: media leave in bursts");
     let ports = options.rtp_ports.unwrap_or(PortRange { first: 10_000, last: 32_767 });
-    let threads = match options.threads {
-        Some(threads) => threads.get(),
-        None => available_parallelism().context("cannot find the number of cores; use --threads")?.get(),
-    };
+    let threads = threads(options.threads)?;
     let hot_memory = options.hot_memory.unwrap_or(HotMemorySize::Automatic);
     let is_hot = matches!(hot_memory, HotMemorySize::Bytes(_));
-    let path = match options.path.unwrap_or(PathChoice::Auto) {
-        PathChoice::Auto => None,
-        PathChoice::Named(path) => Some(path),
-    };
-    ensure!(
-        is_hot || !path.is_some_and(DataPath::needs_hot_memory),
-        "the data path wire_uring needs memory: add --hot-memory SIZE"
-    );
+    let path = data_path(options.path, is_hot)?;
     ensure_memory(hot_memory)?;
     let auth = auth(&options)?;
     let address = |option: &str, address: &Option<ListenAddress>| {
@@ -102,11 +89,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
     };
     let tls_addresses =
         TlsAddresses { rtsps: address("rtsps", &options.rtsps)?, https: address("https", &options.https)? };
-    let srtp = options.srtp.map_or(SrtpKeys::None, Into::into);
-    ensure!(
-        srtp == SrtpKeys::None || tls_addresses.rtsps.is_some(),
-        "--srtp needs --rtsps ADDRESS:PORT: keys of SRTP are told over TLS only"
-    );
+    let srtp = srtp(options.srtp, &tls_addresses)?;
     let tls = tls(&options, tls_addresses)?;
     let connections = options.max_connections.unwrap_or(20_000);
     let connections_per_address = options.max_connections_per_address.unwrap_or(2_000);
@@ -133,6 +116,7 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
         hot_memory,
         threads,
         path,
+        lend: options.lend.unwrap_or_default(),
         max_sessions: options.max_sessions,
         // An explicit limit per address replaces the automatic bound.
         bounds_addresses: options.max_sessions_per_address.is_none()
@@ -166,6 +150,47 @@ pub(crate) fn server_options(options: ServeOptions, resolve: Resolve) -> Result<
             ..HttpOptions::default()
         },
     })
+}
+
+/// Time without a request after which a session ends, from `--session-timeout`.
+fn session_timeout(timeout: Option<Duration>) -> Result<Duration> {
+    let timeout = timeout.unwrap_or(Duration::from_secs(60));
+    ensure!(
+        timeout >= Duration::from_secs(5),
+        "--session-timeout must be at least 5s: clients send keepalives less often"
+    );
+    Ok(timeout)
+}
+
+/// Number of engine threads, from `--threads`.
+fn threads(threads: Option<NonZeroUsize>) -> Result<usize> {
+    Ok(match threads {
+        Some(threads) => threads.get(),
+        None => available_parallelism().context("cannot find the number of cores; use --threads")?.get(),
+    })
+}
+
+/// Data path, from `--path`; none for the cheapest one.
+fn data_path(choice: Option<PathChoice>, is_hot: bool) -> Result<Option<DataPath>> {
+    let path = match choice.unwrap_or(PathChoice::Auto) {
+        PathChoice::Auto => None,
+        PathChoice::Named(path) => Some(path),
+    };
+    ensure!(
+        is_hot || !path.is_some_and(DataPath::needs_hot_memory),
+        "the data path wire_uring needs memory: add --hot-memory SIZE"
+    );
+    Ok(path)
+}
+
+/// Keys of SRTP, from `--srtp`.
+fn srtp(keys: Option<SrtpChoice>, addresses: &TlsAddresses) -> Result<SrtpKeys> {
+    let keys = keys.map_or(SrtpKeys::None, Into::into);
+    ensure!(
+        keys == SrtpKeys::None || addresses.rtsps.is_some(),
+        "--srtp needs --rtsps ADDRESS:PORT: keys of SRTP are told over TLS only"
+    );
+    Ok(keys)
 }
 
 /// Options of archives, with times of a zone; each once. Fails if a folder has several patterns.

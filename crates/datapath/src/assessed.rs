@@ -3,6 +3,7 @@
 
 pub(crate) mod block_path;
 pub(crate) mod block_sink;
+pub(crate) mod framed_packets;
 pub(crate) mod gso_zerocopy;
 pub(crate) mod ksendfile;
 pub(crate) mod loan;

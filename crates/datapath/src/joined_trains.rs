@@ -17,6 +17,8 @@ const MOST_TICKS: u32 = CLOCK_HZ / 1000;
 #[derive(Debug, Default)]
 pub struct JoinedTrains {
     trains: Vec<Train>,
+    /// Bytes of all trains.
+    length: u32,
     /// Largest difference by which timestamps of the last train are smaller than in the separate trains, in 1/65536
     /// of a tick.
     early: u64,
@@ -25,12 +27,13 @@ pub struct JoinedTrains {
 impl JoinedTrains {
     /// No trains, with room for as many as a call can send: later nothing is allocated.
     pub fn with_room() -> JoinedTrains {
-        JoinedTrains { trains: Vec::with_capacity(MAX_TRAIN_PACKETS as usize), early: 0 }
+        JoinedTrains { trains: Vec::with_capacity(MAX_TRAIN_PACKETS as usize), length: 0, early: 0 }
     }
 
     /// Begins with a train to which others may be joined.
     pub fn begin(&mut self, train: Train) {
         self.trains.clear();
+        self.length = train.length;
         self.add(train);
     }
 
@@ -42,27 +45,34 @@ impl JoinedTrains {
     /// Removes all but the first train.
     pub fn keep_first(&mut self) {
         self.trains.truncate(1);
+        self.length = length(&self.trains);
     }
 
     /// Removes the first packets, which were sent.
     pub fn pass(&mut self, packets: u32) {
-        let mut left = packets;
-        while let Some(first) = self.trains.first_mut() {
-            match first.after(left) {
-                Some(rest) => return *first = rest,
-                None => left -= self.trains.remove(0).packets(),
+        let (mut left, mut sent) = (packets, 0);
+        for train in &mut self.trains {
+            if let Some(rest) = train.after(left) {
+                *train = rest;
+                break;
             }
+            left -= train.packets();
+            sent += 1;
         }
+        self.trains.drain(..sent);
+        self.length = length(&self.trains);
     }
 
     /// Joins the next stored train. Returns false, without a change, if one call cannot send all of them.
     pub fn join(&mut self, behind: &Train, headers: Headers) -> bool {
-        let Some(before) = whole(&self.trains) else { return false };
+        let Some(first) = self.trains.first() else { return false };
+        let before = Train { length: self.length, ..*first };
         let all = Train { length: before.length + behind.length, ..before };
         let has_room = || all.packets() <= MAX_TRAIN_PACKETS && all.sent_length(headers) <= MAX_TRAIN_BYTES;
         if !before.is_before(behind) || !has_room() {
             return false;
         }
+        self.length = all.length;
         if headers == Headers::Stored {
             let (padding, last) = joined_padding(&all.run, &behind.run);
             // No header is made of this run.
@@ -88,8 +98,12 @@ impl JoinedTrains {
 
 /// The first of trains that are stored one after another, with the packets of all, but not with their headers.
 pub(crate) fn whole(trains: &[Train]) -> Option<Train> {
-    let length = trains.iter().map(|train| train.length).sum();
-    trains.first().map(|first| Train { length, ..*first })
+    trains.first().map(|first| Train { length: length(trains), ..*first })
+}
+
+/// Bytes of all trains.
+fn length(trains: &[Train]) -> u32 {
+    trains.iter().map(|train| train.length).sum()
 }
 
 /// Generated headers of all packets of trains.
@@ -284,13 +298,18 @@ mod tests {
         let header = Header { timestamp: 4600, ..first.run.header(4) };
         let behind = Train { offset: 112, run: Run { first: header, ..first.run }, ..first };
         let (one, two) = (picture(&first, 40), picture(&behind, 13));
+        let three = Train { offset: 224, ..two };
         for headers in &HEADERS[1..] {
             let mut joined = beginning(one);
             assert!(joined.join(&two, *headers));
             assert_eq!(joined.trains(), [one, two]);
             joined.pass(5);
             assert_eq!(joined.trains(), [two.after(1).unwrap()]);
-            joined.pass(3);
+            assert!(joined.join(&three, *headers), "it is stored after the rest");
+            assert_eq!(joined.trains(), [two.after(1).unwrap(), three]);
+            joined.keep_first();
+            assert!(joined.join(&three, *headers), "it is stored after the first");
+            joined.pass(7);
             assert_eq!(joined.trains(), []);
         }
         let mut joined = beginning(one);

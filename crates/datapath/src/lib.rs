@@ -87,7 +87,7 @@ pub use send::ResolvedPath;
 pub use send_context::{SendContext, SendOutcome};
 pub use serving::{interleaved, sendfile};
 pub use sink::{UdpSink, path_mtu};
-pub use train::{Headers, Train};
+pub use train::{Headers, StoredTrains, Train};
 pub use uring::{RegisterError, RegistrationProgress};
 /// Header extensions of ONVIF replay.
 pub use wirepath_media::replay;

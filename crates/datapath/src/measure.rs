@@ -12,7 +12,9 @@ use wirepath_media::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
 
 use crate::calibration::{PACKET_SIZE, PathCost, USUAL_TRAIN};
 use crate::probe::{in_memory, ready_packets};
-use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
+use crate::{
+    DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, StoredTrains, Train, UdpSink,
+};
 
 /// Ready packets are taken in turn from 30 MiB of memory, more than most of a processor's caches hold, like a
 /// library of files. Much more would be too much for a small machine.
@@ -158,7 +160,8 @@ impl Lane {
             let mut rest = Some(self.train());
             while let Some(train) = rest.take() {
                 let path = self.path.for_train(&train, self.headers, file, context);
-                match path.enqueue(&self.sink, file, &[train], self.headers, context, 0) {
+                let trains = StoredTrains { file, trains: &[train], headers: self.headers };
+                match path.enqueue(&self.sink, trains, context, 0) {
                     Ok(SendOutcome::Sent(packets)) => {
                         *sent += u64::from(packets);
                         rest = train.after(packets);

@@ -20,7 +20,7 @@ use wirepath_sys::datagrams;
 use crate::buffer::Buffer;
 use crate::interleaved::{FRAMING_LENGTH, FrameTrain, framing, send_bytes};
 use crate::joined_trains::{made_headers, whole};
-use crate::{DataPath, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
+use crate::{DataPath, SendContext, SendError, StoredTrains, Train, UdpSink};
 
 /// Maker of the packets of a stream's trains.
 pub struct PacketMaker {
@@ -105,15 +105,13 @@ impl PacketMaker {
     pub fn send(
         &mut self,
         sink: &UdpSink,
-        file: &MappedFile,
-        trains: &[Train],
-        headers: Headers,
+        trains: StoredTrains<'_>,
         context: &mut SendContext,
         path: DataPath,
     ) -> Result<u32, SendError> {
         const CALL: &str = "sendto";
         let (buffer, output) = (&mut context.buffer, &mut context.made);
-        let packets = self.make(file, trains, headers, buffer, output.all(), &[])?;
+        let packets = self.make(trains, buffer, output.all(), &[])?;
         let bytes = &output.all()[..packets.length];
         let sent = match path.segments() {
             true => {
@@ -151,8 +149,9 @@ impl PacketMaker {
         rest: &mut Vec<u8>,
     ) -> Result<u32, SendError> {
         let (buffer, output) = (&mut context.buffer, &mut context.made);
-        let FrameTrain { channel, file, train, headers } = frames;
-        let packets = self.make(file, &[*train], *headers, buffer, output.all(), &[*channel])?;
+        let FrameTrain { channel, file, train, headers } = *frames;
+        let trains = StoredTrains { file, trains: &[train], headers };
+        let packets = self.make(trains, buffer, output.all(), &[channel])?;
         let bytes = &output.all()[..packets.length];
         let taken = send_bytes(socket, bytes)?;
         let sent = taken.div_ceil(packets.packet_size);
@@ -165,13 +164,12 @@ impl PacketMaker {
     /// Makes as many packets as fit `output`, each after its framing if there is a channel.
     fn make(
         &self,
-        file: &MappedFile,
-        trains: &[Train],
-        headers: Headers,
+        trains: StoredTrains<'_>,
         buffer: &mut Buffer,
         output: &mut [u8],
         channel: &[u8],
     ) -> Result<MadePackets, SendError> {
+        let StoredTrains { file, trains, headers } = trains;
         let train = whole(trains).ok_or_else(too_long)?;
         let framed = if channel.is_empty() { 0 } else { FRAMING_LENGTH };
         let stored = usize::from(train.packet_size).saturating_sub(headers.stored_length());
@@ -258,6 +256,7 @@ mod tests {
 
     use super::*;
     use crate::train::tests::{HEADERS, example};
+    use crate::{Headers, MappedFile};
 
     fn key() -> MasterKey {
         MasterKey::from([5; 30])
@@ -310,8 +309,8 @@ mod tests {
                 socket.connect(receiver.local_addr().unwrap()).unwrap();
                 let sink = UdpSink::new(socket, 60, path).unwrap();
                 let (mut maker, mut context) = (PacketMaker::new(Some(&key())), SendContext::default());
-                let sent = maker.send(&sink, &file, &[train], headers, &mut context, path).unwrap();
-                assert_eq!(sent, 3);
+                let whole = StoredTrains { file: &file, trains: &[train], headers };
+                assert_eq!(maker.send(&sink, whole, &mut context, path), Ok(3));
                 for packet in expected(&file, &train, headers) {
                     let mut received = [0; 100];
                     let length = receiver.recv(&mut received).unwrap();
@@ -322,7 +321,8 @@ mod tests {
                 let mut trains = [train.up_to(1), train.after(1).unwrap()];
                 trains[1].run.first.timestamp += 3600;
                 let last = maker.protector.as_ref().unwrap().index(0).unwrap() - 1;
-                assert_eq!(maker.send(&sink, &file, &trains, headers, &mut context, path), Ok(3));
+                let two = StoredTrains { trains: &trains, ..whole };
+                assert_eq!(maker.send(&sink, two, &mut context, path), Ok(3));
                 for index in last + 1..=last + 3 {
                     let mut received = [0; 100];
                     receiver.recv(&mut received).unwrap();
@@ -399,7 +399,8 @@ mod tests {
                 let sink = UdpSink::new(socket, 60, path).unwrap();
                 let (mut maker, mut context) = (PacketMaker::new(key.as_ref()), SendContext::default());
                 maker.set_extensions(Some(extensions));
-                assert_eq!(maker.send(&sink, &file, &[train], own, &mut context, path), Ok(3));
+                let trains = StoredTrains { file: &file, trains: &[train], headers: own };
+                assert_eq!(maker.send(&sink, trains, &mut context, path), Ok(3));
                 for packet in &expected {
                     let mut received = [0; 100];
                     let length = receiver.recv(&mut received).unwrap();

@@ -59,6 +59,11 @@ impl DataPath {
     /// Paths for packets with headers of a session's own (after a seek), most preferred first.
     pub const OWN_HEADERS: [Self; 2] = [Self::GsoWritev, Self::Krtpsendfile];
 
+    /// Paths of the papers that also send frames of a connection, packet by packet, in the order of the papers'
+    /// table 2: [`crate::interleaved::FrameTrain::send_by`].
+    pub const FRAMED: [Self; 5] =
+        [Self::ReadSendRtp, Self::ReadWritev, Self::MmapSendRtp, Self::MmapWritev, Self::RtpSendfile];
+
     /// Returns whether it needs UDP_SEGMENT on the socket, and so packets that fit the MTU.
     pub fn segments(self) -> bool {
         self.needs_ring() || matches!(self, Self::WireSendfile | Self::GsoWritev | Self::GsoZerocopy)

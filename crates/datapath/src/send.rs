@@ -4,7 +4,9 @@ use crate::assessed::{gso_zerocopy, mmap_send_msend, mmap_send_rtp, read_send_rt
 use crate::request::TrainRequest;
 use crate::serving::kernel_module::{self, Source};
 use crate::serving::{gso_writev, read_writev, sendmmsg, wire_mapping, wire_sendfile, wire_uring};
-use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
+use crate::{
+    DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, StoredTrains, Train, UdpSink,
+};
 
 /// Actual data path of a train, resolved by [`DataPath::for_train`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,12 +99,11 @@ impl ResolvedPath {
     pub fn enqueue(
         self,
         sink: &UdpSink,
-        file: &MappedFile,
-        trains: &[Train],
-        headers: Headers,
+        trains: StoredTrains<'_>,
         context: &mut SendContext,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
+        let StoredTrains { file, trains, headers } = trains;
         let Some((train, behind)) = trains.split_first() else { return Ok(SendOutcome::Sent(0)) };
         let mut request = TrainRequest { sink, file, train: *train, behind, headers, context };
         if self.0.needs_ring() {

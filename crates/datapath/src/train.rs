@@ -27,6 +27,17 @@ pub struct Train {
     pub run: Run,
 }
 
+/// Trains of a file that are stored one after another.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredTrains<'a> {
+    /// The file.
+    pub file: &'a MappedFile,
+    /// The trains.
+    pub trains: &'a [Train],
+    /// Source of their headers.
+    pub headers: Headers,
+}
+
 /// Source of a train's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {

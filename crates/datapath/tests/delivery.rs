@@ -11,7 +11,7 @@ use std::time::Duration;
 use example::delivered::Delivered;
 use example::{Example, HOSTS, KINDS};
 use rustix::io::Errno;
-use wirepath_datapath::{DataPath, Headers, SendContext, SendError, SendOutcome, Train};
+use wirepath_datapath::{DataPath, Headers, SendContext, SendError, SendOutcome, StoredTrains, Train};
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Marker, Run};
 
 /// The paths that need no module; tests/module.rs has the others.
@@ -53,7 +53,8 @@ fn trains_one_after_another() {
         while sent < 40 {
             let left: Vec<Train> = after(&trains, sent);
             let by = path.for_train(&left[0], headers, &example.medium, &scratch);
-            match by.enqueue(&sink, &example.medium, &left, headers, &mut scratch, 0).unwrap() {
+            let left = StoredTrains { file: &example.medium, trains: &left, headers };
+            match by.enqueue(&sink, left, &mut scratch, 0).unwrap() {
                 SendOutcome::Sent(packets) => sent += packets,
                 SendOutcome::Queued => panic!("made headers are not queued"),
             }

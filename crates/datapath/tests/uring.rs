@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use wirepath_datapath::{
     BlockPath, BlockSink, CopyLayout, DataPath, Extent, Headers, LoanPolicy, LoanRoutes, LoanSwitch,
     MappedFile, PageBuffer, ReclaimError, RegistrationProgress, SendContext, SendError, SendOutcome,
-    SharedPages, Train, UdpSink,
+    SharedPages, StoredTrains, Train, UdpSink,
 };
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_testkit::udp::close_port;
@@ -76,7 +76,8 @@ impl Hot {
     fn enqueue(&mut self, sink: &UdpSink, train: &Train, token: u64) -> SendOutcome<u32> {
         let Hot { medium, scratch, .. } = self;
         let path = DataPath::WireUring.for_train(train, Headers::Stored, medium, scratch);
-        path.enqueue(sink, medium, &[*train], Headers::Stored, scratch, token).unwrap()
+        let trains = StoredTrains { file: medium, trains: &[*train], headers: Headers::Stored };
+        path.enqueue(sink, trains, scratch, token).unwrap()
     }
 
     fn flush(&mut self) -> Vec<(u64, Result<u32, SendError>)> {
@@ -238,7 +239,8 @@ fn trains_leave_from_a_mapping_that_is_not_registered() {
         for (train, token) in trains.iter().zip(0..) {
             let path = path.for_train(train, Headers::Stored, &hot.medium, &hot.scratch);
             assert_eq!(path.path(), DataPath::WireMapping);
-            let sent = path.enqueue(&sink, &hot.medium, &[*train], Headers::Stored, &mut hot.scratch, token);
+            let trains = StoredTrains { file: &hot.medium, trains: &[*train], headers: Headers::Stored };
+            let sent = path.enqueue(&sink, trains, &mut hot.scratch, token);
             assert_eq!(sent, Ok(SendOutcome::Queued));
         }
         let answers = hot.flush();
@@ -272,7 +274,8 @@ fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
     assert_eq!(by(&Train { skip: 188, ..whole }, Headers::Stored, &hot), DataPath::GsoWritev);
     assert_eq!(by(&train(99_000, 2000), Headers::Stored, &hot), DataPath::WireSendfile);
     let path = DataPath::WireUring.for_train(&whole, own, &hot.medium, &hot.scratch);
-    let sent = path.enqueue(&sink, &hot.medium, &[whole], own, &mut hot.scratch, 0);
+    let trains = StoredTrains { file: &hot.medium, trains: &[whole], headers: own };
+    let sent = path.enqueue(&sink, trains, &mut hot.scratch, 0);
     assert_eq!(sent, Ok(SendOutcome::Sent(3)));
     let mut buffer = [0; 2 * PACKET];
     for index in 0..3 {

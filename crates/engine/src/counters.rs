@@ -28,6 +28,25 @@ counters! {
     load: Gauge,
 }
 
+/// Task on an engine thread, counted until this is dropped: also if its thread panics.
+pub(crate) struct TaskUnit {
+    counters: Arc<ThreadCounters>,
+    _load: LoadUnit,
+}
+
+impl TaskUnit {
+    pub(crate) fn new(counters: &Arc<ThreadCounters>) -> TaskUnit {
+        counters.tasks.increment();
+        TaskUnit { counters: Arc::clone(counters), _load: LoadUnit::new(counters) }
+    }
+}
+
+impl Drop for TaskUnit {
+    fn drop(&mut self) {
+        self.counters.tasks.decrement();
+    }
+}
+
 /// Unit of load on an engine thread, from [`Engine::add_load`](crate::Engine::add_load) until this is
 /// dropped.
 #[derive(Debug)]

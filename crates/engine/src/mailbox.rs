@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::counters::TaskUnit;
 use crate::scheduler::Rate;
 use crate::task::{Context, Task};
 
@@ -18,7 +19,7 @@ use crate::task::{Context, Task};
 pub(crate) type Act = Box<dyn FnOnce(&mut dyn Task, &mut Context<'_>) + Send>;
 
 pub(crate) enum Command {
-    Add { id: u64, task: Box<dyn Task>, class: usize, rate: Option<Rate> },
+    Add { id: u64, task: Box<dyn Task>, unit: TaskUnit, class: usize, rate: Option<Rate> },
     With { id: u64, act: Act },
     Wake { id: u64, token: u64 },
     Stop { id: u64 },
@@ -32,12 +33,18 @@ pub(crate) struct Mailbox {
     commands: Mutex<Option<Vec<Command>>>,
     pub(crate) eventfd: OwnedFd,
     is_signalled: AtomicBool,
+    is_closed: AtomicBool,
 }
 
 impl Mailbox {
     pub(crate) fn new() -> io::Result<Mailbox> {
         let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Mailbox { commands: Mutex::new(Some(Vec::new())), eventfd, is_signalled: AtomicBool::new(false) })
+        Ok(Mailbox {
+            commands: Mutex::new(Some(Vec::new())),
+            eventfd,
+            is_signalled: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        })
     }
 
     /// Sends a command. Commands of the same caller run in order.
@@ -66,8 +73,14 @@ impl Mailbox {
         }
     }
 
+    /// Returns whether the thread has ended. Takes no lock.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
     /// Closes the mailbox to further commands. Returns the remaining commands.
     pub(crate) fn close(&self) -> Vec<Command> {
+        self.is_closed.store(true, Ordering::Relaxed);
         self.commands.lock().take().unwrap_or_default()
     }
 }

@@ -8,7 +8,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use crate::blocking_pool::BlockingPool;
-use crate::counters::{LoadUnit, ThreadCounters};
+use crate::counters::{LoadUnit, TaskUnit, ThreadCounters};
 use crate::mailbox::{Handle, Mailbox, Waker};
 use crate::scheduler::{Cost, Rate, Scheduler};
 use crate::timer_wheel::TimerWheel;
@@ -43,7 +43,7 @@ pub trait Task: Any + Send {
     }
 
     /// Last callback, called after the task has [ended](Context::end) or when the engine ends. `pool` has
-    /// threads that may block.
+    /// threads that may block. Not called after a panic on the task's thread, which drops the task.
     fn end(self: Box<Self>, pool: &BlockingPool);
 }
 
@@ -68,9 +68,8 @@ pub(crate) struct Core {
 
 impl Core {
     /// Ends a task. The counters are updated before the task's last callback.
-    pub(crate) fn conclude(&self, task: Box<dyn Task>) {
-        self.counters.tasks.decrement();
-        self.counters.load.decrement();
+    pub(crate) fn conclude(&self, task: Box<dyn Task>, unit: TaskUnit) {
+        drop(unit);
         task.end(&self.pool);
     }
 }

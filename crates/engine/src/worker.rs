@@ -12,7 +12,7 @@ use slab::Slab;
 
 use crate::blocking_pool::BlockingPool;
 use crate::clock::{now_us, thread_time_ns};
-use crate::counters::ThreadCounters;
+use crate::counters::{TaskUnit, ThreadCounters};
 use crate::mailbox::{Command, Mailbox};
 use crate::scheduler::{Cost, Next, Rate, Scheduler};
 use crate::sharing::Sharing;
@@ -33,6 +33,7 @@ pub(crate) struct Worker {
 struct Entry {
     id: u64,
     task: Box<dyn Task>,
+    unit: TaskUnit,
 }
 
 /// Epoll data of the mailbox. Tasks use their key and a token.
@@ -169,7 +170,7 @@ impl Worker {
 
     fn handle(&mut self, command: Command) {
         match command {
-            Command::Add { id, task, class, rate } => self.add(id, task, class, rate),
+            Command::Add { id, task, unit, class, rate } => self.add(Entry { id, task, unit }, class, rate),
             Command::With { id, act } => self.call_by_id(id, act),
             Command::Wake { id, token } => self.call_by_id(id, |task, context| task.wake(token, context)),
             Command::Stop { id } => self.call_by_id(id, |task, context| task.stop(context)),
@@ -177,8 +178,9 @@ impl Worker {
         }
     }
 
-    fn add(&mut self, id: u64, task: Box<dyn Task>, class: usize, rate: Option<Rate>) {
-        let key = self.tasks.insert(Entry { id, task });
+    fn add(&mut self, entry: Entry, class: usize, rate: Option<Rate>) {
+        let id = entry.id;
+        let key = self.tasks.insert(entry);
         self.keys.insert(id, key);
         self.core.scheduler.add(key, class, rate);
         self.call(key, |task, context| task.start(context));
@@ -192,7 +194,7 @@ impl Worker {
 
     /// Calls a task, and then executes its requests. Events of ended tasks are ignored.
     fn call(&mut self, key: usize, act: impl FnOnce(&mut dyn Task, &mut Context<'_>)) {
-        let Some(Entry { id, task }) = self.tasks.get_mut(key) else { return };
+        let Some(Entry { id, task, .. }) = self.tasks.get_mut(key) else { return };
         let mut context =
             Context { core: &mut self.core, key, id: *id, requested_turn: None, has_ended: false };
         act(task.as_mut(), &mut context);
@@ -210,17 +212,17 @@ impl Worker {
     fn end(&mut self, key: usize) {
         self.core.timers.cancel(key);
         self.core.scheduler.remove(key);
-        let Entry { id, task } = self.tasks.remove(key);
+        let Entry { id, task, unit } = self.tasks.remove(key);
         self.keys.remove(&id);
-        self.core.conclude(task);
+        self.core.conclude(task, unit);
     }
 
     fn quit(mut self) {
         let keys: Vec<usize> = self.tasks.iter().map(|(key, _)| key).collect();
         keys.into_iter().for_each(|key| self.end(key));
         for command in self.core.mailbox.close() {
-            if let Command::Add { task, .. } = command {
-                self.core.conclude(task);
+            if let Command::Add { task, unit, .. } = command {
+                self.core.conclude(task, unit);
             }
         }
     }

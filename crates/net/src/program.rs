@@ -91,6 +91,19 @@ where
     timeout(limit, serving).await.map_or(Ok(false), |served| served.map(|()| true))
 }
 
+/// Ends the process with code 1: the [`on_panic`](wirepath_engine::EngineOptions::on_panic) of servers. Without one of
+/// its engine threads a server would serve some of its clients only; its service manager restarts a process that
+/// fails.
+pub fn end_after_panic(message: &str) {
+    // Not by the log: the process does not wait for the log's thread. If standard error is closed, the exit code is the
+    // only report.
+    drop(writeln!(
+        io::stderr(),
+        "an engine thread panicked: {message}; its clients are lost, so the process ends: this is a bug, report it"
+    ));
+    std::process::exit(FAILURE.into())
+}
+
 /// Announces readiness by `ready` and these addresses: the only line on standard output.
 ///
 /// # Errors
@@ -104,7 +117,41 @@ pub fn announce(addresses: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use wirepath_engine::{BlockingPool, Context, Engine, EngineOptions, Placement, Task};
+
     use super::*;
+
+    /// Panics at its start.
+    struct Panicking;
+
+    impl Task for Panicking {
+        fn start(&mut self, _context: &mut Context<'_>) {
+            panic!("on purpose");
+        }
+
+        fn end(self: Box<Self>, _pool: &BlockingPool) {}
+    }
+
+    /// Promise: A panic on an engine thread of a server ends the process with exit code 1 and a message.
+    #[test]
+    fn a_panic_of_an_engine_thread_ends_the_process() {
+        const IS_SERVER: &str = "WIREPATH_TEST_PANICS";
+        if std::env::var_os(IS_SERVER).is_some() {
+            let options = EngineOptions { on_panic: Some(end_after_panic), ..EngineOptions::default() };
+            let engine = Engine::start(options).unwrap();
+            engine.spawn(Box::new(Panicking), Placement::default());
+            drop(engine); // waits for the thread, which ends the process
+            return;
+        }
+        let test = "program::tests::a_panic_of_an_engine_thread_ends_the_process";
+        let mut server = Command::new(std::env::current_exe().unwrap());
+        let output = server.args([test, "--exact", "--nocapture"]).env(IS_SERVER, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(FAILURE.into()), "{said}");
+        assert!(said.contains("an engine thread panicked: on purpose"), "{said}");
+    }
 
     /// Runs a server that ends with `end` when it drains.
     fn served(stop: bool, end: Result<(), &'static str>) -> Result<bool, &'static str> {

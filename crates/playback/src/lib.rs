@@ -95,9 +95,11 @@ mod playbacks;
 mod playhead;
 mod progress;
 mod replay;
+mod request;
 mod ring_use;
 mod scale;
 mod scan;
+mod settings;
 mod slots;
 mod source;
 mod speed;
@@ -110,14 +112,13 @@ pub use connection_writer::ConnectionWriter;
 pub use counters::Counters;
 pub use lateness::LatenessSnapshot;
 pub use numbering::Timestamps;
-pub use playback::{
-    MOST_STREAMS, Pictures, PlayError, PlayRequest, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink,
-    Position, StreamPosition, StreamSink,
-};
-pub use playbacks::{PlaybackSettings, Playbacks};
+pub use playback::{MOST_STREAMS, Playback, PlaybackOptions, PlaybackSink, StreamSink};
+pub use playbacks::Playbacks;
 pub use progress::{Progress, RtpClock, StreamProgress};
 pub use replay::{AccessUnits, IntraPictures, ReplayRequest};
+pub use request::{Pictures, PlayError, PlayRequest, PlaybackEvent, Position, StreamPosition};
 pub use ring_use::RingUse;
 pub use scale::Scale;
+pub use settings::PlaybackSettings;
 pub use source::{At, Cursor, Departure, Load, Segment, SegmentClock, TrainSource};
 pub use speed::Speed;

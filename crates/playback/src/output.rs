@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use wirepath_datapath::interleaved::FrameTrain;
 use wirepath_datapath::{
-    DataPath, Headers, Lending, MappedFile, PacketMaker, SendError, SendOutcome, Support, Train, UdpSink,
-    errno_of,
+    DataPath, Headers, Lending, PacketMaker, SendError, SendOutcome, StoredTrains, Support, UdpSink, errno_of,
 };
 
 use crate::counters::ThreadCounters;
@@ -31,15 +30,13 @@ impl Output {
     #[inline]
     pub(crate) fn send(
         &mut self,
-        file: &MappedFile,
-        trains: &[Train],
-        headers: Headers,
+        trains: StoredTrains<'_>,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
         match self {
-            Output::Udp(output) => output.send(file, trains, headers, thread, token),
-            Output::Interleaved(output) => output.send(file, trains, headers, thread, token),
+            Output::Udp(output) => output.send(trains, thread, token),
+            Output::Interleaved(output) => output.send(trains, thread, token),
         }
     }
 
@@ -130,17 +127,16 @@ impl UdpOutput {
     #[inline]
     pub(crate) fn send(
         &mut self,
-        file: &MappedFile,
-        trains: &[Train],
-        headers: Headers,
+        trains: StoredTrains<'_>,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
-        let Some(train) = trains.first() else { return Ok(SendOutcome::Sent(0)) };
+        let StoredTrains { file, headers, .. } = trains;
+        let Some(train) = trains.trains.first() else { return Ok(SendOutcome::Sent(0)) };
         let makes_headers = headers != Headers::Stored;
         if let Some(maker) = &mut self.maker {
             let path = self.paths.stored;
-            let sent = maker.send(&self.sink, file, trains, headers, &mut thread.context, path);
+            let sent = maker.send(&self.sink, trains, &mut thread.context, path);
             self.note_path(path);
             return sent.map(SendOutcome::Sent);
         }
@@ -158,7 +154,7 @@ impl UdpOutput {
         let copies = rule == Lending::Never || rule == Lending::Safe && makes_headers;
         let usual = usual.for_train(train, headers, file, context);
         let path = if copies { usual.copying() } else { usual };
-        let outcome = path.enqueue(&self.sink, file, trains, headers, context, token);
+        let outcome = path.enqueue(&self.sink, trains, context, token);
         if path != usual && outcome.is_ok() {
             thread.counters.trains_copied_by_rule.increment();
         }
@@ -277,15 +273,13 @@ impl InterleavedOutput {
     #[inline]
     fn send(
         &mut self,
-        file: &MappedFile,
-        trains: &[Train],
-        headers: Headers,
+        trains: StoredTrains<'_>,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
         let mut maker = self.maker.take();
         let channel = (self.channel, maker.as_deref_mut());
-        let sent = self.send_in(channel, file, trains, headers, thread, token);
+        let sent = self.send_in(channel, trains, thread, token);
         self.maker = maker;
         sent
     }
@@ -296,15 +290,12 @@ impl InterleavedOutput {
     pub(crate) fn send_in(
         &mut self,
         (channel, maker): (u8, Option<&mut PacketMaker>),
-        file: &MappedFile,
-        trains: &[Train],
-        headers: Headers,
+        trains: StoredTrains<'_>,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
-        let Some(train) = trains.first() else { return Ok(SendOutcome::Sent(0)) };
+        let Some(frames) = FrameTrain::first_of(trains, channel) else { return Ok(SendOutcome::Sent(0)) };
         self.waits_for_room = false;
-        let frames = FrameTrain { channel, file, train: *train, headers };
         let (writer, context) = (&mut thread.writers[self.writer], &mut thread.context);
         let lends = self.lending.is_on() && maker.is_none() && thread.lending.rule() != Lending::Never;
         if lends && writer.enqueue(&frames, context, token) {

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use wirepath_datapath::{JoinedTrains, SendError, SendOutcome, Train, prefetch};
+use wirepath_datapath::{Headers, JoinedTrains, SendError, SendOutcome, StoredTrains, Train, prefetch};
 use wirepath_engine::{BlockingPool, Waker, now_us};
 
 use crate::output::InterleavedOutput;
-use crate::playback::{PlayError, PlayRequest, PlaybackEvent, Position, Reply};
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
 use crate::replay::ReplayRequest;
+use crate::request::{PlayError, PlayRequest, PlaybackEvent, Position, Reply};
 use crate::scale::Scale;
 use crate::scan::{NextPicture, Scan};
-use crate::source::{Departure, TrainSource};
+use crate::source::{Departure, TrainSource, numbers};
 use crate::speed::Speed;
-use crate::streams::{OtherStream, Streams, numbers};
+use crate::streams::{OtherStream, Streams};
 use crate::thread_state::{Playing, ThreadMembership, ThreadState};
 use crate::timetable::{Timetable, begin_us};
 
@@ -76,6 +76,23 @@ pub(crate) struct PacedPlayback {
     membership: ThreadMembership,
     /// True after it was moved to another thread.
     is_moved: bool,
+}
+
+/// Departure that leaves now.
+struct Due {
+    departure: Departure,
+    late_us: u64,
+    /// Time of the source before which departures behind it leave with it.
+    end_us: u64,
+}
+
+/// Time at which a departure leaves.
+enum Pace {
+    Now(Due),
+    /// Not now.
+    Later(Step),
+    /// Never, because packets were skipped: another departure is next.
+    Skipped,
 }
 
 /// ONVIF replay parameters of a request to play.
@@ -268,83 +285,105 @@ impl PacedPlayback {
                 },
                 Next::Failed(reason) => return Step::Fail(PlayError::Source(reason)),
             };
-            let has_waited = std::mem::take(&mut self.waits_for_source) && self.waits_at_edge;
-            let burst_us = thread.burst_us.min(self.most_burst_us);
-            if self.playing.is_none() {
-                self.begin(&departure, thread, now_us, burst_us);
-            }
-            if self.playing.is_some()
-                && let Some(scan) = self.scan.as_deref_mut().filter(|scan| scan.is_new)
-            {
-                if scan.is_over(departure.at_us) {
-                    scan.return_to_last();
-                    return self.finish();
-                }
-                self.begin_picture(&departure, thread, burst_us);
-            }
-            let Some(Playing { timetable, .. }) = &mut self.playing else { return Step::Wait };
-            let behind_us = timetable.behind_us();
-            let due_us = timetable.due_us(departure.at_us, burst_us);
-            let is_back = behind_us > 0 && timetable.behind_us() == 0;
-            let (end_us, length_us) = (timetable.end_us(), timetable.length_us());
-            if is_back {
-                self.note_clock(&departure);
-            }
-            let is_paced = !self.replay.unpaced;
-            if due_us > now_us && is_paced {
-                self.note_on_time();
-                return Step::At(due_us);
-            }
-            self.progress.set_burst(length_us);
-            let mut late_us = now_us.saturating_sub(due_us);
-            if self.scan.is_some() || !is_paced {
-                // Late pictures are left out; unpaced packets are never late.
-            } else if has_waited {
-                late_us = 0;
-                self.delay(&departure, now_us);
-            } else if self.is_behind() {
-                if self.skip_forward(&departure, late_us, thread) {
-                    continue;
-                }
-            } else if late_us > LATENESS_LIMIT_US {
-                thread.counters.clock_resyncs.increment();
-                self.resync(&departure, now_us);
-            }
+            let due = match self.pace(departure, thread, now_us) {
+                Pace::Now(due) => due,
+                Pace::Later(step) => return step,
+                Pace::Skipped => continue,
+            };
             if !is_sent {
                 self.playhead.pass();
                 self.progress.set_position(departure.at_us);
                 continue;
             }
-            let index = self.streams.index(departure.train.run.stream);
-            if self.playhead.begins_intra() {
-                self.streams.numbering(index).seek(self.shift_us);
-            }
-            self.streams.numbering(index).begin(numbers(&departure));
-            let headers = self.streams.headers(index, self.playhead.mapped_file());
-            let end_us = if is_paced { end_us } else { u64::MAX };
-            let mut trains = std::mem::take(&mut thread.trains);
-            // At an end, trains behind this one may begin another access unit.
-            let departure = if self.ending.is_some() || self.streams.is_extended(index) {
-                self.playhead.departure_alone(departure, end_us, &mut trains)
-            } else {
-                self.playhead.departure(departure, end_us, headers, &mut trains)
-            };
-            if self.streams.connection().is_some() {
-                trains.keep_first(); // frames have the headers of one run in a call
-            }
-            let sent = self.send(index, &departure, &mut trains, thread, token);
-            thread.trains = trains;
-            match sent {
-                Ok(SendOutcome::Sent(())) if self.is_behind() || !is_paced => {} // its client's lateness
-                Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
-                Ok(SendOutcome::Queued) => {
-                    self.queued = Some((departure, now_us - late_us));
-                    return Step::Queued;
-                }
+            match self.transmit(&due, thread, now_us, token) {
+                // Its client is late, or there is no time to keep.
+                Ok(SendOutcome::Sent(())) if self.is_behind() || self.replay.unpaced => {}
+                Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(due.late_us),
+                Ok(SendOutcome::Queued) => return Step::Queued,
                 Err(error) => return self.after_error(error, thread, now_us),
             }
         }
         Step::At(now_us)
+    }
+
+    /// Begins the timetable if a departure is the first one, and finds when the departure leaves.
+    fn pace(&mut self, departure: Departure, thread: &mut ThreadState, now_us: u64) -> Pace {
+        let has_waited = std::mem::take(&mut self.waits_for_source) && self.waits_at_edge;
+        let burst_us = thread.burst_us.min(self.most_burst_us);
+        if self.playing.is_none() {
+            self.begin(&departure, thread, now_us, burst_us);
+        }
+        if self.playing.is_some()
+            && let Some(scan) = self.scan.as_deref_mut().filter(|scan| scan.is_new)
+        {
+            if scan.is_over(departure.at_us) {
+                scan.return_to_last();
+                return Pace::Later(self.finish());
+            }
+            self.begin_picture(&departure, thread, burst_us);
+        }
+        let Some(Playing { timetable, .. }) = &mut self.playing else { return Pace::Later(Step::Wait) };
+        let behind_us = timetable.behind_us();
+        let due_us = timetable.due_us(departure.at_us, burst_us);
+        let is_back = behind_us > 0 && timetable.behind_us() == 0;
+        let (end_us, length_us) = (timetable.end_us(), timetable.length_us());
+        if is_back {
+            self.note_clock(&departure);
+        }
+        let is_paced = !self.replay.unpaced;
+        if due_us > now_us && is_paced {
+            self.note_on_time();
+            return Pace::Later(Step::At(due_us));
+        }
+        self.progress.set_burst(length_us);
+        let mut late_us = now_us.saturating_sub(due_us);
+        if self.scan.is_some() || !is_paced {
+            // Late pictures are left out; unpaced packets are never late.
+        } else if has_waited {
+            late_us = 0;
+            self.delay(&departure, now_us);
+        } else if self.is_behind() {
+            if self.skip_forward(&departure, late_us, thread) {
+                return Pace::Skipped;
+            }
+        } else if late_us > LATENESS_LIMIT_US {
+            thread.counters.clock_resyncs.increment();
+            self.resync(&departure, now_us);
+        }
+        Pace::Now(Due { departure, late_us, end_us: if is_paced { end_us } else { u64::MAX } })
+    }
+
+    /// Sends or queues a departure, and those behind it that leave with it.
+    fn transmit(
+        &mut self,
+        due: &Due,
+        thread: &mut ThreadState,
+        now_us: u64,
+        token: u64,
+    ) -> Result<SendOutcome<()>, SendError> {
+        let Due { departure, late_us, end_us } = *due;
+        let index = self.streams.index(departure.train.run.stream);
+        if self.playhead.begins_intra() {
+            self.streams.numbering(index).seek(self.shift_us);
+        }
+        self.streams.numbering(index).begin(numbers(&departure));
+        let headers = self.streams.headers(index, self.playhead.mapped_file());
+        let mut trains = std::mem::take(&mut thread.trains);
+        // At an end, trains behind this one may begin another access unit.
+        let departure = if self.ending.is_some() || self.streams.is_extended(index) {
+            self.playhead.departure_alone(departure, end_us, &mut trains)
+        } else {
+            self.playhead.departure(departure, end_us, headers, &mut trains)
+        };
+        if self.streams.connection().is_some() {
+            trains.keep_first(); // frames have the headers of one run in a call
+        }
+        let sent = self.send(index, &departure, &mut trains, thread, token);
+        thread.trains = trains;
+        if let Ok(SendOutcome::Queued) = sent {
+            self.queued = Some((departure, now_us - late_us));
+        }
+        sent
     }
 
     /// Notes that the kernel copied a queued train.
@@ -364,7 +403,8 @@ impl PacedPlayback {
         let Some(file) = self.playhead.mapped_file() else { return Step::At(now_us) };
         let train = departure.train;
         let index = self.streams.index(train.run.stream);
-        let result = self.streams.finish(index, file, &train, result, thread, token);
+        let queued = StoredTrains { file, trains: &[train], headers: Headers::Stored };
+        let result = self.streams.finish(index, queued, result, thread, token);
         match self.settle(index, &[train], result, thread) {
             Ok(packets) if packets < train.packets() => {} // another path is next, or the rest of the train
             Ok(_) => {
@@ -503,8 +543,8 @@ impl PacedPlayback {
                 self.streams.extend(index, &departure, self.playhead.clock(), self.replay.cseq);
             }
             let headers = self.streams.headers(index, Some(file));
-            let result = self.streams.send(index, file, trains.trains(), headers, thread, token);
-            let result = match result {
+            let stored = StoredTrains { file, trains: trains.trains(), headers };
+            let result = match self.streams.send(index, stored, thread, token) {
                 Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
                 Ok(SendOutcome::Sent(packets)) => Ok(packets),
                 Err(error) => Err(error),

@@ -13,9 +13,9 @@ use wirepath_engine::{BlockingPool, Context, Cost, Event, Handle, Task, TimerWhe
 
 use crate::counters::ThreadCounters;
 use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
-use crate::playback::{PlayError, PlayRequest, Position, Reply};
-use crate::playbacks::PlaybackSettings;
+use crate::request::{PlayError, PlayRequest, Position, Reply};
 use crate::ring_use::RingUse;
+use crate::settings::PlaybackSettings;
 use crate::slots::Slots;
 use crate::streams::OtherStream;
 use crate::thread_state::ThreadState;

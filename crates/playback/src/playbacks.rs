@@ -28,19 +28,9 @@ use crate::playback::{MOST_STREAMS, Playback, PlaybackOptions, PlaybackSink, Str
 use crate::progress::SharedProgress;
 use crate::replay::ReplayStream;
 use crate::ring_use::RingUse;
+use crate::settings::PlaybackSettings;
 use crate::streams::{OtherOutput, OtherStream, Stream, Streams};
 use crate::thread_state::ThreadMembership;
-
-/// Settings of all playbacks of an engine.
-#[derive(Clone, Debug)]
-pub struct PlaybackSettings {
-    /// Data paths that the host and its routes support.
-    pub support: Arc<Support>,
-    /// Use of an io_uring by each thread, to send from [registered](Playbacks::register) memory.
-    pub ring: RingUse,
-    /// Length of bursts.
-    pub burst: Burst,
-}
 
 /// All playbacks of an engine. They end when this is dropped.
 pub struct Playbacks {

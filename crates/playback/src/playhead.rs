@@ -8,9 +8,8 @@ use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 
 use crate::numbering::Numbers;
 use crate::replay::IntraPictures;
-use crate::source::{At, Cursor, Departure, Load, Segment, SegmentClock, TrainSource};
+use crate::source::{At, Cursor, Departure, Load, Segment, SegmentClock, TrainSource, numbers};
 use crate::speed::Speed;
-use crate::streams::numbers;
 
 mod intra;
 mod parts;

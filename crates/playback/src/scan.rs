@@ -1,7 +1,7 @@
 //! Fast forward and rewind: the pictures of a stream that can be decoded alone, in the direction of play.
 //! Each is sent as recorded, and follows the last one after the time given by the [`Scale`].
 
-use crate::playback::Pictures;
+use crate::request::Pictures;
 use crate::source::{Cursor, TrainSource};
 
 /// A playback at another scale than the normal one.

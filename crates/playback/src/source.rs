@@ -5,6 +5,8 @@ use std::sync::Arc;
 use wirepath_datapath::{MappedFile, Train};
 use wirepath_engine::Waker;
 
+use crate::numbering::Numbers;
+
 /// A train and when it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
@@ -156,4 +158,10 @@ pub enum At {
 impl Cursor {
     /// The start of the source.
     pub const START: Cursor = Cursor { segment: 0, at: At::Packet { train: 0, packet: 0, skip: 0 } };
+}
+
+/// Stored numbers of the first packet of a departure.
+pub(crate) fn numbers(departure: &Departure) -> Numbers {
+    let stored = departure.train.run.header(departure.train.first);
+    (stored.sequence, stored.timestamp)
 }

@@ -1,13 +1,15 @@
 //! The sent streams of a playback: the output and the numbers of each.
 
 use wirepath_datapath::interleaved::FrameTrain;
-use wirepath_datapath::{Headers, MappedFile, PacketMaker, SendError, SendOutcome, Support, Train};
+use wirepath_datapath::{
+    Headers, MappedFile, PacketMaker, SendError, SendOutcome, StoredTrains, Support, Train,
+};
 
 use crate::numbering::{Numbering, Numbers};
 use crate::output::{InterleavedOutput, Output, UdpOutput};
-use crate::playback::{Position, StreamPosition};
 use crate::replay::ReplayStream;
-use crate::source::{Departure, SegmentClock};
+use crate::request::{Position, StreamPosition};
+use crate::source::{Departure, SegmentClock, numbers};
 use crate::thread_state::ThreadState;
 
 /// Sent streams. The first is stored in place, so that a playback of one stream allocates nothing for others.
@@ -68,19 +70,13 @@ impl Streams {
     /// Numbers of the stream at an index.
     #[inline]
     pub(crate) fn numbering(&mut self, index: usize) -> &mut Numbering {
-        match index.checked_sub(1) {
-            None => &mut self.first.numbering,
-            Some(other) => &mut self.others[other].stream.numbering,
-        }
+        &mut self.stream_mut(index).numbering
     }
 
     /// Headers of the next packet of the stream at an index; they are made if the file has none.
     #[inline]
     pub(crate) fn headers(&self, index: usize, file: Option<&MappedFile>) -> Headers {
-        let headers = match index.checked_sub(1) {
-            None => self.first.numbering.headers,
-            Some(other) => self.others[other].stream.numbering.headers,
-        };
+        let headers = self.stream(index).numbering.headers;
         file.map_or(headers, |file| headers.in_file(file))
     }
 
@@ -100,10 +96,7 @@ impl Streams {
     /// Returns whether packets of the stream at an index have header extensions.
     #[inline]
     pub(crate) fn is_extended(&self, index: usize) -> bool {
-        match index.checked_sub(1) {
-            None => self.first.replay.is_some(),
-            Some(other) => self.others[other].stream.replay.is_some(),
-        }
+        self.stream(index).replay.is_some()
     }
 
     /// Sets the header extensions of a departure of the stream at an index.
@@ -130,11 +123,7 @@ impl Streams {
 
     /// Notes that a packet of the stream at an index was sent.
     pub(crate) fn note_extended(&mut self, index: usize) {
-        let stream = match index.checked_sub(1) {
-            None => &mut self.first,
-            Some(other) => &mut self.others[other].stream,
-        };
-        if let Some(replay) = &mut stream.replay {
+        if let Some(replay) = &mut self.stream_mut(index).replay {
             replay.note_sent();
         }
     }
@@ -162,20 +151,18 @@ impl Streams {
     pub(crate) fn send(
         &mut self,
         index: usize,
-        file: &MappedFile,
-        trains: &[Train],
-        headers: Headers,
+        trains: StoredTrains<'_>,
         thread: &mut ThreadState,
         token: u64,
     ) -> Result<SendOutcome<u32>, SendError> {
         let Some(other) = index.checked_sub(1) else {
-            return self.output.send(file, trains, headers, thread, token);
+            return self.output.send(trains, thread, token);
         };
         match (&mut self.others[other].output, &mut self.output) {
-            (OtherOutput::Udp(output), _) => output.send(file, trains, headers, thread, token),
+            (OtherOutput::Udp(output), _) => output.send(trains, thread, token),
             (OtherOutput::Channel(channel, maker), Output::Interleaved(output)) => {
                 let channel = (*channel, maker.as_deref_mut());
-                output.send_in(channel, file, trains, headers, thread, token)
+                output.send_in(channel, trains, thread, token)
             }
             (OtherOutput::Channel(..), Output::Udp(_)) => {
                 unreachable!("streams of a playback have one lower transport")
@@ -188,8 +175,7 @@ impl Streams {
     pub(crate) fn finish(
         &mut self,
         index: usize,
-        file: &MappedFile,
-        train: &Train,
+        queued: StoredTrains<'_>,
         result: Result<u32, SendError>,
         thread: &mut ThreadState,
         token: u64,
@@ -197,7 +183,7 @@ impl Streams {
         if let Some(output) = self.udp(index) {
             result?;
             output.note_lent(&thread.counters);
-            return Ok(train.packets());
+            return Ok(queued.trains.iter().map(Train::packets).sum());
         }
         let channel = match index.checked_sub(1).map(|other| &self.others[other].output) {
             Some(OtherOutput::Channel(channel, _)) => Some(*channel),
@@ -206,7 +192,7 @@ impl Streams {
         match &mut self.output {
             Output::Interleaved(output) => {
                 let channel = channel.unwrap_or(output.channel());
-                let frames = FrameTrain { channel, file, train: *train, headers: Headers::Stored };
+                let Some(frames) = FrameTrain::first_of(queued, channel) else { return Ok(0) };
                 output.finish(&frames, result, thread, token)
             }
             Output::Udp(_) => unreachable!("streams of a playback have one lower transport"),
@@ -269,6 +255,22 @@ impl Streams {
         }
     }
 
+    #[inline]
+    fn stream(&self, index: usize) -> &Stream {
+        match index.checked_sub(1) {
+            None => &self.first,
+            Some(other) => &self.others[other].stream,
+        }
+    }
+
+    #[inline]
+    fn stream_mut(&mut self, index: usize) -> &mut Stream {
+        match index.checked_sub(1) {
+            None => &mut self.first,
+            Some(other) => &mut self.others[other].stream,
+        }
+    }
+
     fn udp(&mut self, index: usize) -> Option<&mut UdpOutput> {
         match index.checked_sub(1) {
             None => match &mut self.output {
@@ -281,10 +283,4 @@ impl Streams {
             },
         }
     }
-}
-
-/// Stored numbers of the first packet of a departure.
-pub(crate) fn numbers(departure: &Departure) -> Numbers {
-    let stored = departure.train.run.header(departure.train.first);
-    (stored.sequence, stored.timestamp)
 }

@@ -26,6 +26,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wirepath_engine::{Engine, EngineOptions};
+use wirepath_net::program::end_after_panic;
 
 pub use balance::Balance;
 pub use health::HealthOptions;
@@ -123,7 +124,9 @@ impl Proxy {
             let opened = Listener::open(&address).await;
             listeners.extend(opened.map_err(|error| ProxyError::Listen(address, error))?);
         }
-        let is_own = |backend: &&Arc<Backend>| listeners.iter().any(|listener| backend.is_at(listener));
+        let is_own = |backend: &&Arc<Backend>| {
+            backend.has_target(|target| listeners.iter().any(|listener| listener.is_reached_at(target)))
+        };
         if let Some(own) = backends.iter().find(is_own) {
             return Err(ProxyError::Loop(own.endpoint().clone()));
         }
@@ -201,5 +204,6 @@ impl ProxyView {
 
 fn engine(threads: usize) -> io::Result<Engine> {
     // Relayed bytes never wait for storage, so one pool thread suffices.
-    Engine::start(EngineOptions { threads, pool_threads: 1, ..EngineOptions::default() })
+    let on_panic = Some(end_after_panic as fn(&str));
+    Engine::start(EngineOptions { threads, pool_threads: 1, on_panic, ..EngineOptions::default() })
 }

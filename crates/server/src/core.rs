@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use wirepath_datapath::{DataPath, SendContext, Support};
 use wirepath_engine::{Engine, EngineOptions};
+use wirepath_net::program::end_after_panic;
 use wirepath_playback::{Burst, PlaybackSettings, Playbacks, RingUse};
 
 use crate::images::{
@@ -67,6 +68,7 @@ impl MediaCore {
         let engine = Arc::new(Engine::start(EngineOptions {
             threads: options.threads,
             pool_threads: options.threads.max(2),
+            on_panic: Some(end_after_panic),
             ..EngineOptions::default()
         })?);
         let settings = PlaybackSettings { support, ring, burst: options.burst };

@@ -9,6 +9,7 @@ mod catalog;
 mod channels;
 mod core;
 mod describe;
+mod epoch;
 mod formats;
 mod heap_trim;
 mod http;
@@ -46,11 +47,11 @@ pub use reload::{AccessRules, ReloadError, ReloadableOptions, Reloader};
 pub use rtsp::{RtspOptions, SrtpKeys, port_pairs};
 pub use sending::{
     ChannelOptions, ChannelStatus, Destination, Form, Interface, ListForm, OutputStatus, Playlist,
-    PlaylistEntry, PlaylistError, SendFailure, Sender, SenderOptions,
+    PlaylistEntry, PlaylistError, PortUse, SendFailure, Sender, SenderOptions,
 };
 pub use server::{PopularityKeeper, Server, ServerOptions};
 pub use session_limit::TooManySessions;
 pub use start_error::StartError;
 pub use tls::{TlsAddresses, TlsOptions};
-pub use wirepath_datapath::DataPath;
+pub use wirepath_datapath::{DataPath, Lending};
 pub use wirepath_playback::Burst;

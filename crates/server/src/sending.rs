@@ -6,11 +6,11 @@ mod destination;
 mod item;
 mod output;
 mod playlist;
+mod port_table;
 mod running_channel;
 mod sequence;
 mod unplayable;
 
-use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use wirepath_net::raise_descriptor_limit;
 use wirepath_playback::Burst;
 
 use self::announcement::Announcer;
+use self::port_table::PortTable;
 use self::running_channel::RunningChannel;
 use crate::core::{CoreOptions, MediaCore};
 use crate::images::{HotMemorySize, ImagePolicy};
@@ -31,6 +32,7 @@ pub use destination::{Destination, Form, Interface};
 pub(crate) use item::Item;
 pub(crate) use output::{End, Output, OutputSource};
 pub use playlist::{Entry as PlaylistEntry, ListForm, Playlist, PlaylistError};
+pub use port_table::PortUse;
 pub use running_channel::{ChannelStatus, OutputStatus};
 pub(crate) use sequence::Sequence;
 pub(crate) use unplayable::Fault;
@@ -96,9 +98,9 @@ pub enum SendFailure {
     /// A movie cannot be sent without RTP.
     #[error("cannot send {0} to {1}: plain UDP takes transport streams only; use rtp://")]
     NeedsRtp(String, String),
-    /// Two streams would mix at a destination.
-    #[error("channels {0} and {1} have the same destination {2}: give each its own port or group")]
-    SameDestination(String, String, String),
+    /// Two streams would mix at a receiver.
+    #[error("outputs overlap: {0}, {1}; give each its own ports or address")]
+    Overlap(PortUse, PortUse),
     /// A destination cannot be sent to.
     #[error("cannot send to {0}: {1}")]
     Destination(String, io::Error),
@@ -136,8 +138,9 @@ impl Sender {
             calibration: options.calibration,
             burst: options.burst,
         })?;
-        check_destinations(&options.channels)?;
-        let channels = options.channels.into_iter().map(|channel| RunningChannel::open(channel, &core));
+        let mut ports = PortTable::default();
+        let open = |channel| RunningChannel::open(channel, &core, &mut ports);
+        let channels = options.channels.into_iter().map(open);
         let channels = channels.collect::<Result<Vec<_>, _>>()?;
         Ok(Sender { core, channels })
     }
@@ -205,21 +208,6 @@ impl Sender {
     fn outputs(&self) -> impl Iterator<Item = &Arc<Output>> {
         self.channels.iter().flat_map(|channel| &channel.outputs)
     }
-}
-
-/// Refuses channels, or places in one, with the same destination.
-fn check_destinations(channels: &[ChannelOptions]) -> Result<(), SendFailure> {
-    let mut users = HashMap::new();
-    for channel in channels {
-        for destination in &channel.destinations {
-            let key = (destination.address, &destination.interface);
-            if let Some(other) = users.insert(key, &channel.name) {
-                let names = (other.clone(), channel.name.clone());
-                return Err(SendFailure::SameDestination(names.0, names.1, destination.to_string()));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Waits until all outputs have ended; notes the errors of those that failed.

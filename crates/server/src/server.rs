@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use wirepath_datapath::DataPath;
+use wirepath_datapath::{DataPath, Lending};
 use wirepath_engine::Engine;
 use wirepath_net::auth::{AccessControl, AuthOptions};
 use wirepath_net::handed_sockets::HandedSockets;
@@ -107,6 +107,8 @@ pub struct ServerOptions {
     pub multicast: Option<MulticastRange>,
     /// Fields of HTTP responses.
     pub response_fields: ResponseFields,
+    /// Rule by which trains and files are sent without a copy, until an administrator sets another one.
+    pub lend: Lending,
     /// Time for which sessions continue after a handover.
     pub drain: Duration,
 }
@@ -130,28 +132,10 @@ impl Server {
     /// not passed in.
     pub fn start(options: ServerOptions, mut handed: HandedSockets) -> Result<Server, StartError> {
         let open_files = raise_descriptor_limit();
-        let library = Library::open(&options.catalog.paths);
-        let library = Arc::new(library.map_err(|error| StartError::Catalog(Box::new(error)))?);
-        if let Some(auth) = &options.auth {
-            warn_of_idle_users(&library, &auth.folders);
-        }
-        warn_of_idle_options(&library, &options.response_fields, &options.folder_bursts);
+        let library = open_library(&options)?;
         let access = options.auth.as_ref().map(AccessControl::open).transpose()?;
-        let MediaCore { engine, playbacks, hot, store, plays } = MediaCore::start(&CoreOptions {
-            cache: options.cache.clone(),
-            cache_bytes: options.cache_bytes,
-            images: options.images,
-            image_bytes_per_second: options.image_bytes_per_second,
-            packing_memory_bytes: options.packing_memory_bytes,
-            packings_per_address: options.packings_per_address,
-            keeps_popularity: true,
-            hot_memory: options.hot_memory,
-            sends_stored_headers: true,
-            threads: options.threads,
-            path: options.path,
-            calibration: options.calibration.clone(),
-            burst: options.burst,
-        })?;
+        let MediaCore { engine, playbacks, hot, store, plays } = MediaCore::start(&core_options(&options))?;
+        playbacks.lending().set(options.lend);
 
         let rtsp_listener = listen("RTSP", options.rtsp, &mut handed)?;
         let http_listener = listen("HTTP", options.http, &mut handed)?;
@@ -200,20 +184,7 @@ impl Server {
         http_service.register(&mut metrics, &mut status);
         AccessControl::register(access.as_ref(), &mut metrics, &mut status);
         Terminator::register(tls.as_ref().map(|tls| &tls.terminator), &mut metrics, &mut status);
-        let draining = closing.subscribe();
-        status.add("draining", move || (*draining.borrow()).into());
-        let listed = Arc::clone(&catalog);
-        let administered = access.clone();
-        status.add("ends_sessions", move || {
-            administered.as_ref().is_some_and(|access| access.has_administrators()).into()
-        });
-        status.add("archives", move || {
-            listed.get().archives.folders().iter().map(|folder| folder.json()).collect()
-        });
-        let listed = Arc::clone(&catalog);
-        status.add("channels", move || listed.get().channels.json());
-        let shown = Arc::clone(&admission);
-        status.add("capacity", move || shown.json());
+        add_status(&mut status, &catalog, &admission, access.clone(), closing.subscribe());
         catalog.look_up_plays(&plays);
         status::register(&playbacks, &store, hot, Arc::clone(&plays), &mut metrics, &mut status);
         let endpoint = Endpoint::new(metrics, status);
@@ -350,6 +321,56 @@ impl PopularityKeeper {
             tracing::warn!("the popularity of assets is not stored: the cache folder does not answer");
         }
     }
+}
+
+fn open_library(options: &ServerOptions) -> Result<Arc<Library>, StartError> {
+    let library = Library::open(&options.catalog.paths);
+    let library = library.map_err(|error| StartError::Catalog(Box::new(error)))?;
+    if let Some(auth) = &options.auth {
+        warn_of_idle_users(&library, &auth.folders);
+    }
+    warn_of_idle_options(&library, &options.response_fields, &options.folder_bursts);
+    Ok(Arc::new(library))
+}
+
+fn core_options(options: &ServerOptions) -> CoreOptions {
+    CoreOptions {
+        cache: options.cache.clone(),
+        cache_bytes: options.cache_bytes,
+        images: options.images,
+        image_bytes_per_second: options.image_bytes_per_second,
+        packing_memory_bytes: options.packing_memory_bytes,
+        packings_per_address: options.packings_per_address,
+        keeps_popularity: true,
+        hot_memory: options.hot_memory,
+        sends_stored_headers: true,
+        threads: options.threads,
+        path: options.path,
+        calibration: options.calibration.clone(),
+        burst: options.burst,
+    }
+}
+
+/// Adds the state of draining, administration, archives, channels and admission to the status.
+fn add_status(
+    status: &mut Status,
+    catalog: &Arc<CurrentCatalog>,
+    admission: &Arc<Admission>,
+    access: Option<Arc<AccessControl>>,
+    draining: watch::Receiver<bool>,
+) {
+    status.add("draining", move || (*draining.borrow()).into());
+    status.add("ends_sessions", move || {
+        access.as_ref().is_some_and(|access| access.has_administrators()).into()
+    });
+    let listed = Arc::clone(catalog);
+    status.add("archives", move || {
+        listed.get().archives.folders().iter().map(|folder| folder.json()).collect()
+    });
+    let listed = Arc::clone(catalog);
+    status.add("channels", move || listed.get().channels.json());
+    let shown = Arc::clone(admission);
+    status.add("capacity", move || shown.json());
 }
 
 /// The admission policy with the speed of the links, unless it has a rate or clients can only be local.

@@ -65,6 +65,9 @@ pub enum StreamError {
     /// A handler, a framing, a tag function, a custom order or a custom pattern panicked.
     #[error("a callback of the stream panicked: {0}")]
     Panicked(String),
+    /// The engine thread of the stream panicked.
+    #[error("the engine thread of the stream panicked, which is a bug: report it with the panic's message")]
+    ThreadPanicked,
     /// A storage job panicked.
     #[error("{name}: reading ahead or writing panicked: {message}")]
     StoragePanicked {

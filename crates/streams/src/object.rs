@@ -9,11 +9,13 @@
 //! | `waitdata`, `waitspace`, `dataready`, | readiness of the descriptor, |
 //! | `spaceready`, `statechange` | for which an engine waits |
 
+mod cold;
 mod collected;
 mod extents;
 mod lend;
 mod listener;
 mod mapped;
+mod outcome;
 mod parts;
 mod peek;
 mod provisional;
@@ -38,17 +40,19 @@ use wirepath_datapath::{datagrams, errno_of, socket};
 
 use crate::write_progress::WriteProgress;
 
+pub(crate) use cold::Cold;
 pub use collected::Collected;
 pub use extents::Extents;
 pub(crate) use lend::LongTrain;
 pub(crate) use listener::Listener;
 pub(crate) use mapped::Mapped;
-pub use parts::{ObjectPart, SendOutcome};
-pub(crate) use parts::{ObjectParts, Source, TRUNCATED};
+pub use outcome::SendOutcome;
+pub(crate) use outcome::{Awaited, ReadOutcome, TRUNCATED, Unread};
+pub use parts::ObjectPart;
+pub(crate) use parts::{ObjectParts, Source};
 pub(crate) use provisional::Provisional;
-pub(crate) use read::{Awaited, Cold, ReadOutcome, Unread};
 pub(crate) use target::{Batch, WriteTarget};
-pub(crate) use write::{MOST_SLICES, WriteOutcome};
+pub(crate) use write::WriteOutcome;
 
 /// A source or sink of bytes. An object keeps bytes that were read and not used, so an object that is
 /// [detached](crate::Stream::detach_input) can be attached elsewhere without loss.

@@ -31,7 +31,7 @@ pub struct StreamOptions {
     /// in microseconds. Among ready streams, the stream with the earliest deadline has the next turn; streams
     /// without a deadline come last.
     pub deadline_us: Option<u64>,
-    /// Called once, on the engine thread, after the stream has ended; must not block.
+    /// Called once, after the stream has ended; must not block. On the engine thread, unless that panicked.
     pub on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
 }
 
@@ -79,9 +79,18 @@ struct StreamTask {
     /// Result of an ended stream that waits for storage jobs: the number of written bytes is known only after
     /// them.
     result: Option<Result<(), StreamError>>,
-    on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
-    ending: Arc<Ending>,
     progress: Arc<StreamProgress>,
+    end_report: EndReport,
+}
+
+/// Report of the end of a stream. Dropped without an end, as when the engine thread panics, it reports an error: threads
+/// must not wait for the end for ever.
+struct EndReport {
+    ending: Arc<Ending>,
+    events: EventSlot,
+    on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
+    /// True once the end was published, or the stream was taken back.
+    is_done: bool,
 }
 
 impl Stream {
@@ -96,9 +105,13 @@ impl Stream {
             jobs: VecDeque::new(),
             taker: None,
             result: None,
-            on_end,
-            ending: Arc::clone(&ending),
             progress: Arc::clone(&progress),
+            end_report: EndReport {
+                ending: Arc::clone(&ending),
+                events: events.clone(),
+                on_end,
+                is_done: false,
+            },
         };
         RunningStream { task: engine.spawn(Box::new(task), placement), ending, progress, events }
     }
@@ -287,6 +300,7 @@ impl Task for StreamTask {
         self.note_progress(now_us());
         if let Some(taker) = self.taker.take_if(|_| !self.stream.waits_for_storage()) {
             self.stream.unwatch();
+            self.end_report.is_done = true;
             // If the receiver is gone, the stream is dropped.
             drop(taker.send(self.stream));
             return;
@@ -365,14 +379,29 @@ impl StreamTask {
         // A handler that panicked may panic again in its report.
         self.stream.give_back();
         let status = catch_panic(|| self.stream.status()).unwrap_or_default();
-        let end = StreamEnd { result, status };
+        self.end_report.publish(StreamEnd { result, status });
+    }
+}
+
+impl EndReport {
+    fn publish(&mut self, end: StreamEnd) {
+        self.is_done = true;
         *self.ending.end.lock() = Some(end.clone());
         self.ending.has_ended.notify_all();
-        self.stream.event_slot().end();
+        self.events.end();
         if let Some(on_end) = self.on_end.take()
             && let Err(message) = catch_panic(|| on_end(end))
         {
             tracing::error!(message, "a callback for the end of a stream panicked");
+        }
+    }
+}
+
+impl Drop for EndReport {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let (result, status) = (Err(StreamError::ThreadPanicked), StreamStatus::default());
+            self.publish(StreamEnd { result, status });
         }
     }
 }

@@ -27,6 +27,7 @@ use programs::{Built, Program};
 use step::{Count, Done, Step, cargo, command};
 use tally::Tally;
 use times::Times;
+use wirepath_testkit::kvm::may_run_guests;
 
 fn main() -> ExitCode {
     match Length::asked_for().and_then(run) {
@@ -195,7 +196,8 @@ impl Suite {
         };
         let mut lanes: Vec<Lane> = LONG.iter().map(|long| lane(&|name| name == *long)).collect();
         lanes.push(lane(&|name| name != BOOTS && !LONG.contains(&name)));
-        if guests_keep_time() {
+        if may_run_guests() {
+            // They keep time by this machine's clock.
             lanes.push(vec![self.guests.clone()]);
         }
         lanes
@@ -222,7 +224,8 @@ impl Suite {
             ],
             boots.map(|program| program.whole(self.length).behind_others()).collect(),
         ];
-        if !guests_keep_time() {
+        if !may_run_guests() {
+            // Emulated processors count instructions: it does not matter when they run.
             lanes.push(vec![self.guests.clone().behind_others()]);
         }
         lanes
@@ -250,17 +253,6 @@ const PUBLISHED: [&str; 9] = [
     "wirepath-auth",
     "wirepath-net",
 ];
-
-/// Returns whether guests run on this machine's processors, by its clock. Emulated ones count instructions:
-/// for them it does not matter when they have a processor.
-///
-/// The device alone says little: on x86, KVM without `vmx` or `svm` (PVM) boots no ordinary kernel.
-fn guests_keep_time() -> bool {
-    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
-    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let is_hardware = |flag: &str| ["vmx", "svm"].contains(&flag);
-    device.is_ok() && (!cfg!(target_arch = "x86_64") || processor.split_whitespace().any(is_hardware))
-}
 
 /// Known vulnerabilities need a database that comes over the network, and a tool that has it.
 fn advisories() -> Done {

@@ -13,10 +13,6 @@ use crate::tree::Tree;
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/cli/src/inspect", "the forms of one report share their words"),
     ("crates/engine/src", "a command calls a task, and a task has handles that send commands"),
-    ("crates/playback/src", "a playback's handle names the task that it calls"),
-    ("crates/relay/src/cache", "to be replaced by a library with an origin behind it"),
-    ("crates/relay/src/proxy", "connection, listener and backend count each other"),
-    ("crates/streams/src/object", "the kinds of objects are one enum with its parts"),
 ];
 
 /// Finds circles of modules in `crates/`.

@@ -29,27 +29,27 @@ const RANDOM_CALLS: u64 = 300;
 
 /// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_ext4() -> Result<()> {
-    of_folder("bytes::of_ext4", Folder::ext4()?, Bench::new()?)
+    of_folder("bytes::of_ext4", &Folder::ext4()?, Bench::new()?)
 }
 
 /// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_tmpfs() -> Result<()> {
-    of_folder("bytes::of_tmpfs", Folder::tmpfs()?, Bench::new()?)
+    of_folder("bytes::of_tmpfs", &Folder::tmpfs()?, Bench::new()?)
 }
 
 /// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_huge_pages() -> Result<()> {
-    of_folder("bytes::of_huge_pages", Folder::tmpfs_of_huge_pages()?, Bench::new()?)
+    of_folder("bytes::of_huge_pages", &Folder::tmpfs_of_huge_pages()?, Bench::new()?)
 }
 
 /// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_overlay() -> Result<()> {
-    of_folder("bytes::of_overlay", Folder::overlay()?, Bench::new()?)
+    of_folder("bytes::of_overlay", &Folder::overlay()?, Bench::new()?)
 }
 
 /// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_xfs() -> Result<()> {
-    of_folder("bytes::of_xfs", Folder::xfs()?, Bench::new()?)
+    of_folder("bytes::of_xfs", &Folder::xfs()?, Bench::new()?)
 }
 
 /// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
@@ -67,11 +67,11 @@ fn by_ring() -> Result<()> {
     let mut bench = Bench::new()?;
     require!(bench.has(layout::FEATURE_URING), "this module takes no commands of io_uring");
     bench.by_ring = true;
-    of_folder("bytes::by_ring", Folder::ext4()?, bench)
+    of_folder("bytes::by_ring", &Folder::ext4()?, bench)
 }
 
 /// Of a file without holes, and of one with a hole across pages, one within a page, and one at its end.
-fn of_folder(group: &str, folder: Folder, bench: Bench) -> Result<()> {
+pub(crate) fn of_folder(group: &str, folder: &Folder, bench: Bench) -> Result<()> {
     let plain = Content::new(settings().seed, LENGTH);
     let holes = plain.clone().with_hole(8191..70_001).with_hole(131_072..131_080).with_hole(290_000..LENGTH);
     let files = [folder.file("plain", &plain)?, folder.file("holes", &holes)?];

@@ -7,18 +7,22 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{FsWord, statfs};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 use wirepath_module_tests::content::Content;
 use wirepath_tests::process::find;
-use wirepath_tests::require;
+use wirepath_tests::{Deadline, require};
 
 /// A folder on a file system of some kind; unmounted when dropped.
 pub(crate) struct Folder {
     path: PathBuf,
     mounts: Vec<PathBuf>,
-    _temporary: TempDir,
+    temporary: Option<TempDir>,
 }
+
+/// Time in which users of a file system end that have nothing more to do.
+const LIMIT_SECONDS: f64 = 10.0;
 
 /// Magic numbers of `statfs(2)`.
 const EXT4: FsWord = 0xef53;
@@ -30,7 +34,7 @@ impl Folder {
         let temporary = tempfile::tempdir()?;
         let kind = statfs(temporary.path())?.f_type;
         require!(kind == EXT4, "{} is no ext4", temporary.path().display());
-        Ok(Folder { path: temporary.path().to_owned(), mounts: Vec::new(), _temporary: temporary })
+        Ok(Folder { path: temporary.path().to_owned(), mounts: Vec::new(), temporary: Some(temporary) })
     }
 
     /// A tmpfs of its own.
@@ -81,16 +85,17 @@ impl Folder {
         // It goes with its last user.
         output(Command::new("losetup").args(["--detach", device.trim()]))?;
         ensure!(statfs(&path)?.f_type == XFS, "{} is no xfs", path.display());
-        Ok(Folder { mounts: vec![path.clone()], path, _temporary: temporary })
+        Ok(Folder { mounts: vec![path.clone()], path, temporary: Some(temporary) })
     }
 
-    fn mounted(what: &str, kind: &str, options: &str) -> Result<Folder> {
+    /// A file system of its own, mounted with these options.
+    pub(crate) fn mounted(what: &str, kind: &str, options: &str) -> Result<Folder> {
         let temporary = tempfile::tempdir()?;
         let path = temporary.path().to_owned();
         let c_options = std::ffi::CString::new(options)?;
         mount(what, &path, kind, MountFlags::empty(), Some(c_options.as_c_str()))
             .with_context(|| format!("mounting a {kind} of {options}"))?;
-        Ok(Folder { mounts: vec![path.clone()], path, _temporary: temporary })
+        Ok(Folder { mounts: vec![path.clone()], path, temporary: Some(temporary) })
     }
 
     /// A file with this content, open for reading, none of it in the page cache if the file system has other
@@ -102,6 +107,29 @@ impl Folder {
         file.sync_all()?;
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
         Ok(file)
+    }
+
+    /// The same folder, which stays mounted when this one is dropped.
+    pub(crate) fn borrowed(&self) -> Folder {
+        Folder { path: self.path.clone(), mounts: Vec::new(), temporary: None }
+    }
+
+    /// Unmounts it when the last of its files was closed: runs and rings close theirs a little later.
+    pub(crate) fn unmount(mut self) -> Result<()> {
+        while let Some(path) = self.mounts.pop() {
+            let unmounted = Deadline::seconds(LIMIT_SECONDS).wait_for("users of a file system", || {
+                match unmount(&path, UnmountFlags::empty()) {
+                    Ok(()) => Ok(Some(())),
+                    Err(Errno::BUSY) => Ok(None),
+                    Err(error) => Err(error.into()),
+                }
+            });
+            unmounted.with_context(|| format!("unmounting {}", path.display()))?;
+        }
+        match self.temporary.take() {
+            Some(temporary) => temporary.close().context("removing the folder"),
+            None => Ok(()),
+        }
     }
 
     /// Folder of the files.
@@ -119,6 +147,7 @@ impl Drop for Folder {
     }
 }
 
+/// Makes a file with this content.
 fn write(path: &Path, content: &Content) -> Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.set_len(content.length())?;
@@ -128,7 +157,8 @@ fn write(path: &Path, content: &Content) -> Result<()> {
     Ok(())
 }
 
-fn has_file_system(name: &str) -> Result<bool> {
+/// Returns whether the kernel has it, built in or loaded.
+pub(crate) fn has_file_system(name: &str) -> Result<bool> {
     let known = std::fs::read_to_string("/proc/filesystems")?;
     Ok(known.split_whitespace().any(|word| word == name))
 }

@@ -13,12 +13,14 @@ mod descriptors;
 mod failing;
 mod files;
 mod filters;
+mod folios;
 mod frames;
 mod handlers;
 mod headers;
 mod injected;
 mod links;
 mod misuse;
+mod nfs;
 mod objects;
 mod query;
 mod reload;
@@ -58,6 +60,8 @@ fn main() -> ExitCode {
     let groups = [
         query::trials(),
         bytes::trials(),
+        nfs::trials(),
+        folios::trials(),
         misuse::trials(),
         vectors::trials(),
         runs::trials(),

@@ -74,7 +74,8 @@ fn bytes_of_memory() -> Result<()> {
     Ok(())
 }
 
-fn bench() -> Result<Bench> {
+/// A test bed whose module paces runs.
+pub(crate) fn bench() -> Result<Bench> {
     let bench = Bench::new()?;
     require!(bench.has(layout::FEATURE_RUNS), "this module paces no runs");
     Ok(bench)
@@ -87,7 +88,8 @@ pub(crate) enum Pace {
     Table(Vec<Departure>),
 }
 
-fn bytes_of(group: &str, sources: &[From<'_>], mut bench: Bench) -> Result<()> {
+/// Random runs of these sources.
+pub(crate) fn bytes_of(group: &str, sources: &[From<'_>], mut bench: Bench) -> Result<()> {
     let mut wires = [Wire::new(IPV4, true)?, Wire::new(IPV6, false)?];
     each_case(group, CASES, |index| {
         let mut random = Random::of_case(settings().seed, index);

@@ -172,7 +172,8 @@ fn over_udp_of_xfs_and_overlay() -> Result<()> {
     each_over_udp("vectors::over_udp_of_xfs_and_overlay", [Folder::xfs()?, Folder::overlay()?])
 }
 
-fn each_over_udp(group: &str, folders: [Folder; 2]) -> Result<()> {
+/// Random vectors of a file in each of two folders and of memory.
+pub(crate) fn each_over_udp(group: &str, folders: [Folder; 2]) -> Result<()> {
     let mut sources = Sources::new(folders)?;
     let mut wires = [Wire::new(IPV4, true)?, Wire::new(IPV6, false)?];
     let mut totals = [0; 2];

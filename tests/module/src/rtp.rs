@@ -51,6 +51,20 @@ pub struct Place {
 }
 
 impl Rtp {
+    /// An engine that begins, of which each packet has a timestamp of its own.
+    pub fn stepped() -> Rtp {
+        Rtp {
+            ssrc: 0x1234_5678,
+            sequence: 0,
+            payload_type: 33,
+            marker: layout::MARKER_NEVER,
+            position: 0,
+            packets: 0,
+            octets: 0,
+            timestamps: Timestamps::Step(5, 90, 1),
+        }
+    }
+
     /// Position of packet `index` of the run; none if the table has ended before.
     pub fn place(&self, index: u64, packet_bytes: u64) -> Option<Place> {
         let at = index + u64::from(self.position);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use wirepath_tests::kvm;
 
 use crate::guest::{self, Guest};
 use crate::kernels::{self, Kernel, Series};
@@ -38,6 +39,8 @@ pub enum Part {
     Paths,
     /// The module's tests, on every kernel
     Module,
+    /// Those of them of files on NFS, on every kernel
+    Nfs,
     /// The same with two processors, on the newest kernel
     Processors,
     /// The same on a kernel with PREEMPT_RT
@@ -107,10 +110,9 @@ impl Suite {
         })
     }
 
-    /// A device of that name says little: some run no ordinary kernel. So one is booted.
+    /// Uses KVM if it boots a kernel: some do not, although the processor has what it takes.
     fn use_kvm_if_it_works(&mut self, kernel: &Numbered) -> Result<()> {
-        let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
-        if device.is_ok() {
+        if kvm::may_run_guests() {
             let mut fast = self.qemu.clone();
             fast.kvm = true;
             let guest = self.guest(kernel, "kvm")?.size(256, 1, Duration::from_secs(60));
@@ -133,6 +135,7 @@ impl Suite {
             Part::Caller => self.caller(kernel),
             Part::Paths => self.by_module(kernel),
             Part::Module => self.module(kernel, "module", 1),
+            Part::Nfs => self.nfs(kernel),
             Part::Processors => self.module(kernel, "processors", 2),
             Part::Realtime => self.module(kernel, "module", 1),
         }

@@ -2,7 +2,9 @@
 //!
 //! A document marks generated parts: a line `<!-- figure: PATH from RESULT... -->` for a data path, or `<!--
 //! table: NAME from RESULT... -->`, and a line `<!-- end -->`. The text between them is generated; the rest
-//! is left as it is. Results are named by their place in the folder of results, without `.json`.
+//! is left as it is. Results are named by their place in the folder of results, without `.json`. The tables
+//! `table-2` and `table-2-kernels` are one for all their results: of each experiment over a transport they have
+//! the first.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ const END: &str = "<!-- end -->";
 const WIDTH: usize = 110;
 
 /// Tables, by their names in marks.
-const TABLES: [(&str, Extract); 10] = [
+const TABLES: [(&str, Extract); 9] = [
     ("machine", Extract::Machine),
     ("cheapest", Extract::Cheapest),
     ("stream", Extract::BySize(Experiment::Stream)),
@@ -30,7 +32,6 @@ const TABLES: [(&str, Extract); 10] = [
     ("relay", Extract::Relay),
     ("counted", Extract::Counted),
     ("claims", Extract::Claims),
-    ("table-2", Extract::Table2),
 ];
 
 /// Kept results, each read once.
@@ -39,14 +40,19 @@ pub(crate) struct Results {
     read: HashMap<String, Assessment>,
 }
 
-/// Table of two kernels, from results of both.
+/// Table 2 of the papers, from results of one machine.
+const TABLE_2: &str = "table-2";
+
+/// The same of two kernels, from results of both.
 const KERNELS: &str = "table-2-kernels";
 
 /// Content of a generated part.
 enum What {
     /// Tables of each result.
     Each(Extract),
-    /// One table of all results.
+    /// Table 2 of the papers, one for all results.
+    Table2,
+    /// The same for two kernels.
     Kernels,
 }
 
@@ -116,11 +122,13 @@ impl<'a> Mark<'a> {
         let (name, sources) = rest.split_once(" from ").context("no result is named: `from RESULT`")?;
         let what = match kind {
             "figure" => What::Each(Extract::Path(name.parse().context("naming a data path")?)),
+            _ if name == TABLE_2 => What::Table2,
             _ if name == KERNELS => What::Kernels,
             _ => {
                 let found = TABLES.iter().find(|(known, _)| *known == name);
                 let names = || TABLES.map(|(known, _)| known).join(", ");
-                let unknown = || format!("unknown table {name:?}: expected {KERNELS} or one of {}", names());
+                let unknown =
+                    || format!("unknown table {name:?}: expected {TABLE_2}, {KERNELS} or one of {}", names());
                 What::Each(found.with_context(unknown)?.1)
             }
         };
@@ -129,7 +137,7 @@ impl<'a> Mark<'a> {
 
     /// Tables of each result, with a line on their origin.
     fn generated(&self, results: &mut Results) -> Result<String> {
-        let What::Each(what) = self.what else { return self.kernels(results) };
+        let What::Each(what) = self.what else { return self.together(results) };
         let mut text = String::new();
         for source in &self.sources {
             let assessment = results.get(source)?;
@@ -143,15 +151,24 @@ impl<'a> Mark<'a> {
         Ok(text.lines().map(wrapped).collect())
     }
 
-    /// One table of all results, with a line on the origin of each.
-    fn kernels(&self, results: &mut Results) -> Result<String> {
+    /// One table of all results, with a line on the origin of each. If several results share table 2, the lines
+    /// say what it has of which.
+    fn together(&self, results: &mut Results) -> Result<String> {
         let assessments =
             self.sources.iter().map(|source| Ok(results.get(source)?.clone())).collect::<Result<Vec<_>>>()?;
-        let table = compare_kernels(&assessments.iter().collect::<Vec<_>>());
+        let all: Vec<&Assessment> = assessments.iter().collect();
+        let (table, parts) = match self.what {
+            What::Kernels => (compare_kernels(&all), vec![Vec::new(); all.len()]),
+            _ => wirepath_assess::report::table_2(&all),
+        };
         ensure!(!table.rows.is_empty(), "{:?} have no path of the table in common", self.sources);
         let mut text = format!("{}\n\n", markdown_table(&table).trim_end());
-        for (source, assessment) in self.sources.iter().zip(&assessments) {
-            text += &format!("{} (`{source}`)\n\n", origin(assessment));
+        for ((source, assessment), parts) in self.sources.iter().zip(&assessments).zip(parts) {
+            let of_parts = match parts.is_empty() || all.len() == 1 {
+                true => String::new(),
+                false => format!("{}: ", parts.join(", ")),
+            };
+            text += &format!("{of_parts}{} (`{source}`)\n\n", origin(assessment));
         }
         Ok(text.lines().map(wrapped).collect())
     }
@@ -306,22 +323,54 @@ mod tests {
     /// Promise: Figures in the documents are generated from the stored results that they name.
     #[test]
     fn every_table_is_filled_from_a_full_result_and_an_empty_one_is_named() {
-        for (name, _) in TABLES {
+        for name in TABLES.map(|(name, _)| name).into_iter().chain([TABLE_2]) {
             let full = filled(name, "full").unwrap();
             assert!(full.contains("| --- |") && full.contains("2026-11-22"), "{name}: {full}");
             match filled(name, "nothing") {
                 Ok(text) => assert!(name == "machine" && text.contains("2026-11-22"), "{name}: {text}"),
                 Err(error) => {
-                    assert!(format!("{error:#}").ends_with("nothing has nothing of it"), "{error:#}")
+                    let error = format!("{error:#}");
+                    let none = "[\"nothing\"] have no path of the table in common";
+                    assert!(error.ends_with("nothing has nothing of it") || error.ends_with(none), "{error}");
                 }
             }
         }
     }
 
+    /// Promise: Table 2 of the papers is shown with the figures of this machine, and says which rows have none.
+    #[test]
+    fn results_that_share_table_2_are_told_apart() {
+        let mut results = examples();
+        let mut older = assessment::full();
+        older.started = "2025-01-01T00:00:00Z".to_owned();
+        older.measurements.retain(|one| {
+            (one.experiment, one.transport.to_string().as_str()) != (Experiment::Stream, "TCP")
+        });
+        let mut newer = assessment::full();
+        newer.measurements.retain(|one| one.experiment == Experiment::Stream);
+        results.read.insert("older".to_owned(), older);
+        results.read.insert("newer".to_owned(), newer);
+        let mut filled = |sources: &str| {
+            fill(&format!("<!-- table: {TABLE_2} from {sources} -->\n{END}\n"), &mut results).unwrap()
+        };
+        let alone = filled("older").replace('\n', " ");
+        assert!(!alone.contains("| `interleaved` |"), "{alone}");
+        assert!(alone.contains("of the 43 rows of the paper: streaming over TCP (15)."), "{alone}");
+        assert!(alone.contains(" Measured 2025-01-01"), "{alone}");
+        let both = filled("newer older").replace('\n', " ");
+        assert!(
+            both.contains("| `interleaved` | TCP |") && both.contains("| `sendfile` | TCP | whole"),
+            "{both}"
+        );
+        assert!(!both.contains("Not measured here"), "{both}");
+        assert!(both.contains(" Streaming over UDP, Streaming over TCP: Measured 2026-11-22"), "{both}");
+        assert!(both.contains(" Download over UDP, Download over TCP: Measured 2025-01-01"), "{both}");
+    }
+
     /// Promise: No text of a result becomes markup, a formula or a control sequence of the terminal.
     #[test]
     fn hostile_results_write_no_markup() {
-        for (name, _) in TABLES {
+        for name in TABLES.map(|(name, _)| name).into_iter().chain([TABLE_2]) {
             let text = filled(name, "hostile").unwrap();
             let raw = text.replace("\\<", "").replace("\\[", "");
             assert!(raw.matches('<').count() == 2 && !raw.contains(['[', '\u{1b}']), "{name}: {text}");

@@ -3,7 +3,7 @@
 
 use wirepath_assess::Assessment;
 use wirepath_assess::path_costs::{self, Group};
-use wirepath_assess::result::{Experiment, PathKind, PathVariant, Variant};
+use wirepath_assess::result::{Experiment, PathKind, PathVariant, Transport, Variant};
 use wirepath_datapath::DataPath;
 use wirepath_report::{Cell, Kind, Table, number};
 
@@ -134,8 +134,9 @@ struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     fn of(result: &'a Assessment) -> Option<Stream<'a>> {
-        let group =
-            path_costs::groups(result).into_iter().find(|group| group.experiment == Experiment::Stream)?;
+        let group = path_costs::groups(result)
+            .into_iter()
+            .find(|group| (group.experiment, group.transport) == (Experiment::Stream, Transport::Udp))?;
         let size = group.full_size();
         Some(Stream { group, size })
     }

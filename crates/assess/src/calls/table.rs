@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use wirepath_datapath::most_readings;
+use wirepath_datapath::{interleaved, most_readings};
 
 use crate::case::Case;
 use crate::error::Error;
@@ -19,6 +19,10 @@ const FOR_A_REPORT: u64 = 2;
 
 /// Maximum number of calls explained by sending a queue: one to send, one to reap completions.
 const FOR_A_FLUSH: u64 = 2;
+
+/// Maximum number of calls explained by a frame that a connection accepted in part: reading its rest, sending it,
+/// and sending the rest of the train.
+const FOR_A_CUT: u64 = 3;
 
 /// Calls that occur once: the first and last reads of the error queue.
 const ONCE: u64 = 2;
@@ -37,7 +41,7 @@ pub(crate) fn check(
 ) -> Result<(), Error> {
     let table = expected(case, stretches, sent);
     let readings = if case.path.lends() { most_readings(*table.end()) + ONCE } else { 0 };
-    let explained = FOR_A_WAIT * sent.waits + FOR_A_REPORT * reports + readings;
+    let explained = FOR_A_WAIT * sent.waits + FOR_A_CUT * sent.cuts + FOR_A_REPORT * reports + readings;
     let most = table.end() + explained;
     if (*table.start()..=most).contains(&counted) {
         return Ok(());
@@ -57,6 +61,10 @@ fn expected(case: &Case, stretches: impl Iterator<Item = PacketRange>, sent: &Se
     let each = stretches.map(|stretch| match case.path {
         PathKind::Stream(path) => path.calls(&case.train(stretch, 0, headers), headers),
         PathKind::Block(path) => path.calls(false),
+        PathKind::Interleaved => {
+            let calls = interleaved::calls(stretch.packets as u32);
+            Some(calls..=calls)
+        }
     });
     let of_all = match case.path {
         PathKind::Block(path) if is_stream => {
@@ -125,6 +133,30 @@ mod tests {
         counted(PathKind::Stream(DataPath::WireUring), 3, queued).unwrap();
         assert!(counted(PathKind::Stream(DataPath::WireUring), 10, queued).is_err());
         assert!(counted(PathKind::Stream(DataPath::WireUring), 0, queued).is_err());
+    }
+
+    /// Promise: The assessment counts the system calls of each path and fails if they differ from the path's
+    /// table.
+    #[test]
+    fn frames_of_a_connection_take_the_calls_of_their_path() {
+        let counted = |path, calls, sent| {
+            let case = Case::new(path, Transport::Tcp, Some(1000));
+            let walk = case.walk(1000 * PACKETS, 1000 * PACKETS);
+            let sent = Sent { packets: PACKETS, ..sent };
+            check(&case, walk.stretches(case.train_packets().into()), &sent, 0, calls)
+        };
+        let faulty = |path, calls| matches!(counted(path, calls, Sent::default()), Err(Error::Faulty(_)));
+        for path in PathKind::framed() {
+            let calls = match path {
+                PathKind::Interleaved => 10,
+                PathKind::Stream(DataPath::MmapWritev) => 480,
+                _ => 960,
+            };
+            assert!(!faulty(path, calls), "{path}");
+            assert!(faulty(path, calls - 1) && faulty(path, calls + 1), "{path}");
+            let cut = Sent { cuts: 2, waits: 1, ..Sent::default() };
+            counted(path, calls + 2 * 3 + 2, cut).unwrap();
+        }
     }
 
     #[test]

@@ -3,16 +3,20 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
+use wirepath_datapath::interleaved::{FrameTrain, framing};
 use wirepath_datapath::{
     BlockPath, BlockSink, DataPath, Extent, MappedFile, OpenError, SendContext, SendError, Trial, release,
     try_on_loopback,
 };
 
 use super::read;
+use crate::case::{Case, RUN};
+use crate::packetization::PacketRange;
 use crate::result::{Experiment, PathKind, PathState, Transport};
 
 /// Bytes of the test block, and of each of its datagrams.
@@ -31,6 +35,8 @@ pub(super) fn all(kernel: &str) -> Vec<PathState> {
         });
         state(Experiment::Stream, path.into(), Transport::Udp, tried, release)
     });
+    let connections = PathKind::framed()
+        .map(|path| state(Experiment::Stream, path, Transport::Tcp, try_frames(path), release));
     let downloads = BlockPath::ALL.into_iter().flat_map(|path| {
         // The kernel module sends blocks over UDP only.
         let over_tcp = (!path.needs_module()).then(|| (Transport::Tcp, try_tcp(path)));
@@ -39,7 +45,7 @@ pub(super) fn all(kernel: &str) -> Vec<PathState> {
             state(Experiment::Download, path.into(), transport, tried, release)
         })
     });
-    streams.into_iter().chain(downloads).collect()
+    streams.into_iter().chain(connections).chain(downloads).collect()
 }
 
 /// State of a path after its trial.
@@ -139,16 +145,51 @@ fn try_udp(path: BlockPath) -> io::Result<()> {
 
 /// Sends a block over TCP, and compares the received data.
 fn try_tcp(path: BlockPath) -> io::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let sender = TcpStream::connect(listener.local_addr()?)?;
-    let (mut receiver, _) = listener.accept()?;
-    receiver.set_read_timeout(Some(PATIENCE))?;
+    let (sender, mut receiver) = connection()?;
     let sink = BlockSink::tcp(sender, path)?;
     let (medium, block) = medium()?;
     send(path, &sink, &medium, Extent { offset: 0, length: BLOCK })?;
     let mut buffer = [0; BLOCK];
     receiver.read_exact(&mut buffer)?;
     compare(&buffer, &block)
+}
+
+/// Sends a train of three packets in a connection, and compares the received frames.
+fn try_frames(path: PathKind) -> io::Result<()> {
+    let (sender, mut receiver) = connection()?;
+    sender.set_nonblocking(true)?;
+    let (file, block) = medium()?;
+    let case = Case::new(path, Transport::Tcp, Some(DATAGRAM as u16));
+    let packets = PacketRange { first: 0, start: 0, packets: 3, bytes: BLOCK as u64 };
+    let (train, headers) = (case.train(packets, 0, case.headers()), case.headers());
+    let frames = FrameTrain { channel: 0, file: &file, train, headers };
+    let mut context = SendContext::default();
+    let sent = match path {
+        PathKind::Stream(path) => frames.send_by(path, sender.as_fd(), &mut context),
+        _ => frames.send(sender.as_fd(), &mut context),
+    };
+    let taken = sent.map_err(io::Error::other)?;
+    if taken.packets != 3 {
+        return Err(io::Error::other(format!("{} of 3 packets were sent", taken.packets)));
+    }
+    let packets = block.chunks(DATAGRAM).zip(0..);
+    let expected = packets.flat_map(|(payload, index)| {
+        let framing = framing(0, case.packet_size());
+        [&framing[..], &RUN.header(index).to_bytes(), payload].concat()
+    });
+    let expected: Vec<u8> = expected.collect();
+    let mut buffer = vec![0; expected.len()];
+    receiver.read_exact(&mut buffer)?;
+    compare(&buffer, &expected)
+}
+
+/// A connection to this host, and its other end.
+fn connection() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let sender = TcpStream::connect(listener.local_addr()?)?;
+    let (receiver, _) = listener.accept()?;
+    receiver.set_read_timeout(Some(PATIENCE))?;
+    Ok((sender, receiver))
 }
 
 /// File in memory, and its content.
@@ -194,7 +235,7 @@ mod tests {
         let (by_module, others): (Vec<_>, Vec<_>) =
             states.into_iter().partition(|state| state.path.needs_module());
         assert!(others.iter().all(|state| state.runs), "{others:#?}");
-        assert_eq!((by_module.len(), others.len()), (9, 11 + 2 * 6));
+        assert_eq!((by_module.len(), others.len()), (9, 11 + 6 + 2 * 6));
         let is_loaded = SendContext::default().open_module().is_ok();
         for state in by_module {
             let says_so = state.missing.as_ref().is_some_and(|missing| missing.contains("kernel module"))

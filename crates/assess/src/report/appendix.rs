@@ -79,7 +79,7 @@ pub(super) fn measurements(groups: &[Group<'_>]) -> Section {
         let caption = format!(
             "{}, MTU {}: cost in CPU seconds per GiB. User: share of it in user space. Rate: payload per second on the wall. \
              Errors: sends that failed. Copied: loans that the kernel made copies.",
-            name_of(group),
+            name_of(group.experiment, group.transport),
             number::count(group.mtu.into())
         );
         let mut table = Table::new(caption, &heads).with_detail(Detail::Raw);

@@ -5,7 +5,7 @@ mod gain;
 use wirepath_datapath::{BlockPath, DataPath};
 use wirepath_report::{Cell, Kind, Table, number};
 
-use crate::path_costs::Group;
+use crate::path_costs::{Cost, Group};
 use crate::result::{Assessment, Experiment, LoanPoint, PathKind, PathVariant, Transport};
 use crate::statistics::Summary;
 use gain::Gain;
@@ -30,14 +30,14 @@ const CLAIMS: [Claim; 4] = [
 /// Section 3.3 of [3]: throughput with loans, at the best size.
 const LOAN_GAIN: (u64, u32, f64) = (8192, 1500, 0.4564);
 
-/// Line of table 2 of [1].
+/// Line of table 2 of [1], or of what its lines have become.
 struct Line {
     transport: Transport,
     path: PathKind,
     /// Payload size; `None` for the whole file.
     size: Option<u64>,
-    /// Seconds for 1 GB with Linux 2.4.21 and with 2.6.5.
-    seconds: [f64; 2],
+    /// Seconds for 1 GB with Linux 2.4.21 and with 2.6.5; `None` for a path that is newer than the paper.
+    seconds: Option<[f64; 2]>,
 }
 
 impl Line {
@@ -45,20 +45,24 @@ impl Line {
     fn is_of(&self, group: &Group<'_>) -> bool {
         (group.experiment, group.transport) == (self.path.experiment(), self.transport)
     }
+
+    /// Share of processor time that Linux 2.6.5 saved.
+    fn improvement(&self) -> Option<f64> {
+        self.seconds.map(|[before, after]| 1.0 - after / before)
+    }
 }
 
-const fn stream(path: DataPath, size: u64, seconds: [f64; 2]) -> Line {
-    Line { transport: Transport::Udp, path: PathKind::Stream(path), size: Some(size), seconds }
+const fn stream(transport: Transport, path: DataPath, size: u64, seconds: [f64; 2]) -> Line {
+    Line { transport, path: PathKind::Stream(path), size: Some(size), seconds: Some(seconds) }
 }
 
 const fn download(transport: Transport, path: BlockPath, size: u64, seconds: [f64; 2]) -> Line {
     let size = if size == 0 { None } else { Some(size) };
-    Line { transport, path: PathKind::Block(path), size, seconds }
+    Line { transport, path: PathKind::Block(path), size, seconds: Some(seconds) }
 }
 
-/// Table 2 of [1], without streaming over TCP: TCP joins packets, so that the boundaries marked by RTP
-/// headers are lost.
-const TABLE_2: [Line; 28] = {
+/// Table 2 of [1].
+const TABLE_2: [Line; 43] = {
     use Transport::{Tcp, Udp};
     [
         download(Udp, BlockPath::ReadWrite, 512, [11.537200, 8.714675]),
@@ -70,15 +74,15 @@ const TABLE_2: [Line; 28] = {
         download(Udp, BlockPath::Sendfile, 512, [9.030200, 6.052180]),
         download(Udp, BlockPath::Sendfile, 1024, [6.358000, 3.951599]),
         download(Udp, BlockPath::Sendfile, 2048, [5.331400, 5.736328]),
-        stream(DataPath::ReadSendRtp, 512, [10.918800, 8.742471]),
-        stream(DataPath::ReadSendRtp, 1024, [7.439200, 6.271547]),
-        stream(DataPath::ReadSendRtp, 2048, [5.336900, 7.825210]),
-        stream(DataPath::ReadWritev, 512, [11.135600, 9.351078]),
-        stream(DataPath::ReadWritev, 1024, [7.361700, 6.622893]),
-        stream(DataPath::ReadWritev, 2048, [5.552400, 7.602744]),
-        stream(DataPath::RtpSendfile, 512, [13.342500, 9.064322]),
-        stream(DataPath::RtpSendfile, 1024, [7.638400, 8.005983]),
-        stream(DataPath::RtpSendfile, 2048, [6.900000, 7.312389]),
+        stream(Udp, DataPath::ReadSendRtp, 512, [10.918800, 8.742471]),
+        stream(Udp, DataPath::ReadSendRtp, 1024, [7.439200, 6.271547]),
+        stream(Udp, DataPath::ReadSendRtp, 2048, [5.336900, 7.825210]),
+        stream(Udp, DataPath::ReadWritev, 512, [11.135600, 9.351078]),
+        stream(Udp, DataPath::ReadWritev, 1024, [7.361700, 6.622893]),
+        stream(Udp, DataPath::ReadWritev, 2048, [5.552400, 7.602744]),
+        stream(Udp, DataPath::RtpSendfile, 512, [13.342500, 9.064322]),
+        stream(Udp, DataPath::RtpSendfile, 1024, [7.638400, 8.005983]),
+        stream(Udp, DataPath::RtpSendfile, 2048, [6.900000, 7.312389]),
         download(Tcp, BlockPath::ReadWrite, 512, [10.310800, 7.105820]),
         download(Tcp, BlockPath::ReadWrite, 1024, [7.733400, 5.978091]),
         download(Tcp, BlockPath::ReadWrite, 2048, [6.509300, 5.504263]),
@@ -89,8 +93,40 @@ const TABLE_2: [Line; 28] = {
         download(Tcp, BlockPath::Sendfile, 1024, [2.966100, 1.996097]),
         download(Tcp, BlockPath::Sendfile, 2048, [2.132500, 1.526668]),
         download(Tcp, BlockPath::Sendfile, 0, [1.308400, 1.044841]),
+        stream(Tcp, DataPath::ReadSendRtp, 512, [10.337000, 7.381678]),
+        stream(Tcp, DataPath::ReadSendRtp, 1024, [7.949900, 5.956495]),
+        stream(Tcp, DataPath::ReadSendRtp, 2048, [6.733600, 5.355886]),
+        stream(Tcp, DataPath::ReadWritev, 512, [10.422900, 7.790716]),
+        stream(Tcp, DataPath::ReadWritev, 1024, [7.777100, 6.038782]),
+        stream(Tcp, DataPath::ReadWritev, 2048, [6.536500, 5.441773]),
+        stream(Tcp, DataPath::MmapSendRtp, 512, [19.188100, 11.453159]),
+        stream(Tcp, DataPath::MmapSendRtp, 1024, [12.779300, 9.551148]),
+        stream(Tcp, DataPath::MmapSendRtp, 2048, [10.701500, 8.546500]),
+        stream(Tcp, DataPath::MmapWritev, 512, [10.611900, 8.184156]),
+        stream(Tcp, DataPath::MmapWritev, 1024, [9.019000, 7.897200]),
+        stream(Tcp, DataPath::MmapWritev, 2048, [8.373700, 7.708428]),
+        stream(Tcp, DataPath::RtpSendfile, 512, [14.399500, 7.337885]),
+        stream(Tcp, DataPath::RtpSendfile, 1024, [7.683300, 4.230557]),
+        stream(Tcp, DataPath::RtpSendfile, 2048, [4.421200, 2.606704]),
     ]
 };
+
+/// What the lines of streaming over TCP have become: trains in one call.
+const TODAY: [Line; 3] = {
+    const fn interleaved(size: u64) -> Line {
+        Line { transport: Transport::Tcp, path: PathKind::Interleaved, size: Some(size), seconds: None }
+    }
+    [interleaved(512), interleaved(1024), interleaved(2048)]
+};
+
+/// Returns whether table 2 has lines of an experiment over a transport.
+pub(super) fn has_part(experiment: Experiment, transport: Transport) -> bool {
+    lines().any(|line| (line.path.experiment(), line.transport) == (experiment, transport))
+}
+
+fn lines() -> impl Iterator<Item = &'static Line> {
+    TABLE_2.iter().chain(&TODAY)
+}
 
 /// Gains claimed by the papers, and gains on this machine: of the paths themselves, which need the kernel
 /// module. Claims without measurements are left out.
@@ -158,18 +194,17 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
         "#relative, here",
     ];
     let mut table = Table::new("Table 2 of [1], and the same paths here.", &heads);
-    for line in &TABLE_2 {
-        let Some(group) = groups.iter().find(|group| line.is_of(group)) else { continue };
-        let Some(here) = group.find(PathVariant::plain(line.path), line.size) else { continue };
-        let [before, after] = line.seconds;
+    for line in lines() {
+        let Some((group, here)) = measured_line(line, groups) else { continue };
+        let [before, after] = line.seconds.map_or([None; 2], |seconds| seconds.map(Some));
         let kind = if here.is_noisy() { Kind::Noisy } else { Kind::Plain };
         table.row([
             Cell::code(line.path.name()),
             Cell::plain(line.transport.to_string()),
             Cell::plain(number::size(line.size)),
-            Cell::plain(number::significant(before)),
-            Cell::plain(number::significant(after)),
-            Cell::plain(number::change(1.0 - after / before)),
+            Cell::figure(before, number::significant),
+            Cell::figure(after, number::significant),
+            Cell::figure(line.improvement(), number::change),
             Cell { kind, ..Cell::figure(here.median(), number::significant) },
             Cell::figure(relative_then(line), number::significant),
             Cell::figure(group.relative(here), number::significant),
@@ -182,7 +217,43 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
         plain(Experiment::Stream),
         plain(Experiment::Download)
     ));
+    table.notes.extend(notes(|line| measured_line(line, groups).is_some()));
     table
+}
+
+/// Group and figure of a line, if the groups have it.
+fn measured_line<'a, 'b>(line: &Line, groups: &'b [Group<'a>]) -> Option<(&'b Group<'a>, &'b Cost<'a>)> {
+    let group = groups.iter().find(|group| line.is_of(group))?;
+    Some((group, group.find(PathVariant::plain(line.path), line.size)?))
+}
+
+/// Notes on a table: newer paths that it has, and lines of the paper that it does not have.
+fn notes(is_shown: impl Fn(&Line) -> bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if TODAY.iter().any(&is_shown) {
+        notes.push(format!(
+            "{} is newer than the paper: trains of packets in one call, as wirepath serve sends them over TCP.",
+            PathKind::Interleaved
+        ));
+    }
+    let mut missing: Vec<(String, usize)> = Vec::new();
+    for line in TABLE_2.iter().filter(|line| !is_shown(line)) {
+        let experiment = if line.path.has_headers() { "streaming" } else { "download" };
+        let name = format!("{experiment} over {}", line.transport);
+        match missing.last_mut() {
+            Some((last, lines)) if *last == name => *lines += 1,
+            _ => missing.push((name, 1)),
+        }
+    }
+    if !missing.is_empty() {
+        let parts: Vec<String> = missing.iter().map(|(name, lines)| format!("{name} ({lines})")).collect();
+        notes.push(format!(
+            "Not measured here, of the {} rows of the paper: {}.",
+            TABLE_2.len(),
+            parts.join(", ")
+        ));
+    }
+    notes
 }
 
 /// Table 2 of the papers beside kernels of today: `before` and `after` are the results of one kernel each.
@@ -201,13 +272,12 @@ pub(super) fn table_2_of_kernels(before: &[Group<'_>], after: &[Group<'_>], name
         &format!("#relative, {new}"),
     ];
     let mut table = Table::new("Table 2 of [1], and the same paths with two kernels of today.", &heads);
-    for line in &TABLE_2 {
-        let find = |groups: &[Group<'_>]| {
-            let group = groups.iter().find(|group| line.is_of(group))?;
-            let cost = group.find(PathVariant::plain(line.path), line.size)?;
-            Some((cost.median()?, group.relative(cost), cost.is_noisy()))
-        };
-        let Some((before, after)) = find(before).zip(find(after)) else { continue };
+    let find = |line: &Line, groups: &[Group<'_>]| {
+        let (group, cost) = measured_line(line, groups)?;
+        Some((cost.median()?, group.relative(cost), cost.is_noisy()))
+    };
+    for line in lines() {
+        let Some((before, after)) = find(line, before).zip(find(line, after)) else { continue };
         let cell = |(median, _, is_noisy): (f64, Option<f64>, bool)| {
             Cell::new(number::significant(median), if is_noisy { Kind::Noisy } else { Kind::Plain })
         };
@@ -215,7 +285,7 @@ pub(super) fn table_2_of_kernels(before: &[Group<'_>], after: &[Group<'_>], name
             Cell::code(line.path.name()),
             Cell::plain(line.transport.to_string()),
             Cell::plain(number::size(line.size)),
-            Cell::plain(number::change(1.0 - line.seconds[1] / line.seconds[0])),
+            Cell::figure(line.improvement(), number::change),
             cell(before),
             cell(after),
             Cell::plain(number::change(1.0 - after.0 / before.0)),
@@ -224,6 +294,7 @@ pub(super) fn table_2_of_kernels(before: &[Group<'_>], after: &[Group<'_>], name
             Cell::figure(after.1, number::significant),
         ]);
     }
+    table.notes.extend(notes(|line| find(line, before).zip(find(line, after)).is_some()));
     table
 }
 
@@ -232,7 +303,7 @@ fn relative_then(line: &Line) -> Option<f64> {
     let plain = line.path.experiment().baseline().filter(|plain| *plain != line.path)?;
     let same =
         |other: &&Line| (other.path, other.transport, other.size) == (plain, line.transport, line.size);
-    Some(line.seconds[1] / TABLE_2.iter().find(same)?.seconds[1])
+    Some(line.seconds?[1] / TABLE_2.iter().find(same)?.seconds?[1])
 }
 
 #[cfg(test)]
@@ -247,10 +318,12 @@ mod tests {
         let printed = [
             24.46, 20.57, -48.10, 14.84, 5.81, 12.03, 32.98, 37.85, -7.60, 19.93, 15.70, -46.62, 16.03,
             10.04, -36.93, 32.06, -4.81, -5.98, 31.08, 22.70, 15.44, 21.89, 9.15, 6.54, 33.01, 32.70, 28.41,
-            20.14,
+            20.14, 28.59, 25.07, 20.46, 25.25, 22.35, 16.75, 40.31, 25.26, 20.14, 22.88, 12.44, 7.94, 49.04,
+            44.94, 41.04,
         ];
+        assert_eq!(TABLE_2.len(), printed.len());
         for (line, printed) in TABLE_2.iter().zip(printed) {
-            let improvement = 100.0 * (1.0 - line.seconds[1] / line.seconds[0]);
+            let improvement = 100.0 * line.improvement().unwrap();
             assert!((improvement - printed).abs() < 0.011, "{} {:?}: {improvement}", line.path, line.size);
         }
     }
@@ -265,6 +338,36 @@ mod tests {
         assert_eq!((&row[4].text, &row[6].text), (&row[5].text, &number::change(0.0)), "the same result");
         assert_eq!((&row[3].text, &row[4].text), (&whole.rows[0][5].text, &whole.rows[0][6].text));
         assert!(table_2_of_kernels(&groups(&one), &[], ["6.1", "6.12"]).rows.is_empty());
+    }
+
+    /// Promise: Table 2 of the papers is shown with the figures of this machine, and says which rows have none.
+    #[test]
+    fn rows_of_the_paper_without_a_figure_are_named() {
+        let assessment = example::full();
+        let table = table_2(&groups(&assessment));
+        let over_tcp = |path: &str| table.rows.iter().find(|row| row[0].text == path && row[1].text == "TCP");
+        let row = over_tcp("rtp_sendfile").unwrap();
+        assert_eq!([&row[3].text, &row[4].text, &row[5].text], ["14.4", "7.34", "+49.0 %"]);
+        assert!(row[6].text != "–" && row[7].text == "0.942", "{row:?}");
+        let today = over_tcp("interleaved").unwrap();
+        assert_eq!([&today[3].text, &today[5].text, &today[7].text], ["–"; 3]);
+        let missing =
+            |table: &Table| table.notes.iter().find(|note| note.contains("Not measured here")).cloned();
+        assert_eq!(missing(&table), None);
+
+        let mut older = assessment.clone();
+        older.measurements.retain(|one| {
+            (one.experiment, one.transport) != (Experiment::Stream, Transport::Tcp) && one.size != Some(2048)
+        });
+        let table = table_2(&groups(&older));
+        assert_eq!(
+            missing(&table).unwrap(),
+            "Not measured here, of the 43 rows of the paper: download over UDP (3), streaming over UDP (3), download over \
+             TCP (3), streaming over TCP (15)."
+        );
+        let kernels = table_2_of_kernels(&groups(&assessment), &groups(&older), ["6.1", "6.12"]);
+        assert_eq!(missing(&kernels), missing(&table));
+        assert_eq!(kernels.rows.len(), table.rows.len());
     }
 
     #[test]

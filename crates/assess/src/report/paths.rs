@@ -18,7 +18,7 @@ pub(super) fn section(assessment: &Assessment, index: usize, group: &Group<'_>) 
 }
 
 fn title(group: &Group<'_>) -> String {
-    format!("{}, MTU {}", name_of(group), number::count(group.mtu.into()))
+    format!("{}, MTU {}", name_of(group.experiment, group.transport), number::count(group.mtu.into()))
 }
 
 fn figure(section: &mut Section, group: &Group<'_>) {
@@ -29,7 +29,7 @@ fn figure(section: &mut Section, group: &Group<'_>) {
     let caption = format!(
         "{} by data path and packet size: processor time{}. Whiskers reach from the least to the greatest run; hollow \
          marks are noisy; an upright stroke is a bare C loop that does the same.",
-        name_of(group),
+        name_of(group.experiment, group.transport),
         after(group)
     );
     section.figure(caption, panels.into_iter().flatten().collect());
@@ -37,7 +37,13 @@ fn figure(section: &mut Section, group: &Group<'_>) {
 
 fn introduction(group: &Group<'_>) -> String {
     match (group.experiment, group.transport) {
-        (Experiment::Stream, _) => "Each packet has an RTP header in front of its payload. Paths that send trains take many packets \
+        (Experiment::Stream, Transport::Tcp) => {
+            "Each packet has an RTP header in front of its payload, and before it four bytes of framing, as in RTSP \
+             connections (RFC 2326 section 10.12). The path interleaved, a server's own, takes a train into the kernel with \
+             one call, the papers' paths a packet with one or two."
+                .to_owned()
+        }
+        (Experiment::Stream, Transport::Udp) => "Each packet has an RTP header in front of its payload. Paths that send trains take many packets \
                           into the kernel with one call; wire images hold the headers already."
             .to_owned(),
         (Experiment::Download, Transport::Udp) => "Payload alone, a datagram for each packet.".to_owned(),
@@ -52,7 +58,10 @@ fn introduction(group: &Group<'_>) -> String {
 /// Figures of the papers that correspond to a group.
 fn after(group: &Group<'_>) -> &'static str {
     match (group.experiment, group.transport) {
-        (Experiment::Stream, _) => {
+        (Experiment::Stream, Transport::Tcp) => {
+            " for each GiB (table 2 of [1]), and relative to the plain path with the same size"
+        }
+        (Experiment::Stream, Transport::Udp) => {
             " for each GiB (figure 4 of [1] and [2]; in 4b's place, today's paths), and relative to the plain path with \
              the same size (figure 5)"
         }
@@ -87,7 +96,7 @@ fn panel(group: &Group<'_>, axis: &str, relative: bool) -> Option<Panel> {
         DotRow { name: name.to_string(), dots: costs.into_iter().map(dot).collect() }
     };
     let rows: Vec<DotRow> = paths.iter().map(row).collect();
-    let title = format!("{}: {axis}", name_of(group));
+    let title = format!("{}: {axis}", name_of(group.experiment, group.transport));
     let scene = Dots { title: &title, axis, series: &series, rows: &rows, relative }.scene()?;
     Some(Panel { title: String::new(), scene })
 }

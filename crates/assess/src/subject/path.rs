@@ -12,18 +12,21 @@ use super::{Experiment, Transport};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum PathKind {
-    /// Packets with RTP headers.
+    /// Packets with RTP headers: over UDP, and by those of [`DataPath::FRAMED`] in a TCP connection.
     Stream(DataPath),
+    /// Trains with RTP headers in a TCP connection, as servers send them today.
+    Interleaved,
     /// Bytes of a file.
     Block(BlockPath),
 }
 
-/// Calls a method of a path of either kind.
-macro_rules! of_either {
-    ($kind:expr, $method:ident) => {
+/// Calls a method of a path of either kind; `interleaved` has no type of its own, but this answer.
+macro_rules! of_each {
+    ($kind:expr, $method:ident, $interleaved:expr) => {
         match $kind {
             PathKind::Stream(path) => path.$method(),
             PathKind::Block(path) => path.$method(),
+            PathKind::Interleaved => $interleaved,
         }
     };
 }
@@ -31,15 +34,25 @@ macro_rules! of_either {
 impl PathKind {
     /// Name, unique among paths of both kinds.
     pub fn name(self) -> &'static str {
-        of_either!(self, name)
+        of_each!(self, name, "interleaved")
     }
 
     /// Experiment that measures the path.
     pub fn experiment(self) -> Experiment {
         match self {
-            PathKind::Stream(_) => Experiment::Stream,
+            PathKind::Stream(_) | PathKind::Interleaved => Experiment::Stream,
             PathKind::Block(_) => Experiment::Download,
         }
+    }
+
+    /// Paths that send packets in a TCP connection.
+    pub fn framed() -> impl Iterator<Item = PathKind> {
+        DataPath::FRAMED.into_iter().map(PathKind::Stream).chain([PathKind::Interleaved])
+    }
+
+    /// Returns whether the path sends packets with RTP headers.
+    pub fn has_headers(self) -> bool {
+        !matches!(self, PathKind::Block(_))
     }
 
     /// Returns whether the path sends trains that are cut by UDP_SEGMENT, whose packets the network cannot
@@ -48,6 +61,7 @@ impl PathKind {
         match self {
             PathKind::Stream(path) => path.segments() && path.batches(),
             PathKind::Block(path) => path.segments(),
+            PathKind::Interleaved => false,
         }
     }
 
@@ -57,6 +71,7 @@ impl PathKind {
         match self {
             PathKind::Stream(path) => path.sends_trains(),
             PathKind::Block(path) => path.segments() || path.takes_runs(),
+            PathKind::Interleaved => false,
         }
     }
 
@@ -67,34 +82,36 @@ impl PathKind {
 
     /// Returns whether the path lends pages to the kernel.
     pub fn lends(self) -> bool {
-        of_either!(self, lends)
+        of_each!(self, lends, false)
     }
 
     /// Returns whether the path sends from memory that a ring holds.
     pub fn needs_hot_memory(self) -> bool {
-        of_either!(self, needs_hot_memory)
+        of_each!(self, needs_hot_memory, false)
     }
 
     /// Returns whether the path needs an io_uring.
     pub fn needs_ring(self) -> bool {
-        of_either!(self, needs_ring)
+        of_each!(self, needs_ring, false)
     }
 
     /// Returns whether the path needs the kernel module.
     pub fn needs_module(self) -> bool {
-        of_either!(self, needs_module)
+        of_each!(self, needs_module, false)
     }
 
     /// Returns whether one call takes any number of packets, so that one call sends a file.
     pub fn takes_runs(self) -> bool {
-        of_either!(self, takes_runs)
+        of_each!(self, takes_runs, false)
     }
 
-    /// Kernel calls per packet or block by the papers; `None` for paths newer than the papers.
+    /// Kernel calls per packet or block by the papers; `None` for paths newer than the papers, and for streaming
+    /// over TCP, of which they have no such table.
     pub fn calls_in_papers(self, transport: Transport, size: Option<u16>) -> Option<u32> {
         match self {
-            PathKind::Stream(path) => path.calls_in_papers(),
+            PathKind::Stream(path) => path.calls_in_papers().filter(|_| transport == Transport::Udp),
             PathKind::Block(path) => path.calls_in_papers(transport == Transport::Tcp, size.is_none()),
+            PathKind::Interleaved => None,
         }
     }
 
@@ -103,6 +120,7 @@ impl PathKind {
         match self {
             PathKind::Stream(path) => path.batches(),
             PathKind::Block(path) => path.segments() || path.takes_runs(),
+            PathKind::Interleaved => true,
         }
     }
 }
@@ -140,6 +158,9 @@ impl FromStr for PathKind {
     type Err = UnknownPath;
 
     fn from_str(name: &str) -> Result<PathKind, UnknownPath> {
+        if name == PathKind::Interleaved.name() {
+            return Ok(PathKind::Interleaved);
+        }
         let stream = name.parse().map(PathKind::Stream).ok();
         let block = || name.parse().map(PathKind::Block).ok();
         stream.or_else(block).ok_or_else(|| UnknownPath(name.to_owned()))
@@ -293,8 +314,11 @@ mod tests {
     /// Promise: Old results stay readable: names of paths, variants and methods are parsed back.
     #[test]
     fn every_path_and_variant_is_read_back() {
-        let paths =
-            || DataPath::ALL.map(PathKind::from).into_iter().chain(BlockPath::ALL.map(PathKind::from));
+        let paths = || {
+            let of_types =
+                DataPath::ALL.map(PathKind::from).into_iter().chain(BlockPath::ALL.map(PathKind::from));
+            of_types.chain([PathKind::Interleaved])
+        };
         let variants = SUFFIXES.map(|(variant, _)| variant).into_iter().chain([Variant::Bare]);
         for variant in variants {
             for kind in paths() {

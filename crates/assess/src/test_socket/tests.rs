@@ -1,10 +1,12 @@
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use wirepath_datapath::{BlockPath, Extent, MappedFile, SendContext, SendError};
 
 use super::*;
+use crate::case::RUN;
+use crate::send::Sending;
 
 /// Full connection whose receiver reads nothing, and its other end.
 fn full(path: BlockPath) -> (TestSocket, TcpStream, usize) {
@@ -65,6 +67,49 @@ fn a_receiver_that_ends_a_connection_has_stopped_and_the_path_is_not_faulty() {
             let error = path.send(sink, &medium, block, &mut scratch).unwrap_err();
             let told = crate::send::room(error, &socket);
             assert!(matches!(told, Err(Error::SinkStopped { .. })), "{path}: {told:?}");
+        }
+    }
+}
+
+/// Promise: A frame that a full connection accepts only in part is completed before other data is sent.
+#[test]
+fn frames_that_a_full_connection_cuts_arrive_whole() {
+    const VOLUME: u64 = 2 << 20;
+    let payload: Vec<u8> =
+        (0..VOLUME as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&payload).unwrap();
+    let medium = MappedFile::new(file, VOLUME).unwrap();
+    for path in PathKind::framed() {
+        let case = Case::new(path, Transport::Tcp, Some(1001));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        let socket = TestSocket::stream(&case, sender).unwrap();
+        // Room for a few packets.
+        sockopt::set_socket_send_buffer_size(socket.socket(), 1).unwrap();
+        let reading = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            receiver.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        let mut context = SendContext::default();
+        let mut sending = Sending::new(&case, &medium, 0, &socket, &mut context, 0);
+        let mut sent = Sent::default();
+        for stretch in case.walk(VOLUME, VOLUME).stretches(case.train_packets().into()) {
+            sending.stretch(stretch, &mut sent).unwrap();
+        }
+        drop(socket);
+        let arrived = reading.join().unwrap().unwrap();
+        assert_eq!(arrived.len() as u64, sent.transport_bytes, "{path}");
+        assert!(path != PathKind::Interleaved || sent.cuts > 0, "{path}: no frame was cut");
+        let mut left = &arrived[..];
+        for (payload, index) in payload.chunks(1001).zip(0..) {
+            let length = 12 + payload.len();
+            let frame =
+                [&[b'$', 0, (length >> 8) as u8, length as u8][..], &RUN.header(index).to_bytes(), payload];
+            let frame = frame.concat();
+            assert!(left.starts_with(&frame), "{path}: frame {index} differs");
+            left = &left[frame.len()..];
         }
     }
 }

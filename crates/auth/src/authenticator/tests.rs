@@ -123,7 +123,7 @@ fn rules_narrow_and_open() {
 
 /// Promise: After ten wrong passwords at once, even a correct password waits.
 #[test]
-fn tries_of_a_guessing_address_are_not_looked_at() {
+fn attempts_of_a_guessing_address_are_not_checked() {
     let authenticator = authenticator(&[]);
     let denial = authenticator.check(&attempt("a.ts", None)).unwrap_err();
     let wrong = answer(&denial, 1, ("anna", "guess"), "/a.ts", 1).header();

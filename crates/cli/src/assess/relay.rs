@@ -15,9 +15,9 @@ use super::perform;
 #[derive(Args)]
 #[command(mut_args(without_paths))]
 #[command(after_help = "\
-Parts: file-to-socket, socket-to-file, socket-to-socket, merge, stripe, random, mirror, udp-mirror, crowd; and only if
-named: files and file-proxy (clients that request one file after another), orders (of inputs), kernel-tcp, kernel-udp
-and kernel-mirror (an eBPF handler in the kernel beside the same in user space: a sockmap for TCP, early drops by XDP
+Parts: file-to-socket, socket-to-file, socket-to-socket, merge, stripe, random, mirror, udp-mirror, crowd; and only if \
+named: files and file-proxy (clients that request one file after another), orders (of inputs), kernel-tcp, kernel-udp \
+and kernel-mirror (an eBPF handler in the kernel beside the same in user space: a sockmap for TCP, early drops by XDP \
 for UDP, and a mirror of UDP to 4 and 16 receivers).
 
 Sources send the volume in each run; in `mirror` a quarter of it, in `udp-mirror` a sixteenth, since every byte leaves \

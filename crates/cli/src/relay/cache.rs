@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wirepath_engine::{BlockingPool, Engine, EngineOptions};
-use wirepath_net::program::{Log, Signals};
+use wirepath_net::program::{Log, Signals, end_after_panic};
 use wirepath_relay::Endpoint;
 use wirepath_relay::cache::{self, Cache, CacheStatus, Origin};
 
@@ -71,8 +71,12 @@ impl CacheOptions {
         let output = Output::prepare(showing.json.as_deref())?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let options =
-            EngineOptions { threads: listening.threads()?, pool_threads: 4, ..EngineOptions::default() };
+        let options = EngineOptions {
+            threads: listening.threads()?,
+            pool_threads: 4,
+            on_panic: Some(end_after_panic),
+            ..EngineOptions::default()
+        };
         let engine = Arc::new(Engine::start(options).context("cannot start the engine")?);
         let cache = Cache::open(self.options()?, Arc::clone(&engine))?;
         let begun = Instant::now();

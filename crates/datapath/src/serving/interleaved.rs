@@ -16,7 +16,12 @@ use wirepath_sys::ring::Socket;
 
 pub use crate::framing::{FRAMING_LENGTH, channel_of, framing};
 use crate::sink::FLAGS;
-use crate::{Headers, MappedFile, SendContext, SendError, Train};
+use crate::{Headers, MappedFile, SendContext, SendError, StoredTrains, Train};
+
+/// Calls for so many packets, if no call finds the connection full.
+pub fn calls(packets: u32) -> u64 {
+    u64::from(packets).div_ceil(MAXIMUM_FRAMES as u64)
+}
 
 /// A train as frames of a channel.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,15 @@ pub struct TakenFrames {
 /// [`SendError::Full`] if it accepts none now, [`SendError::Other`] if it is gone.
 pub fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, SendError> {
     send(socket, bytes, FLAGS).map_err(|errno| failed("send", errno))
+}
+
+impl<'a> FrameTrain<'a> {
+    /// The first of trains as frames of a channel.
+    #[inline]
+    pub fn first_of(trains: StoredTrains<'a>, channel: u8) -> Option<FrameTrain<'a>> {
+        let StoredTrains { file, trains, headers } = trains;
+        trains.first().map(|train| FrameTrain { channel, file, train: *train, headers })
+    }
 }
 
 impl FrameTrain<'_> {
@@ -146,7 +160,7 @@ impl FrameTrain<'_> {
 
     /// Packet `index` after its framing.
     #[inline]
-    fn frame(&self, index: u32) -> Frame {
+    pub(crate) fn frame(&self, index: u32) -> Frame {
         let payload = self.train.payload(index, self.headers);
         let mut head = [0; HEAD_LIMIT];
         let (framed, header) = head.split_at_mut(FRAMING_LENGTH);
@@ -162,7 +176,8 @@ impl FrameTrain<'_> {
     }
 }
 
-fn failed(call: &'static str, errno: Errno) -> SendError {
+/// Classifies the error of a send to a connection.
+pub(crate) fn failed(call: &'static str, errno: Errno) -> SendError {
     match errno {
         Errno::AGAIN => SendError::Full { call },
         Errno::FAULT => SendError::Storage { call, errno },
@@ -171,7 +186,7 @@ fn failed(call: &'static str, errno: Errno) -> SendError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
@@ -182,7 +197,7 @@ mod tests {
     use crate::train::tests::{HEADERS, example};
 
     /// A train of two packets of 28 bytes and one of 14, the stored headers in front of numbered bytes.
-    fn stored() -> (MappedFile, Train) {
+    pub(crate) fn stored() -> (MappedFile, Train) {
         let train = example(70);
         let mut bytes: Vec<u8> = (0..70).collect();
         for index in 0..3 {
@@ -198,13 +213,14 @@ mod tests {
     }
 
     /// The expected frames of a train.
-    fn expected(frames: &FrameTrain<'_>) -> Vec<u8> {
+    pub(crate) fn expected(frames: &FrameTrain<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         for index in 0..frames.train.packets() {
             let payload = frames.train.payload(index, frames.headers);
             let mut read = vec![0; payload.length];
             frames.file.read(payload.offset, &mut read).unwrap();
-            bytes.extend([b'$', frames.channel, 0, 12 + payload.length as u8]);
+            let [high, low] = (12 + payload.length as u16).to_be_bytes();
+            bytes.extend([b'$', frames.channel, high, low]);
             let mut header = frames.train.header(index, frames.headers);
             if frames.train.is_as_stored(index, frames.headers) {
                 frames.file.read(frames.train.stored_packet(index).offset, &mut header).unwrap();

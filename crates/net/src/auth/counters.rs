@@ -13,7 +13,7 @@ label! {
         Malformed = "malformed",
         /// The user is not among those that the folder is for.
         Forbidden = "forbidden",
-        /// The address had too many wrong tries.
+        /// The address had too many wrong attempts.
         Slowed = "slowed",
         /// The URL is not signed, and only signed ones are served.
         Unsigned = "unsigned",

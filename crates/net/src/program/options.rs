@@ -15,6 +15,7 @@ use wirepath_engine::{Engine, EngineOptions};
 use crate::descriptors::{DescriptorBudget, raise_descriptor_limit};
 use crate::http::{AccessLog, Endpoint, HttpOptions, Listener};
 use crate::metrics::Metrics;
+use crate::program::end_after_panic;
 use crate::runtime_threads::RuntimeThreads;
 use crate::status::Status;
 use crate::{any_address, bind};
@@ -77,7 +78,9 @@ impl ServiceOptions {
                 })?
                 .get(),
         };
-        let engine = Arc::new(Engine::start(EngineOptions { threads, ..EngineOptions::default() })?);
+        let on_panic = Some(end_after_panic as fn(&str));
+        let engine = EngineOptions { threads, on_panic, ..EngineOptions::default() };
+        let engine = Arc::new(Engine::start(engine)?);
         let descriptors = DescriptorBudget::new(raise_descriptor_limit(), false);
         let options = HttpOptions {
             max_connections: self.max_connections,

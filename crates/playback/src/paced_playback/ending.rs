@@ -6,8 +6,8 @@
 //! for that while it plays: the numbers of the next packet tell.
 
 use super::{PacedPlayback, Step, TRAINS_PER_STEP};
-use crate::playback::{PlayError, PlayRequest, PlaybackEvent, Position, Reply};
 use crate::playhead::Next;
+use crate::request::{PlayError, PlayRequest, PlaybackEvent, Position, Reply};
 use crate::thread_state::ThreadState;
 
 /// Longest time until a playback ends inside an access unit. A picture is spread over at most 100 ms of its

@@ -1,7 +1,7 @@
 //! Fast forward and rewind of a playback.
 
 use super::PacedPlayback;
-use crate::playback::Pictures;
+use crate::request::Pictures;
 use crate::scan::NextPicture;
 use crate::source::{Cursor, Departure};
 use crate::thread_state::{Playing, ThreadState};

@@ -8,7 +8,7 @@ use wirepath_engine::Context;
 use super::Pacer;
 use crate::frame_writer::{FrameWriter, OnSent};
 use crate::paced_playback::PacedPlayback;
-use crate::playback::PlayError;
+use crate::request::PlayError;
 
 impl Pacer {
     pub(crate) fn add_writer(&mut self, id: u64, socket: OwnedFd, context: &mut Context<'_>) {

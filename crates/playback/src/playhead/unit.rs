@@ -2,8 +2,8 @@
 
 use super::Playhead;
 use super::picture::is_last;
-use crate::source::Departure;
-use crate::streams::{Stream, numbers};
+use crate::source::{Departure, numbers};
+use crate::streams::Stream;
 
 impl Playhead {
     /// Returns whether the next packet of a stream is of the access unit whose packets were sent last.

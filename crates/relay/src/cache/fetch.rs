@@ -19,21 +19,11 @@ use wirepath_streams::WriteProgress;
 use super::Shared;
 use super::answer::{Served, Source};
 use super::entry::{Entry, Use};
-use super::fetches::{Outdated, RunningFetch};
+use super::fetches::{Outcome, OutcomeReceiver, OutcomeSender, Outdated, RunningFetch};
 use super::head::{self, ClientRequest, Refusal};
 use super::origin::Reply;
 use super::store::StoredEntry;
 use super::transfer;
-
-/// Outcome of a fetch, known when the head of the origin's response is received.
-#[derive(Clone)]
-pub(super) enum Outcome {
-    /// An entry, whose body may still be growing.
-    Served(Served, Source),
-    /// The response cannot be stored.
-    NotStored,
-    Failed(Refusal),
-}
 
 /// Result of a fetch for a single request.
 pub(super) enum Fetched {
@@ -56,9 +46,6 @@ enum Joined {
     /// Another fetch has ended and stored an entry.
     Cached,
 }
-
-type OutcomeReceiver = watch::Receiver<Option<Outcome>>;
-pub(super) type OutcomeSender = watch::Sender<Option<Outcome>>;
 
 struct FetchTask {
     shared: Arc<Shared>,

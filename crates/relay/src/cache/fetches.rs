@@ -1,11 +1,13 @@
-//! Running fetches, and the flag that marks a fetch as outdated.
+//! Running fetches, their outcomes, and the flag that marks a fetch as outdated.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
 
-use super::fetch::OutcomeSender;
+use super::answer::{Served, Source};
+use super::head::Refusal;
 
 /// Running fetches by key.
 #[derive(Default)]
@@ -15,6 +17,19 @@ pub(super) struct RunningFetch {
     pub(super) outcome: OutcomeSender,
     pub(super) outdated: Outdated,
 }
+
+/// Outcome of a fetch, known when the head of the origin's response is received.
+#[derive(Clone)]
+pub(super) enum Outcome {
+    /// An entry, whose body may still be growing.
+    Served(Served, Source),
+    /// The response cannot be stored.
+    NotStored,
+    Failed(Refusal),
+}
+
+pub(super) type OutcomeReceiver = watch::Receiver<Option<Outcome>>;
+pub(super) type OutcomeSender = watch::Sender<Option<Outcome>>;
 
 /// True if the resource may have changed since the origin was asked. The response is then delivered to the
 /// waiting requests, and not stored. Locked while the file of a body is renamed, so only for threads that may

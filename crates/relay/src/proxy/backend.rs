@@ -14,7 +14,6 @@ use wirepath_streams::StreamProgress;
 
 use super::balance::Load;
 use super::health::{Change, Health, HealthOptions};
-use super::listener::Listener;
 use super::peer::PeerSocket;
 use super::status::{BackendCounters, BackendStatus};
 use crate::connect::{connect_to_any, is_local_exhaustion};
@@ -71,9 +70,9 @@ impl Backend {
         &self.endpoint
     }
 
-    /// Returns whether a connection to the backend reaches this listener.
-    pub(super) fn is_at(&self, listener: &Listener) -> bool {
-        self.targets.lock().iter().any(|target| listener.is_reached_at(target))
+    /// Returns whether `is_it` holds for an address of the backend.
+    pub(super) fn has_target(&self, is_it: impl Fn(&Target) -> bool) -> bool {
+        self.targets.lock().iter().any(is_it)
     }
 
     pub(super) fn name(&self) -> &str {

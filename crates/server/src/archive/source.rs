@@ -14,13 +14,8 @@ use wirepath_playback::{At, Cursor, Load, TrainSource};
 use super::Gaps;
 use super::chain::{Chain, Following, Join, NextCheck, Rest};
 use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
+use crate::epoch;
 use crate::formats::Formats;
-
-/// Bits of a segment number that hold the number within its chain. The bits above hold the chain's number,
-/// modulo a power of two; a playback knows only the last chains.
-const SEGMENT_BITS: u32 = 28;
-/// Most segments of a chain: some years, if each is a second.
-const SEGMENTS: u32 = (1 << SEGMENT_BITS) - 1;
 
 /// Source of one session.
 pub(super) struct ArchiveSource {
@@ -68,8 +63,8 @@ impl ArchiveSource {
     pub(super) fn begin(&self, opened: Opened, place: Cursor, until_us: Option<i64>) -> Cursor {
         let begin_us = opened.start_us.saturating_sub(self.origin_us).max(0).unsigned_abs();
         let mut state = self.state.lock();
-        let epoch = state.chain.epoch.wrapping_add(1) & (u32::MAX >> SEGMENT_BITS);
-        let chain = Chain::new(epoch, opened, begin_us, &self.streams, &self.pool);
+        let number = epoch::next(state.chain.epoch);
+        let chain = Chain::new(number, opened, begin_us, &self.streams, &self.pool);
         state.left = Some(std::mem::replace(&mut state.chain, chain));
         state.until_us = until_us;
         self.wanted.notify_one();
@@ -77,7 +72,7 @@ impl ArchiveSource {
             At::Time(at_us) => At::Time(at_us + begin_us),
             at @ At::Packet { .. } => at,
         };
-        Cursor { segment: epoch << SEGMENT_BITS | place.segment & SEGMENTS, at }
+        Cursor { segment: epoch::join(number, place.segment), at }
     }
 
     /// Continues at the playback's position, up to the end of another range.
@@ -184,7 +179,7 @@ impl Drop for ArchiveSource {
 
 impl TrainSource for ArchiveSource {
     fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
-        let (epoch, number) = (number >> SEGMENT_BITS, number & SEGMENTS);
+        let (epoch, number) = epoch::split(number);
         let mut state = self.state.lock();
         let State { chain, left, waiters, until_us } = &mut *state;
         let is_left = chain.epoch != epoch;
@@ -193,8 +188,7 @@ impl TrainSource for ArchiveSource {
             None if is_left => return Load::Pending, // the playback is about to be told of another place
             None => chain,
         };
-        if number == SEGMENTS {
-            // The next number would belong to another chain.
+        if number == epoch::LAST {
             return Load::Failed(
                 "an archive was played for too long without a seek: PLAY from a time".into(),
             );
@@ -287,10 +281,11 @@ impl TrainSource for ArchiveSource {
     fn until_us(&self, number: u32) -> Option<u64> {
         let mut state = self.state.lock();
         let until_us = state.until_us?;
-        if state.chain.epoch != number >> SEGMENT_BITS {
+        let (epoch, number) = epoch::split(number);
+        if state.chain.epoch != epoch {
             return None;
         }
-        let (piece, _) = state.chain.piece(number & SEGMENTS)?;
+        let (piece, _) = state.chain.piece(number)?;
         let local_us = until_us.saturating_sub(piece.start_us).max(0).unsigned_abs();
         Some(piece.joined.begin_us.saturating_add(local_us))
     }
@@ -337,10 +332,11 @@ mod tests {
         let source = ArchiveSource::new(opened(), streams, Gaps::Skip, false, &pool);
         for round in 1..=20_u32 {
             let place = source.begin(opened(), Cursor::START, None);
-            let epoch = place.segment & !SEGMENTS;
-            assert_eq!(epoch, round << SEGMENT_BITS, "chains that follow each other have other numbers");
-            assert!(matches!(source.segment(epoch | SEGMENTS, None), Load::Failed(_)));
-            let next = source.segment((epoch | SEGMENTS).wrapping_add(1), None);
+            let (epoch, _) = epoch::split(place.segment);
+            assert_eq!(epoch, round % 16, "chains that follow each other have other numbers");
+            let last = epoch::join(epoch, epoch::LAST);
+            assert!(matches!(source.segment(last, None), Load::Failed(_)));
+            let next = source.segment(last.wrapping_add(1), None);
             assert!(matches!(next, Load::Pending), "it is of another chain: {next:?}");
             while !matches!(source.segment(place.segment, None), Load::Ready(_)) {
                 std::thread::yield_now();

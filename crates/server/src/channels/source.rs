@@ -11,13 +11,9 @@ use wirepath_playback::{At, Cursor, Load, Segment, TrainSource};
 
 use super::LiveChannel;
 use super::timeline::{Following, Piece, Place};
+use crate::epoch;
 use crate::joined::Joined;
 use crate::sending::OutputSource;
-
-/// Bits of a segment's number since the last PLAY; those above count PLAYs. A stream of 20 Mb/s has three segments in a
-/// second, so that they last for two years.
-const SEGMENT_BITS: u32 = 28;
-const SEGMENTS: u32 = (1 << SEGMENT_BITS) - 1;
 
 /// Source of one playback.
 pub(super) struct ChannelSource {
@@ -60,23 +56,26 @@ impl ChannelSource {
         let Place { piece, cursor, .. } = place;
         let begin_us = piece.begin_us;
         let mut state = self.state.lock();
-        state.epoch = (state.epoch + 1) & (u32::MAX >> SEGMENT_BITS);
+        state.epoch = epoch::next(state.epoch);
         let joined = Joined::first(&self.streams, begin_us);
         state.at = Some(Played { piece, first_segment: 0, joined, has_ended: false });
         let at = match cursor.at {
             At::Time(at_us) => At::Time(at_us + begin_us),
             at @ At::Packet { .. } => at,
         };
-        Cursor { segment: state.epoch << SEGMENT_BITS | cursor.segment & SEGMENTS, at }
+        Cursor { segment: epoch::join(state.epoch, cursor.segment), at }
     }
 }
 
 impl TrainSource for ChannelSource {
     fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
-        let (epoch, number) = (number >> SEGMENT_BITS, number & SEGMENTS);
+        let (epoch, number) = epoch::split(number);
         let mut state = self.state.lock();
         if state.epoch != epoch {
             return Load::Pending; // the playback is about to be told of another place
+        }
+        if number == epoch::LAST {
+            return Load::Failed("a channel was played for too long without a PLAY: PLAY again".into());
         }
         let Some(played) = &mut state.at else { return Load::Pending };
         loop {
@@ -121,8 +120,7 @@ impl TrainSource for ChannelSource {
             At::Time(at_us) => At::Time(at_us + played.piece.begin_us),
             at @ At::Packet { .. } => at,
         };
-        let segment = (played.first_segment + cursor.segment) & SEGMENTS;
-        Some(Cursor { segment: state.epoch << SEGMENT_BITS | segment, at })
+        Some(Cursor { segment: epoch::join(state.epoch, played.first_segment + cursor.segment), at })
     }
 
     fn has_own_numbers(&self) -> bool {
@@ -158,5 +156,44 @@ impl Played {
     /// A segment of the asset, in its place.
     fn give(&mut self, segment: &Arc<Segment>, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
         self.joined.give(&self.piece.image, segment, local, streams)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use wirepath_engine::{BlockingPool, Priority};
+    use wirepath_media::ts::synthetic::Sample;
+
+    use super::super::LiveChannelOptions;
+    use super::*;
+    use crate::images::{ImageFolder, Store};
+
+    /// Promise: A channel whose segments cannot be counted any more ends with an error, and plays again after PLAY.
+    #[test]
+    fn segments_that_cannot_be_counted_end_the_session() {
+        let home = tempfile::tempdir().unwrap();
+        let playlist = home.path().join("clip.ts");
+        fs::write(&playlist, Sample::default().stream().bytes).unwrap();
+        let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+        let cache = ImageFolder::open(&home.path().join("cache"), 1 << 30).unwrap();
+        let store = Store::new(cache, pool.clone(), 1).unwrap();
+        let options = LiveChannelOptions { name: "news".to_owned(), playlist };
+        let list = options.playlist().unwrap();
+        let channel = LiveChannel::open(options, list, &store, &pool).unwrap();
+        channel.timeline.push(Arc::clone(&channel.first), channel.timeline.now_us() + 1_000_000);
+        let streams = channel.first.plan().streams.to_vec();
+        let source = ChannelSource::new(Arc::clone(&channel), streams);
+        let Place { piece, cursor, at_us } = channel.timeline.next_place().expect("its only asset");
+        for round in 1..=20_u32 {
+            let place = Place { piece: Arc::clone(&piece), cursor, at_us };
+            let (epoch, local) = epoch::split(source.begin(place).segment);
+            assert_eq!(epoch, round % 16, "PLAYs that follow each other have other numbers");
+            assert!(matches!(source.segment(epoch::join(epoch, epoch::LAST), None), Load::Failed(_)));
+            while !matches!(source.segment(epoch::join(epoch, local), None), Load::Ready(_)) {
+                std::thread::yield_now();
+            }
+        }
     }
 }

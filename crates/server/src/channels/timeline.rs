@@ -119,7 +119,7 @@ impl Timeline {
     }
 
     /// Adds an asset, which begins then.
-    fn push(&self, image: Arc<Image>, begin_us: u64) {
+    pub(super) fn push(&self, image: Arc<Image>, begin_us: u64) {
         let mut state = self.state.lock();
         if self.is_ending() {
             return;

@@ -64,7 +64,7 @@ impl Listener {
 
     /// Numbers of open connections and sessions.
     pub(crate) fn open(&self) -> (usize, usize) {
-        (self.0.limits.open(), self.0.registry.json().len())
+        (self.0.limits.open(), self.0.registry.len())
     }
 
     /// Handle for administrators.

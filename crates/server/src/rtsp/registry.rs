@@ -58,11 +58,17 @@ impl Registry {
 
     /// Sessions for `/api/status`, in the order of their set-up.
     pub(super) fn json(&self) -> Vec<Json> {
-        let sessions = self.sessions.lock();
+        // The lock is released at the end of this statement: JSON of thousands of sessions takes a while, and set-up
+        // and end of each session need the lock.
         let mut sessions: Vec<_> =
-            sessions.iter().map(|(key, entry)| (*key, Arc::clone(&entry.info))).collect();
+            self.sessions.lock().iter().map(|(key, entry)| (*key, Arc::clone(&entry.info))).collect();
         sessions.sort_unstable_by_key(|(key, _)| *key);
         sessions.iter().filter_map(|(_, session)| session.json()).collect()
+    }
+
+    /// Number of sessions.
+    pub(super) fn len(&self) -> usize {
+        self.sessions.lock().len()
     }
 
     /// Tells the connection of a session to end it, if there is a session with this number.

@@ -55,8 +55,11 @@ impl Drop for Entered {
     }
 }
 
-/// Most bytes of requests that are read at once from a half that is being replaced.
-const MOST_ARRIVED: usize = 1 << 20;
+/// Bytes of a half that are read in one system call.
+const READ_LENGTH: usize = 4096;
+
+/// Most system calls that read what has arrived from a half that is being replaced.
+const MOST_READS: usize = 256;
 
 /// Decoder of the body of a POST: of its chunks, if it has some, then of Base64.
 #[derive(Debug)]
@@ -77,11 +80,40 @@ impl BodyDecoder {
         result.map_err(invalid)
     }
 
+    /// Decodes what `read` reads, until it reads nothing or the body is over.
+    ///
+    /// # Errors
+    ///
+    /// The body is not chunked, its text is not Base64, or there is too much of it.
+    fn decode_all(
+        &mut self,
+        mut read: impl FnMut(&mut [u8]) -> usize,
+        decoded: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let mut buffer = [0; READ_LENGTH];
+        // The limit counts what is read: white space and the framing of chunks decode to nothing.
+        for _ in 0..MOST_READS {
+            if self.is_over() {
+                return Ok(());
+            }
+            match read(&mut buffer) {
+                0 => return Ok(()),
+                length => self.decode(&buffer[..length], decoded)?,
+            }
+        }
+        Err(invalid(TooMuchArrived))
+    }
+
     /// Returns whether the body has ended before its connection.
     fn is_over(&self) -> bool {
         self.chunks.as_ref().is_some_and(ChunkedReader::is_over)
     }
 }
+
+/// Error: a half that is being replaced has more to read than a client leaves behind.
+#[derive(Debug, thiserror::Error)]
+#[error("too much data in a POST that another POST replaces: wait for responses before the next POST")]
+struct TooMuchArrived;
 
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
@@ -115,18 +147,14 @@ impl Post {
     ///
     /// # Errors
     ///
-    /// The body is not chunked, or its text is not Base64.
+    /// The body is not chunked, its text is not Base64, or there is too much of it.
     fn arrived(&mut self) -> io::Result<Vec<u8>> {
-        let (mut decoded, mut buffer) = (Vec::new(), [0; 4096]);
-        let mut text = std::mem::take(&mut self.read);
-        loop {
-            self.decoder.decode(&text, &mut decoded)?;
-            // The runtime may not know yet that the socket is readable. An error counts as the end.
-            match rustix::io::read(&self.stream, &mut buffer) {
-                Ok(length) if length > 0 && decoded.len() < MOST_ARRIVED => text = buffer[..length].to_vec(),
-                _ => return Ok(decoded),
-            }
-        }
+        let mut decoded = Vec::new();
+        self.decoder.decode(&std::mem::take(&mut self.read), &mut decoded)?;
+        // The runtime may not know yet that the socket is readable. An error counts as the end.
+        let read = |buffer: &mut [u8]| rustix::io::read(&self.stream, buffer).unwrap_or(0);
+        self.decoder.decode_all(read, &mut decoded)?;
+        Ok(decoded)
     }
 
     /// The next requests; none at the end of this half.
@@ -195,5 +223,54 @@ impl TunnelInput {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decoder of chunks, or of plain text.
+    fn decoder(is_chunked: bool) -> BodyDecoder {
+        BodyDecoder { chunks: is_chunked.then(ChunkedReader::default), text: TunnelDecoder::default() }
+    }
+
+    /// Decodes a body that repeats `text` and never ends. Returns the bytes decoded, the result, and how much was read.
+    fn decode_endless(mut decoder: BodyDecoder, text: &[u8]) -> (Vec<u8>, io::Result<()>, usize) {
+        let (mut decoded, mut length) = (Vec::new(), 0);
+        let mut bytes = text.iter().copied().cycle();
+        let read = |buffer: &mut [u8]| {
+            length += buffer.len();
+            assert!(length <= 2 * MOST_READS * READ_LENGTH, "the loop does not end");
+            buffer.fill_with(|| bytes.next().unwrap());
+            buffer.len()
+        };
+        let result = decoder.decode_all(read, &mut decoded);
+        (decoded, result, length)
+    }
+
+    /// Promise: A POST of a tunnel that is being replaced ends the tunnel if it goes on and on, whatever it contains.
+    #[test]
+    fn an_endless_body_is_refused() {
+        for (is_chunked, text) in
+            [(false, "  \r\n"), (true, "1\r\n \r\n"), (false, "T1BU"), (true, "4\r\nT1BU\r\n")]
+        {
+            let (_, result, length) = decode_endless(decoder(is_chunked), text.as_bytes());
+            let error = result.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{text:?}");
+            assert!(error.to_string().contains("another POST replaces"), "{error}");
+            assert_eq!(length, MOST_READS * READ_LENGTH, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_after_the_last_chunk_are_not_read() {
+        let mut over = decoder(true);
+        let mut decoded = Vec::new();
+        over.decode(b"4\r\nT1BU\r\n0\r\n\r\n", &mut decoded).unwrap();
+        assert_eq!(decoded, b"OPT");
+        let (decoded, result, length) = decode_endless(over, b"x");
+        result.unwrap();
+        assert_eq!((decoded, length), (Vec::new(), 0));
     }
 }

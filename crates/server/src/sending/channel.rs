@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use tokio::sync::Notify;
+use wirepath_engine::catch_panic;
 use wirepath_media::container::is_movie;
 use wirepath_media::image::PathLimits;
 
@@ -192,7 +193,19 @@ impl Channel {
         loop {
             let (channel, like, before) = (Arc::clone(self), Arc::clone(like), place.clone());
             let opened = tokio::task::spawn_blocking(move || channel.open_after(&like, before)).await;
-            let (image, found) = opened.ok()??;
+            let (image, found) = match opened {
+                Ok(found) => found?,
+                Err(error) if error.is_panic() => {
+                    tracing::error!(
+                        channel = self.name,
+                        "the search for the next item of a channel panicked, which is a bug: report it with the \
+                         panic's message; it is tried again"
+                    );
+                    tokio::time::sleep(RETRY).await;
+                    continue;
+                }
+                Err(_) => return None, // the runtime ends
+            };
             if let Some(image) = image {
                 self.waits_until_s.store(found.entry.not_before_s.unwrap_or(0), Relaxed);
                 match self.wait_unless_changed(found.entry.not_before_s).await {
@@ -241,11 +254,16 @@ impl Channel {
             let index = playlist.after(place.index, &place.entry)?;
             (index, playlist.entries[index].clone())
         };
-        let image =
+        // A channel goes on past an entry that a bug makes panic.
+        let opened = catch_panic(|| {
             open(&self.store, &entry, (self.limits, self.played_as), self.name_of).and_then(|image| {
                 let differs = like.difference(&formats(&image));
                 differs.map_or(Ok(image), Err)
-            });
+            })
+        });
+        let image = opened.unwrap_or_else(|message| {
+            Err(format!("opening it panicked, which is a bug: report it with this message: {message}"))
+        });
         let image = image.inspect_err(|reason| self.unplayable.log(&entry, Fault::LeftOut, reason));
         Some((image.ok(), ListPlace { index, entry }))
     }
@@ -377,7 +395,50 @@ pub(crate) fn formats(image: &Image) -> Formats {
 mod tests {
     use std::fs;
 
+    use wirepath_engine::{BlockingPool, Priority};
+    use wirepath_media::ts::synthetic::Sample;
+
     use super::*;
+    use crate::images::{ImageFolder, ImagePolicy, StoreOptions};
+    use crate::sending::Destination;
+
+    /// Options of a channel with these assets.
+    fn options(assets: Vec<PathBuf>, destinations: Vec<Destination>) -> ChannelOptions {
+        ChannelOptions {
+            name: "news".to_owned(),
+            assets,
+            repeats: true,
+            destinations,
+            is_announced: false,
+            descriptions: Vec::new(),
+        }
+    }
+
+    /// Promise: A channel goes on past an asset whose opening panics.
+    #[tokio::test]
+    async fn an_asset_that_panics_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let assets = ["first.ts", "bad.ts", "last.ts"].map(|name| folder.path().join(name));
+        for asset in &assets {
+            fs::write(asset, Sample { packets: 2000, ..Sample::default() }.stream().bytes).unwrap();
+        }
+        let cache = ImageFolder::open(&folder.path().join("cache"), 1 << 30).unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
+        let store = StoreOptions { images: ImagePolicy::None, ..StoreOptions::new(readers, 1) };
+        let store = Store::start(cache, store).unwrap();
+        let name_of = |path: &Path| {
+            assert!(!path.ends_with("bad.ts"), "on purpose");
+            path.display().to_string()
+        };
+        let playlist = Playlist::load(&assets, true).unwrap();
+        let limits = store.usual_limits();
+        let options = options(assets.to_vec(), Vec::new());
+        let (channel, first) = Channel::open(options, playlist, store, limits, name_of).unwrap();
+        let (place, _) = channel.first_place();
+        let (image, place) = channel.next(&Arc::new(formats(&first)), place).await.expect("it repeats");
+        assert!(image.name().ends_with("last.ts") && place.index == 2, "{}", image.name());
+        assert_eq!(channel.unplayable().left_out(), 1);
+    }
 
     /// Promise: A list of movies and transport streams plays by tracks, unless a destination takes transport streams only.
     #[test]
@@ -392,15 +453,7 @@ mod tests {
             let assets: Vec<PathBuf> = names.iter().map(|name| folder.path().join(name)).collect();
             let playlist = Playlist { is_demuxed, ..Playlist::load(&assets, true).unwrap() };
             let destinations = destinations.iter().map(|to| to.parse().unwrap()).collect();
-            let options = ChannelOptions {
-                name: "news".to_owned(),
-                assets,
-                repeats: true,
-                destinations,
-                is_announced: false,
-                descriptions: Vec::new(),
-            };
-            played_as(&options, &playlist)
+            played_as(&options(assets, destinations), &playlist)
         };
         let (rtp, udp) = ("rtp://127.0.0.1:5004", "udp://127.0.0.1:5004");
         assert_eq!(form(&["gone", "short", "b.mp4", "a.ts"], false, &[]), PlayedAs::Tracks);

@@ -25,7 +25,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 const REPORT_RETRY: Duration = Duration::from_secs(1);
 
 /// Ports from one track to the next: RTP and RTCP.
-const PORTS_PER_TRACK: u16 = 2;
+pub(super) const PORTS_PER_TRACK: u16 = 2;
 
 /// Source of an output.
 pub(crate) trait OutputSource: TrainSource {

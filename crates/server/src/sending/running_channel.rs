@@ -16,6 +16,7 @@ use super::destination::{Destination, Form};
 use super::item::Item;
 use super::output::Output;
 use super::playlist::Playlist;
+use super::port_table::PortTable;
 use super::sequence::Sequence;
 use super::{ChannelOptions, SendFailure};
 use crate::core::MediaCore;
@@ -63,8 +64,13 @@ pub(crate) struct RunningChannel {
 }
 
 impl RunningChannel {
-    /// Opens a channel, and writes its session descriptions. Waits for storage.
-    pub(crate) fn open(options: ChannelOptions, core: &MediaCore) -> Result<RunningChannel, SendFailure> {
+    /// Opens a channel, and writes its session descriptions. `ports` has the ports of the channels before. Waits for
+    /// storage.
+    pub(crate) fn open(
+        options: ChannelOptions,
+        core: &MediaCore,
+        ports: &mut PortTable,
+    ) -> Result<RunningChannel, SendFailure> {
         let name = options.name.clone();
         let playlist = Playlist::load(&options.assets, options.repeats)?;
         let limits = common_limits(&options, &core.store)?;
@@ -80,6 +86,7 @@ impl RunningChannel {
                 let asset = first.image.name().to_owned();
                 return Err(SendFailure::NeedsRtp(asset, destination.to_string()));
             }
+            ports.add(&name, destination, first.image.plan().streams.len())?;
             // Bursts are those that the sender was told.
             let output =
                 Output::open(destination, first.image.plan(), &core.playbacks, u64::MAX, |streams| {

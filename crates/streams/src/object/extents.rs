@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use wirepath_datapath::append::{self, append};
 use wirepath_datapath::{MAXIMUM_RANGES, Mapping, PageCache, SendError, errno_of, sendfile};
 
-use super::parts::{SendOutcome, TRUNCATED};
-use super::read::{Awaited, Cold, ReadOutcome, ReadResult, TRUST, Unread};
+use super::cold::{Cold, TRUST};
+use super::outcome::{Awaited, ReadOutcome, ReadResult, SendOutcome, TRUNCATED, Unread};
 
 /// Extents of at least this length leave by reference, one call each. For shorter extents the copy costs less
 /// than the call, so up to 1024 of them leave by one call that copies them.

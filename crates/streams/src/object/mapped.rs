@@ -13,7 +13,8 @@ use bytes::BytesMut;
 use rustix::io::Errno;
 use wirepath_datapath::{Mapping, errno_of};
 
-use super::read::{Awaited, Cold, ReadOutcome, ReadResult, Unread, WINDOW};
+use super::cold::{Cold, WINDOW};
+use super::outcome::{Awaited, ReadOutcome, ReadResult, Unread};
 use super::{Kind, Object};
 
 pub(crate) struct Mapped {

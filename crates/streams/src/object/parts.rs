@@ -12,12 +12,9 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use wirepath_datapath::{PageCache, SendError, sendfile};
 
-use super::read::{ReadOutcome, ReadResult, Unread};
+use super::outcome::{ReadOutcome, ReadResult, SendOutcome, TRUNCATED, Unread};
 use super::{Connection, Extents, Kind, Object, StoredFile};
 use crate::write_progress::WriteProgress;
-
-/// Name of the failed call, for a file that ends before its part does.
-pub(crate) const TRUNCATED: &str = "reading a truncated file";
 
 /// A part of an [`Object::parts`].
 #[derive(Debug)]
@@ -42,15 +39,6 @@ pub enum ObjectPart {
         /// Progress of the writer.
         progress: Arc<WriteProgress>,
     },
-}
-
-/// Result of [`ObjectPart::send`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SendOutcome {
-    /// Number of bytes sent.
-    pub bytes: usize,
-    /// True if the connection is known to be full now.
-    pub fills_socket: bool,
 }
 
 impl ObjectPart {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use wirepath_datapath::append::{From, append};
 use wirepath_datapath::errno_of;
 
-use super::read::{ReadOutcome, Unread};
+use super::outcome::{ReadOutcome, Unread};
 use super::{Kind, Object, ObjectError};
 use crate::chain::PeekScope;
 

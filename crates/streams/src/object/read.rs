@@ -1,104 +1,18 @@
 //! Reading from an object.
 
-use std::fs::File;
-use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::{Buf, BytesMut};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use wirepath_datapath::append::{self, append};
-use wirepath_datapath::{Mapping, PageCache, datagrams, errno_of};
+use wirepath_datapath::{PageCache, datagrams, errno_of};
 
+use super::cold::{Cold, TRUST, WINDOW};
+use super::outcome::{Awaited, ReadOutcome, ReadResult, Unread};
 use super::{Connection, Datagrams, Kind, Object, ObjectError, Source, StoredFile};
-use crate::write_progress::WriteProgress;
-
-/// Result of a read.
-#[derive(Debug)]
-pub(crate) enum ReadOutcome {
-    /// Bytes of a byte stream, appended to the buffer.
-    Bytes(usize),
-    /// Datagrams, appended to the buffer.
-    Datagrams {
-        bytes: usize,
-        /// Length of each datagram except the last, which may be shorter.
-        datagram_bytes: usize,
-    },
-    /// Datagrams that cannot be used.
-    Unusable { bytes: usize, why: &'static str },
-    /// No bytes now.
-    Nothing,
-    /// Nothing can be read before this event.
-    Blocked(Awaited),
-    /// The end.
-    End,
-}
-
-/// Event that a read waits for.
-#[derive(Debug)]
-pub(crate) enum Awaited {
-    /// Pages that a storage thread reads.
-    Pages(Cold),
-    /// The writer of the file, of which no more than this many bytes are written yet.
-    Writer(Arc<WriteProgress>, u64),
-}
-
-/// Reason why nothing was read.
-pub(crate) enum Unread {
-    Blocked(Awaited),
-    /// A failed call and its error.
-    Failed(&'static str, Errno),
-}
-
-impl From<(&'static str, Errno)> for Unread {
-    fn from((call, errno): (&'static str, Errno)) -> Unread {
-        Unread::Failed(call, errno)
-    }
-}
-
-/// Pages that may not be in memory.
-#[derive(Debug)]
-pub(crate) enum Cold {
-    File(Arc<File>, Range<u64>),
-    /// Ranges of a file that are read in sequence.
-    Spans(Arc<File>, Vec<Range<u64>>),
-    Mapping(Arc<Mapping>, Range<usize>),
-}
-
-impl Cold {
-    /// Brings the pages into memory; returns the offset reached. May block.
-    pub(crate) fn bring_in(self) -> (u64, std::io::Result<()>) {
-        match self {
-            Cold::File(file, range) => (range.end, warm(&file, range)),
-            Cold::Spans(file, spans) => (0, spans.into_iter().try_for_each(|span| warm(&file, span))),
-            Cold::Mapping(mapping, range) => (range.end as u64, mapping.prefault(range)),
-        }
-    }
-}
-
-/// Reads a range of a file into the page cache; stops at the end of the file. May block.
-fn warm(file: &File, range: Range<u64>) -> std::io::Result<()> {
-    let mut buffer = vec![0; 256 * 1024];
-    let mut offset = range.start;
-    while offset < range.end {
-        let wanted = buffer.len().min((range.end - offset) as usize);
-        match file.read_at(&mut buffer[..wanted], offset)? {
-            0 => break,
-            read => offset += read as u64,
-        }
-    }
-    Ok(())
-}
-
-/// Bytes of a file that are checked in the page cache, or read ahead, at a time.
-pub(super) const WINDOW: u64 = 2 * 1024 * 1024;
-
-/// Time for which pages found in memory are assumed to stay there, unless they were read. Other programs may
-/// need the memory while a slow peer takes a window.
-pub(super) const TRUST: Duration = Duration::from_secs(1);
 
 impl Object {
     /// Appends up to `room` bytes to `buffer`; of datagrams, those that came together.
@@ -147,8 +61,6 @@ impl Object {
         }
     }
 }
-
-pub(super) type ReadResult = Result<ReadOutcome, Unread>;
 
 impl StoredFile {
     pub(super) fn read_into(&mut self, buffer: &mut BytesMut, room: usize) -> ReadResult {

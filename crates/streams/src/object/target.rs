@@ -8,8 +8,11 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use wirepath_datapath::{Mapping, Pipe};
 
-use super::{Kind, MOST_SLICES, Object, Provisional};
+use super::{Kind, Object, Provisional};
 use crate::record::Run;
+
+/// Most slices in one call.
+pub(super) const MOST_SLICES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Batch {

@@ -9,12 +9,10 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wirepath_datapath::to_many::{self, LEAST_LENT};
 use wirepath_datapath::{MAXIMUM_DATAGRAMS, datagrams, errno_of};
 
-use super::{Batch, Connection, Datagrams, Kind, Object, ObjectError};
+use super::target::{Batch, MOST_SLICES};
+use super::{Connection, Datagrams, Kind, Object, ObjectError};
 use crate::outbox::Outbox;
 use crate::record::Run;
-
-/// Most slices in one call.
-pub(crate) const MOST_SLICES: usize = 64;
 
 /// Most slices of a datagram (`UIO_MAXIOV`).
 const DATAGRAM_SLICES: usize = 1024;

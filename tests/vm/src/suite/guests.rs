@@ -80,6 +80,13 @@ const LEFT_OUT: &[(&str, &str)] = &[
 pub(super) const MODEL: &str = "wirepath-module-tests";
 pub(super) const CALLER: &str = "caller::";
 
+/// Those of files on NFS have guests of their own, too: caches of client and server, which stay, would count as leaks
+/// where nothing of NFS was used before.
+const NFS: &str = "nfs::";
+
+/// The kernel's NFS server and client.
+const NFS_DRIVERS: &[&str] = &["nfsd", "nfsv4"];
+
 /// Of the guest's clock. Emulated, that is about two minutes.
 const CALLER_SECONDS: u64 = 24;
 
@@ -100,7 +107,8 @@ impl Suite {
     pub(super) fn module(&self, kernel: &Numbered, what: &str, processors: u32) -> Result<Report> {
         let mut guest = self.with_smoke_test(kernel, what, &[])?.rehearse();
         for tests in &self.programs.module {
-            let arguments: &[&str] = if tests.package == MODEL { &["--skip", CALLER] } else { &[] };
+            let arguments: &[&str] =
+                if tests.package == MODEL { &["--skip", CALLER, "--skip", NFS] } else { &[] };
             guest = add(guest, tests, arguments)?;
         }
         // Threads of two processors take turns on the one that emulates both.
@@ -108,15 +116,29 @@ impl Suite {
         self.boot(guest.size(512, processors, limit))
     }
 
+    /// The tests of the module with files on NFS on one kernel; the same tests are the rehearsal.
+    pub(super) fn nfs(&self, kernel: &Numbered) -> Result<Report> {
+        let module = self.built(&kernel.1)?;
+        let guest = self.guest(kernel, "nfs")?.for_tests()?.drivers_if_there(NFS_DRIVERS)?;
+        let guest = add(guest.module(&module, "")?, self.model()?, &[NFS])?.rehearse();
+        let guest = add(guest, self.model()?, &[NFS])?;
+        self.boot(guest.size(512, 1, Duration::from_secs(1200)))
+    }
+
+    /// The tests that compare the module with its model.
+    fn model(&self) -> Result<&Tests> {
+        let tests = self.programs.module.iter().find(|tests| tests.package == MODEL);
+        tests.with_context(|| format!("{MODEL} has no tests"))
+    }
+
     /// The random caller, where the kernel checks each object.
     pub(super) fn caller(&self, kernel: &Numbered) -> Result<Report> {
         let seconds = setting("WIREPATH_CALLER_SECONDS", CALLER_SECONDS)?;
         let seed = setting("WIREPATH_CALLER_SEED", 1)?;
-        let tests = self.programs.module.iter().find(|tests| tests.package == MODEL);
-        let tests = tests.with_context(|| format!("{MODEL} has no tests"))?;
         let (seconds_text, seed) = (seconds.to_string(), seed.to_string());
         let arguments = ["--seconds", &seconds_text, "--seed", &seed, CALLER];
-        let guest = add(self.with_smoke_test(kernel, "caller", &[])?.rehearse(), tests, &arguments)?;
+        let guest = self.with_smoke_test(kernel, "caller", &[])?.rehearse();
+        let guest = add(guest, self.model()?, &arguments)?;
         // A second of an emulated guest may take half a minute of a loaded machine.
         let limit = Duration::from_secs(1200 + 30 * seconds);
         // Emulated, Linux 6.1 does not always find a second processor.

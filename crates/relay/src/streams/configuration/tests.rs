@@ -109,179 +109,147 @@ fn the_example_is_right() {
     assert_eq!(configuration.sharing.policy, said);
 }
 
+/// Lines behind a stream, the line that is named, and the problem.
+const BEHIND: &[(&str, u32, &str)] = &[
+    ("framin = \"ts\"", 5, "unknown key `framin`: did you mean `framing`?"),
+    ("when_full = \"drop\"", 5, "unknown key `when_full`: did you mean `when-full`?"),
+    ("framing = \"tss\"", 5, "unknown framing \"tss\": expected whole"),
+    ("order = \"sorted\"", 5, "unknown order \"sorted\""),
+    ("pattern = \"all\"", 5, "unknown pattern \"all\""),
+    ("when-full = \"wait\"", 5, "unknown reaction \"wait\": expected block"),
+    ("handlers = [\n\"meter\",\n\"rot13\"]", 7, "unknown handler \"rot13\""),
+    ("rate = \"fast\"", 5, "invalid rate fast: expected bits such as"),
+    ("rate = 5", 5, "expected a string"),
+    ("deadline = \"soon\"", 5, "invalid deadline soon: expected a time up to 1h, such as 20ms"),
+    ("deadline = \"0s\"", 5, "invalid deadline 0s"),
+    ("class = \"live\"", 5, "unknown class live; declare it with [[class]] and name = \"live\""),
+    ("pattern = \"shares:2\"", 1, "needs at least 2 outputs: 1 configured"),
+    ("output-handlers = [\"2:meter\"]", 1, "handler of output 2: 1 outputs are configured"),
+    ("output-handlers = [\"meter\"]", 5, "expected NUMBER:HANDLER, such as 2:begins:ERROR"),
+    ("order = \"shares:2\"", 1, "shares over a stream of bytes need --framing fixed:BYTES"),
+    (
+        "[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"udp://@a:1\"]",
+        8,
+        "udp://@a:1: udp://@ receives datagrams",
+    ),
+    ("name = \"two\"", 5, "duplicate key"),
+    ("]", 5, ""),
+    ("[[stream]]\nname = \"b\"\nin = [\"-\"]\nout = [\"file:b\"]", 5, "standard input (-) is read twice"),
+    (
+        "[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"file:copy?append\"]",
+        5,
+        "copy is written to twice; give each output its own file",
+    ),
+    (
+        "[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"file:./copy\"]",
+        5,
+        "copy is written to twice; give each output its own file",
+    ),
+    (
+        "[[stream]]\nname = \"b\"\nin = [\"tcp://:80?listen\"]\nout = [\"tcp://:80?listen\"]",
+        5,
+        "tcp://:80 is listened on twice",
+    ),
+    ("[[stream]]\nname = \"b\"\nin = [\"file:a?append\"]\nout = [\"file:b\"]", 7, "remove it from an input"),
+    ("[[stream]]\nname = \"one\"\nin = [\"file:a\"]\nout = [\"file:b\"]", 6, "duplicate stream name one"),
+    (
+        "[[stream]]\nname = \"b\"\nin = []\nout = [\"file:b\"]",
+        7,
+        "in is empty: expected at least one address",
+    ),
+    (
+        "[[stream]]\nname = \"b\"\nin = [\"a.ts\"]\nout = [\"file:b\"]",
+        7,
+        "a.ts: invalid address; for a file write file:",
+    ),
+    ("[[stream]]\nname = \"b\"\nin = [\"file:a\"]", 5, "missing key out; a [[stream]] needs name, in and"),
+    ("[[stream]]\nname = \"b\"\nout = [\"file:a\"]", 5, "missing key in;"),
+    ("[[stream]]\nin = [\"file:a\"]\nout = [\"file:b\"]", 5, "missing key name"),
+    (
+        "[[stream]]\nname = \"b\"\nin = \"file:a\"\nout = [\"file:b\"]",
+        7,
+        "in: expected a list: write in = [\"file:a\"]",
+    ),
+    ("handlers = \"meter\"", 5, "handlers: expected a list: write handlers = [\"meter\"]"),
+    ("handlers = 5", 5, "expected a list of strings"),
+];
+
+/// The same with lines before the stream.
+const BEFORE: &[(&str, u32, &str)] = &[
+    ("[[class]]\nname = \"a\"\n[[class]]\nname = \"a\"", 4, "duplicate class name a"),
+    ("[[class]]\nname = \"\"", 2, "expected 1 to 64 characters"),
+    ("[[class]]\nname = \"a\\u0007\"", 2, "without control characters"),
+    ("[[class]]\nname = \"a\"\nshare = 0", 3, "share is 0: expected a whole number from 1 to 4294967295"),
+    ("[[class]]\nname = \"a\"\nshare = [2]", 3, "share is of type array: expected a whole number"),
+    ("[[class]]\nname = \"a\"\npriority = 256", 3, "priority is 256: expected a whole number from 0 to 255"),
+    ("[[class]]\nname = \"a\"\npriority = \"10\"", 3, "priority is \"10\": expected a whole number"),
+    ("[[class]]\nname = \"a\"\nburst = \"1MB\"", 3, "burst needs rate"),
+    ("[sharing]\npolicy = \"fair\"", 2, "unknown variant `fair`, expected one of `best-effort`"),
+    ("[sharing]\nround = \"1MB\"", 2, "need policy = \"fair-share\""),
+    ("[sharing]\npolicy = \"fair-share\"\nround = \"0B\"", 3, "invalid round 0: expected a volume"),
+    ("[sharing]\npolicy = \"fair-share\"\nround = \"much\"", 3, "invalid round much: expected a volume"),
+    ("[sharing]\npolicy = \"fair-share\"\nround = \"2ms\"", 3, "add resource = \"cpu\""),
+    ("[sharing]\nresource = \"cpu\"", 2, "need policy = \"fair-share\""),
+    (
+        "[sharing]\npolicy = \"fair-share\"\nresource = \"disk\"",
+        3,
+        "unknown variant `disk`, expected `volume` or `cpu`",
+    ),
+    (
+        "[sharing]\npolicy = \"fair-share\"\ncarry = 101",
+        3,
+        "carry is 101: expected a whole number from 0 to 100",
+    ),
+    (
+        "[sharing]\npolicy = \"fair-share\"\ncarry = 500",
+        3,
+        "carry is 500: expected a whole number from 0 to 100",
+    ),
+    ("[sharing]\npolicy = \"fair-share\"\ncarry = -1.5", 3, "carry is -1.5: expected a whole number"),
+    ("[shareing]", 1, "unknown key `shareing`: did you mean `sharing`?"),
+    ("port = 5", 1, "unknown key `port`: expected sharing, class, stream"),
+    ("[[class]]\nname = \"a\"\nprio = 1", 3, "unknown key `prio`: did you mean `priority`?"),
+    ("[sharing]\npolcy = \"fair-share\"", 2, "unknown key `polcy`: did you mean `policy`?"),
+    (
+        "[[class]]\nshare = 2",
+        1,
+        "missing key name; a [[stream]] needs name, in and out, a [[class]] needs name",
+    ),
+    ("[class]\nname = \"a\"", 1, "expected a list: write [[stream]] and [[class]] with two brackets"),
+];
+
+/// Rounds of sharing the processor, and the problem.
+const CPU_ROUNDS: &[(&str, &str)] = &[
+    ("1MiB", "invalid round 1MiB: expected a time such as 10ms; to share volume"),
+    ("0s", "invalid round 0s: expected a time from 1us to 10s, such as 10ms"),
+    ("1min", "invalid round 1min"),
+    ("soon", "invalid round soon"),
+];
+
 /// Promise: An invalid configuration file is refused with the line, before anything is opened.
 /// Promise: Standard streams, output files and listening addresses may occur only once; wrong parameters are
 /// refused.
 #[test]
 fn each_wrong_thing_is_named_with_its_line() {
-    let with = |line: &str| format!("{STREAM}{line}\n");
-    let before = |lines: &str| format!("{lines}\n{STREAM}");
-    let cpu = |round| {
-        before(&format!("[sharing]\npolicy = \"fair-share\"\nresource = \"cpu\"\nround = \"{round}\""))
-    };
-    let cases = [
-        (with("framin = \"ts\""), 5, "unknown key `framin`: did you mean `framing`?"),
-        (with("when_full = \"drop\""), 5, "unknown key `when_full`: did you mean `when-full`?"),
-        (with("framing = \"tss\""), 5, "unknown framing \"tss\": expected whole"),
-        (with("order = \"sorted\""), 5, "unknown order \"sorted\""),
-        (with("pattern = \"all\""), 5, "unknown pattern \"all\""),
-        (with("when-full = \"wait\""), 5, "unknown reaction \"wait\": expected block"),
-        (with("handlers = [\n\"meter\",\n\"rot13\"]"), 7, "unknown handler \"rot13\""),
-        (with("rate = \"fast\""), 5, "invalid rate fast: expected bits such as"),
-        (with("rate = 5"), 5, "expected a string"),
-        (with("deadline = \"soon\""), 5, "invalid deadline soon: expected a time up to 1h, such as 20ms"),
-        (with("deadline = \"0s\""), 5, "invalid deadline 0s"),
-        (with("class = \"live\""), 5, "unknown class live; declare it with [[class]] and name = \"live\""),
-        (with("pattern = \"shares:2\""), 1, "needs at least 2 outputs: 1 configured"),
-        (with("output-handlers = [\"2:meter\"]"), 1, "handler of output 2: 1 outputs are configured"),
-        (with("output-handlers = [\"meter\"]"), 5, "expected NUMBER:HANDLER, such as 2:begins:ERROR"),
-        (with("order = \"shares:2\""), 1, "shares over a stream of bytes need --framing fixed:BYTES"),
-        (
-            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"udp://@a:1\"]"),
-            8,
-            "udp://@a:1: udp://@ receives datagrams",
-        ),
-        (with("name = \"two\""), 5, "duplicate key"),
-        (before("[[class]]\nname = \"a\"\n[[class]]\nname = \"a\""), 4, "duplicate class name a"),
-        (before("[[class]]\nname = \"\""), 2, "expected 1 to 64 characters"),
-        (before("[[class]]\nname = \"a\\u0007\""), 2, "without control characters"),
-        (
-            before("[[class]]\nname = \"a\"\nshare = 0"),
-            3,
-            "share is 0: expected a whole number from 1 to 4294967295",
-        ),
-        (
-            before("[[class]]\nname = \"a\"\nshare = [2]"),
-            3,
-            "share is of type array: expected a whole number",
-        ),
-        (
-            before("[[class]]\nname = \"a\"\npriority = 256"),
-            3,
-            "priority is 256: expected a whole number from 0 to 255",
-        ),
-        (
-            before("[[class]]\nname = \"a\"\npriority = \"10\""),
-            3,
-            "priority is \"10\": expected a whole number",
-        ),
-        (before("[[class]]\nname = \"a\"\nburst = \"1MB\""), 3, "burst needs rate"),
-        (before("[sharing]\npolicy = \"fair\""), 2, "unknown variant `fair`, expected one of `best-effort`"),
-        (before("[sharing]\nround = \"1MB\""), 2, "need policy = \"fair-share\""),
-        (
-            before("[sharing]\npolicy = \"fair-share\"\nround = \"0B\""),
-            3,
-            "invalid round 0: expected a volume",
-        ),
-        (
-            before("[sharing]\npolicy = \"fair-share\"\nround = \"much\""),
-            3,
-            "invalid round much: expected a volume",
-        ),
-        (before("[sharing]\npolicy = \"fair-share\"\nround = \"2ms\""), 3, "add resource = \"cpu\""),
-        (before("[sharing]\nresource = \"cpu\""), 2, "need policy = \"fair-share\""),
-        (
-            before("[sharing]\npolicy = \"fair-share\"\nresource = \"disk\""),
-            3,
-            "unknown variant `disk`, expected `volume` or `cpu`",
-        ),
-        (cpu("1MiB"), 4, "invalid round 1MiB: expected a time such as 10ms; to share volume"),
-        (cpu("0s"), 4, "invalid round 0s: expected a time from 1us to 10s, such as 10ms"),
-        (cpu("1min"), 4, "invalid round 1min"),
-        (cpu("soon"), 4, "invalid round soon"),
-        (
-            before("[sharing]\npolicy = \"fair-share\"\ncarry = 101"),
-            3,
-            "carry is 101: expected a whole number from 0 to 100",
-        ),
-        (
-            before("[sharing]\npolicy = \"fair-share\"\ncarry = 500"),
-            3,
-            "carry is 500: expected a whole number from 0 to 100",
-        ),
-        (
-            before("[sharing]\npolicy = \"fair-share\"\ncarry = -1.5"),
-            3,
-            "carry is -1.5: expected a whole number",
-        ),
-        (before("[shareing]"), 1, "unknown key `shareing`: did you mean `sharing`?"),
-        (before("port = 5"), 1, "unknown key `port`: expected sharing, class, stream"),
-        (before("[[class]]\nname = \"a\"\nprio = 1"), 3, "unknown key `prio`: did you mean `priority`?"),
-        (before("[sharing]\npolcy = \"fair-share\""), 2, "unknown key `polcy`: did you mean `policy`?"),
-        (with("]"), 5, ""),
-        (
-            with("[[stream]]\nname = \"b\"\nin = [\"-\"]\nout = [\"file:b\"]"),
-            5,
-            "standard input (-) is read twice",
-        ),
-        (
-            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"file:copy?append\"]"),
-            5,
-            "copy is written to twice; give each output its own file",
-        ),
-        (
-            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"file:./copy\"]"),
-            5,
-            "copy is written to twice; give each output its own file",
-        ),
-        (
-            with("[[stream]]\nname = \"b\"\nin = [\"tcp://:80?listen\"]\nout = [\"tcp://:80?listen\"]"),
-            5,
-            "tcp://:80 is listened on twice",
-        ),
-        (
-            with("[[stream]]\nname = \"b\"\nin = [\"file:a?append\"]\nout = [\"file:b\"]"),
-            7,
-            "remove it from an input",
-        ),
-        (
-            with("[[stream]]\nname = \"one\"\nin = [\"file:a\"]\nout = [\"file:b\"]"),
-            6,
-            "duplicate stream name one",
-        ),
-        (
-            with("[[stream]]\nname = \"b\"\nin = []\nout = [\"file:b\"]"),
-            7,
-            "in is empty: expected at least one address",
-        ),
-        (
-            with("[[stream]]\nname = \"b\"\nin = [\"a.ts\"]\nout = [\"file:b\"]"),
-            7,
-            "a.ts: invalid address; for a file write file:",
-        ),
-        (
-            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]"),
-            5,
-            "missing key out; a [[stream]] needs name, in and",
-        ),
-        (with("[[stream]]\nname = \"b\"\nout = [\"file:a\"]"), 5, "missing key in;"),
-        (with("[[stream]]\nin = [\"file:a\"]\nout = [\"file:b\"]"), 5, "missing key name"),
-        (
-            before("[[class]]\nshare = 2"),
-            1,
-            "missing key name; a [[stream]] needs name, in and out, a [[class]] needs name",
-        ),
-        (
-            with("[[stream]]\nname = \"b\"\nin = \"file:a\"\nout = [\"file:b\"]"),
-            7,
-            "in: expected a list: write in = [\"file:a\"]",
-        ),
-        (with("handlers = \"meter\""), 5, "handlers: expected a list: write handlers = [\"meter\"]"),
-        (with("handlers = 5"), 5, "expected a list of strings"),
-        (
-            before("[class]\nname = \"a\""),
-            1,
-            "expected a list: write [[stream]] and [[class]] with two brackets",
-        ),
-    ];
-    for (text, line, what) in cases {
-        let error = from_text(&text).unwrap_err().to_string();
-        let place = format!("relay.toml, line {line}: ");
-        assert!(
-            error.contains(&place) && error.contains(what) && !error.contains('\n'),
-            "{error} for\n{text}"
-        );
+    for (lines, line, problem) in BEHIND {
+        ensure_refused(&format!("{STREAM}{lines}\n"), *line, problem);
     }
+    for (lines, line, problem) in BEFORE {
+        ensure_refused(&format!("{lines}\n{STREAM}"), *line, problem);
+    }
+    for (round, problem) in CPU_ROUNDS {
+        let sharing = format!("[sharing]\npolicy = \"fair-share\"\nresource = \"cpu\"\nround = \"{round}\"");
+        ensure_refused(&format!("{sharing}\n{STREAM}"), 4, problem);
+    }
+}
+
+fn ensure_refused(text: &str, line: u32, problem: &str) {
+    let error = from_text(text).unwrap_err().to_string();
+    let place = format!("relay.toml, line {line}: ");
+    assert!(
+        error.contains(&place) && error.contains(problem) && !error.contains('\n'),
+        "{error} for\n{text}"
+    );
 }
 
 /// Promise: An invalid configuration file is refused with the line, before anything is opened.

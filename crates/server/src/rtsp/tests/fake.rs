@@ -66,13 +66,15 @@ struct Shared {
     failure: Mutex<Option<PlaybackFailure>>,
     /// Plays that were counted.
     plays: AtomicUsize,
+    /// Called once, when the state of a playback is read for the status.
+    on_status: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Default for FakePlayer {
     fn default() -> Self {
         let (asked, seen) = unbounded_channel();
-        let (on_event, waiting, plays, failure) = Default::default();
-        let shared = Arc::new(Shared { asked, on_event, waiting, plays, failure });
+        let (on_event, waiting, plays, failure, on_status) = Default::default();
+        let shared = Arc::new(Shared { asked, on_event, waiting, plays, failure, on_status });
         Self { shared, seen: seen.into(), playbacks: playbacks() }
     }
 }
@@ -93,6 +95,11 @@ impl FakePlayer {
     /// Plays that were counted.
     pub(super) fn plays(&self) -> usize {
         self.shared.plays.load(Relaxed)
+    }
+
+    /// Calls `act` when the state of a playback is read for the status, once.
+    pub(super) fn on_status(&self, act: impl FnOnce() + Send + 'static) {
+        *self.shared.on_status.lock() = Some(Box::new(act));
     }
 
     /// The playback is ended in order: it rests before it is dropped.
@@ -354,6 +361,10 @@ impl SessionPlayback for FakePlayback {
     }
 
     fn reason(&self) -> &str {
+        let act = self.shared.on_status.lock().take();
+        if let Some(act) = act {
+            act();
+        }
         "a test's"
     }
 

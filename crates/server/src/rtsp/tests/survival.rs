@@ -1,7 +1,9 @@
 //! Limits, deaths and ends.
 
 use super::fake::Asked;
-use super::{Open, counter, soon};
+use super::{Open, PATIENCE, counter, soon};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use wirepath_datapath::SendError;
 use wirepath_net::DescriptorBudget;
@@ -53,6 +55,35 @@ async fn sessions_end_when_nobody_listens_or_playing_fails() {
         assert_eq!(client.in_session("TEARDOWN", &again, &[]).await.status, 200);
         open.player.expect_end().await;
     }
+}
+
+#[tokio::test]
+async fn counting_sessions_does_not_read_their_state() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let _set_up = client.set_up("clip.ts").await;
+    let is_read = Arc::new(AtomicBool::new(false));
+    let read = Arc::clone(&is_read);
+    open.player.on_status(move || read.store(true, Relaxed));
+    assert_eq!(open.listener.open(), (1, 1));
+    assert!(!is_read.load(Relaxed));
+    assert_eq!(open.sessions().len(), 1);
+    assert!(is_read.load(Relaxed), "the status does");
+}
+
+/// Promise: Sessions are set up and end while the status of other sessions is built.
+#[tokio::test]
+async fn the_status_does_not_lock_the_sessions() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let _set_up = client.set_up("clip.ts").await;
+    let listener = Arc::clone(&open.listener);
+    open.player.on_status(move || {
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || sender.send(listener.open()));
+        assert_eq!(receiver.recv_timeout(PATIENCE), Ok((1, 1)), "the sessions are locked");
+    });
+    assert_eq!(open.sessions().len(), 1);
 }
 
 #[tokio::test]
