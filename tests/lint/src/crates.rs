@@ -147,7 +147,8 @@ const RULES: &[Rule] = &[
     Rule { package: "wirepath-vm", ours: &["wirepath-tests"], others: None },
     Rule { package: "wirepath-interop", ours: &["wirepath-tests"], others: None },
     Rule { package: "wirepath-lint", ours: &[], others: None },
-    Rule { package: "wirepath-check", ours: &[], others: None },
+    // It asks whether guests keep time, as `wirepath-vm` does.
+    Rule { package: "wirepath-check", ours: &[TESTKIT], others: None },
 ];
 
 /// Tests of every crate may use it.
