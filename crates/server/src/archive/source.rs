@@ -222,7 +222,7 @@ impl TrainSource for ArchiveSource {
                         }
                     }
                     let Some((piece, _)) = chain.piece(number) else { continue };
-                    let given = piece.joined.give_own(&piece.image, &segment, local, &self.streams);
+                    let given = piece.joined.give_own(&segment, local);
                     let join = match &rest {
                         Rest::Long => Some(Join::Continuous),
                         Rest::None | Rest::Segment(_) => chain.join_after(number),
@@ -235,7 +235,7 @@ impl TrainSource for ArchiveSource {
                     };
                     return Load::Ready(piece.with_clock(given, self.streams.len(), join, &rest));
                 }
-                Load::Ready(segment) => return Load::Ready(piece.give(&segment, local, &self.streams)),
+                Load::Ready(segment) => return Load::Ready(piece.joined.give(&segment, local)),
                 load @ (Load::Pending | Load::Busy) => return load,
                 Load::End => {}
                 Load::Failed(reason) => {
@@ -253,7 +253,7 @@ impl TrainSource for ArchiveSource {
                     return Load::End;
                 }
                 Following::Known(next) => {
-                    chain.push(next, number, self.gaps, &self.pool);
+                    chain.push(next, number, self.gaps, &self.streams, &self.pool);
                     self.wanted.notify_one();
                 }
                 Following::End => {
