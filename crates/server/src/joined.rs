@@ -24,29 +24,48 @@ pub(crate) struct Joined {
     last_us: u64,
     /// Segments that were given away.
     given: u32,
-    /// Sequence number of the image's first packet of each stream, and of the packet after the last one that
-    /// was returned.
-    first: [u16; MAX_STREAMS],
+    /// Sequence number of the packet after the last one that was returned, for each stream.
     next: [u16; MAX_STREAMS],
+    /// Shift of each stream; none for a stream that is not sent.
+    shifts: [Option<Shift>; MAX_STREAMS],
+}
+
+/// Difference between the headers of the image and those of the stream.
+#[derive(Clone, Copy, Debug)]
+struct Shift {
+    /// The SSRC itself.
+    ssrc: u32,
+    sequence: u16,
+    timestamp: u32,
 }
 
 impl Joined {
     /// The first image, with the numbers of `streams`.
-    pub(crate) fn first(streams: &[StreamPlan], begin_us: u64) -> Joined {
+    pub(crate) fn first(image: &Image, streams: &[StreamPlan], begin_us: u64) -> Joined {
         let mut numbers = [0; MAX_STREAMS];
         for (number, stream) in numbers.iter_mut().zip(streams) {
             *number = stream.sequence;
         }
-        Joined::new(numbers, begin_us)
+        Joined::new(image, streams, numbers, begin_us)
     }
 
     /// The image after this one, which continues its numbers.
-    pub(crate) fn next(&self, begin_us: u64) -> Joined {
-        Joined::new(self.next, begin_us)
+    pub(crate) fn next(&self, image: &Image, streams: &[StreamPlan], begin_us: u64) -> Joined {
+        Joined::new(image, streams, self.next, begin_us)
     }
 
-    fn new(first: [u16; MAX_STREAMS], begin_us: u64) -> Joined {
-        Joined { begin_us, is_cut: false, last_us: begin_us, given: 0, first, next: first }
+    fn new(image: &Image, streams: &[StreamPlan], first: [u16; MAX_STREAMS], begin_us: u64) -> Joined {
+        let mut shifts = [None; MAX_STREAMS];
+        let plans = streams.iter().zip(image.plan().streams.iter());
+        for ((shift, first), (own, stored)) in shifts.iter_mut().zip(first).zip(plans) {
+            let ticks = u128::from(begin_us) * u128::from(own.clock_hz) / 1_000_000;
+            *shift = Some(Shift {
+                ssrc: own.ssrc,
+                sequence: first.wrapping_sub(stored.sequence),
+                timestamp: own.timestamp.wrapping_sub(stored.timestamp).wrapping_add(ticks as u32),
+            });
+        }
+        Joined { begin_us, is_cut: false, last_us: begin_us, given: 0, next: first, shifts }
     }
 
     /// Length of the image in the stream: to its end, or to the last packet that was returned if the rest
@@ -61,27 +80,15 @@ impl Joined {
         self.given == 0
     }
 
-    /// A segment of the image at its position in the stream, with the numbers of `streams`.
-    pub(crate) fn give(
-        &mut self,
-        image: &Image,
-        segment: &Arc<Segment>,
-        number: u32,
-        streams: &[StreamPlan],
-    ) -> Arc<Segment> {
-        Arc::new(self.give_own(image, segment, number, streams))
+    /// A segment of the image at its position in the stream, with the numbers of the stream.
+    pub(crate) fn give(&mut self, segment: &Arc<Segment>, number: u32) -> Arc<Segment> {
+        Arc::new(self.give_own(segment, number))
     }
 
     /// The same, of which nobody else has a reference.
-    pub(crate) fn give_own(
-        &mut self,
-        image: &Image,
-        segment: &Arc<Segment>,
-        number: u32,
-        streams: &[StreamPlan],
-    ) -> Segment {
-        let departures = segment.departures.iter().map(|departure| self.place(image, departure, streams));
-        let departures: Box<[Departure]> = departures.collect();
+    pub(crate) fn give_own(&mut self, segment: &Arc<Segment>, number: u32) -> Segment {
+        let departures: Box<[Departure]> =
+            segment.departures.iter().map(|departure| self.place(departure)).collect();
         // A playback requests the same segment again after a pause.
         if number >= self.given {
             self.given = number + 1;
@@ -96,23 +103,13 @@ impl Joined {
         Segment { mapped_file, departures, original: Some(Arc::clone(segment)), clock: None }
     }
 
-    fn place(&self, image: &Image, departure: &Departure, streams: &[StreamPlan]) -> Departure {
+    fn place(&self, departure: &Departure) -> Departure {
         let run = departure.train.run;
-        let stream = usize::from(run.stream);
-        let stored = image.plan().streams.get(stream);
-        let (Some(own), Some(stored), Some(first)) = (streams.get(stream), stored, self.first.get(stream))
-        else {
-            return *departure; // of a stream that is not sent
-        };
-        let ticks = u128::from(self.begin_us) * u128::from(own.clock_hz) / 1_000_000;
+        let Some(Some(shift)) = self.shifts.get(usize::from(run.stream)) else { return *departure };
         let mut header = run.first;
-        header.ssrc = own.ssrc;
-        header.sequence = header.sequence.wrapping_sub(stored.sequence).wrapping_add(*first);
-        header.timestamp = header
-            .timestamp
-            .wrapping_sub(stored.timestamp)
-            .wrapping_add(own.timestamp)
-            .wrapping_add(ticks as u32);
+        header.ssrc = shift.ssrc;
+        header.sequence = header.sequence.wrapping_add(shift.sequence);
+        header.timestamp = header.timestamp.wrapping_add(shift.timestamp);
         let train = Train { run: Run { first: header, ..run }, ..departure.train };
         Departure { at_us: departure.at_us + self.begin_us, train }
     }

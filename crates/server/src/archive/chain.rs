@@ -90,7 +90,8 @@ impl Chain {
         streams: &[StreamPlan],
         pool: &BlockingPool,
     ) -> Chain {
-        let piece = Piece::new(first, 0, Joined::first(streams, begin_us), 0, pool);
+        let joined = Joined::first(&first.image, streams, begin_us);
+        let piece = Piece::new(first, 0, joined, 0, pool);
         Chain { epoch, pieces: VecDeque::from([piece]), following: Following::Unknown, passed_us: None }
     }
 
@@ -141,7 +142,14 @@ impl Chain {
 
     /// Appends a recording after the last one, whose segments end before this number. The recording begins
     /// where the last one ends, or after its last packet if the rest cannot be read.
-    pub(super) fn push(&mut self, next: Opened, segment: u32, gaps: Gaps, pool: &BlockingPool) {
+    pub(super) fn push(
+        &mut self,
+        next: Opened,
+        segment: u32,
+        gaps: Gaps,
+        streams: &[StreamPlan],
+        pool: &BlockingPool,
+    ) {
         let Some(last) = self.pieces.back() else { return };
         self.passed_us = None;
         let length_us = last.joined.length_us(&last.image);
@@ -149,7 +157,8 @@ impl Chain {
         let is_gap = gap_us > LEAST_GAP_US;
         let held_us = if gaps == Gaps::Hold && is_gap { gap_us.unsigned_abs() } else { 0 };
         let part = last.part + u32::from(is_gap);
-        let joined = last.joined.next(last.joined.begin_us + length_us + held_us);
+        let begin_us = last.joined.begin_us + length_us + held_us;
+        let joined = last.joined.next(&next.image, streams, begin_us);
         if last.joined.is_untouched() && self.pieces.len() > 1 {
             self.pieces.pop_back();
         }
@@ -170,16 +179,6 @@ impl Piece {
     fn new(opened: Opened, first_segment: u32, joined: Joined, part: u32, pool: &BlockingPool) -> Piece {
         let Opened { image, start_us } = opened;
         Piece { image: DropOnPool::new(image, pool), start_us, first_segment, joined, part }
-    }
-
-    /// A segment of the recording, at its position in the chain.
-    pub(super) fn give(
-        &mut self,
-        segment: &Arc<Segment>,
-        local: u32,
-        streams: &[StreamPlan],
-    ) -> Arc<Segment> {
-        self.joined.give(&self.image, segment, local, streams)
     }
 
     /// Segments behind one of the recording; if that is not known yet the answer to the request for them, or

@@ -102,6 +102,19 @@ impl ArchiveSource {
         matches!(state.chain.following, Following::Unknown).then_some((state.chain.epoch, end_us))
     }
 
+    /// Passes over the recording after the last one if it begins in the range, and nothing of it can be read.
+    fn check_next(&self, chain: &mut Chain, until_us: Option<i64>, waker: Option<&Waker>) -> NextCheck {
+        let is_in_range = |next: &Opened| until_us.is_none_or(|until_us| next.start_us < until_us);
+        if !matches!(&chain.following, Following::Known(next) if is_in_range(next)) {
+            return NextCheck::Readable;
+        }
+        let check = chain.check_next(waker, &self.pool);
+        if matches!(check, NextCheck::PassedOver) {
+            self.wanted.notify_one();
+        }
+        check
+    }
+
     /// Sets the recording after the last one of a chain, unless the playback was told to leave that chain.
     fn follow(&self, epoch: u32, following: Following) {
         let mut state = self.state.lock();
@@ -112,6 +125,13 @@ impl ArchiveSource {
             }
         }
     }
+}
+
+/// Keeps a waker until the next recording is known.
+fn wait(waiters: &mut Vec<Waker>, waker: Option<&Waker>) -> Load {
+    let new = waker.filter(|waker| !waiters.contains(waker));
+    waiters.extend(new.cloned());
+    Load::Pending
 }
 
 /// Opens each recording when the previous one begins. Ends with the source.
@@ -206,36 +226,24 @@ impl TrainSource for ArchiveSource {
                         Err(Some(load)) => return load,
                         Err(None) => continue, // it has changed meanwhile
                     };
-                    let is_end = is_last && matches!(rest, Rest::None | Rest::Segment(_));
-                    let is_in_range =
-                        |next: &Opened| until_us.is_none_or(|until_us| next.start_us < until_us);
-                    if is_end && matches!(&chain.following, Following::Known(next) if is_in_range(next)) {
-                        match chain.check_next(waker, &self.pool) {
+                    if is_last && matches!(rest, Rest::None | Rest::Segment(_)) {
+                        match self.check_next(chain, *until_us, waker) {
                             NextCheck::Waiting(load) => return load,
-                            NextCheck::PassedOver => {
-                                self.wanted.notify_one();
-                                let new = waker.filter(|waker| !waiters.contains(waker));
-                                waiters.extend(new.cloned());
-                                return Load::Pending;
-                            }
+                            NextCheck::PassedOver => return wait(waiters, waker),
                             NextCheck::Readable => {}
                         }
                     }
                     let Some((piece, _)) = chain.piece(number) else { continue };
-                    let given = piece.joined.give_own(&piece.image, &segment, local, &self.streams);
+                    let given = piece.joined.give_own(&segment, local);
                     let join = match &rest {
                         Rest::Long => Some(Join::Continuous),
                         Rest::None | Rest::Segment(_) => chain.join_after(number),
                     };
                     let piece = chain.piece(number).map(|(piece, _)| piece);
-                    let Some((piece, join)) = piece.zip(join) else {
-                        let new = waker.filter(|waker| !waiters.contains(waker));
-                        waiters.extend(new.cloned());
-                        return Load::Pending;
-                    };
+                    let Some((piece, join)) = piece.zip(join) else { return wait(waiters, waker) };
                     return Load::Ready(piece.with_clock(given, self.streams.len(), join, &rest));
                 }
-                Load::Ready(segment) => return Load::Ready(piece.give(&segment, local, &self.streams)),
+                Load::Ready(segment) => return Load::Ready(piece.joined.give(&segment, local)),
                 load @ (Load::Pending | Load::Busy) => return load,
                 Load::End => {}
                 Load::Failed(reason) => {
@@ -253,18 +261,14 @@ impl TrainSource for ArchiveSource {
                     return Load::End;
                 }
                 Following::Known(next) => {
-                    chain.push(next, number, self.gaps, &self.pool);
+                    chain.push(next, number, self.gaps, &self.streams, &self.pool);
                     self.wanted.notify_one();
                 }
                 Following::End => {
                     chain.following = Following::End;
                     return Load::End;
                 }
-                Following::Unknown => {
-                    let new = waker.filter(|waker| !waiters.contains(waker));
-                    waiters.extend(new.cloned());
-                    return Load::Pending;
-                }
+                Following::Unknown => return wait(waiters, waker),
             }
         }
     }

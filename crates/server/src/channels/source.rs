@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wirepath_engine::Waker;
 use wirepath_media::image::StreamPlan;
-use wirepath_playback::{At, Cursor, Load, Segment, TrainSource};
+use wirepath_playback::{At, Cursor, Load, TrainSource};
 
 use super::LiveChannel;
 use super::timeline::{Following, Piece, Place};
@@ -57,7 +57,7 @@ impl ChannelSource {
         let begin_us = piece.begin_us;
         let mut state = self.state.lock();
         state.epoch = epoch::next(state.epoch);
-        let joined = Joined::first(&self.streams, begin_us);
+        let joined = Joined::first(&piece.image, &self.streams, begin_us);
         state.at = Some(Played { piece, first_segment: 0, joined, has_ended: false });
         let at = match cursor.at {
             At::Time(at_us) => At::Time(at_us + begin_us),
@@ -87,7 +87,7 @@ impl TrainSource for ChannelSource {
             }
             if !played.has_ended {
                 match played.piece.image.segment(local, waker) {
-                    Load::Ready(segment) => return Load::Ready(played.give(&segment, local, &self.streams)),
+                    Load::Ready(segment) => return Load::Ready(played.joined.give(&segment, local)),
                     load @ (Load::Pending | Load::Busy) => return load,
                     Load::End => {}
                     Load::Failed(reason) => {
@@ -98,7 +98,7 @@ impl TrainSource for ChannelSource {
                 played.has_ended = true;
             }
             match self.channel.timeline.following(&played.piece, waker) {
-                Following::Piece(next) => played.enter(next, number),
+                Following::Piece(next) => played.enter(next, number, &self.streams),
                 Following::NotYet => return Load::Pending,
                 Following::End => return Load::End,
                 Following::Gone => return Load::Failed("the client is too far behind the channel".into()),
@@ -148,14 +148,9 @@ impl OutputSource for ChannelSource {
 
 impl Played {
     /// The next asset begins with segment `number`.
-    fn enter(&mut self, piece: Arc<Piece>, number: u32) {
-        self.joined = self.joined.next(piece.begin_us);
+    fn enter(&mut self, piece: Arc<Piece>, number: u32, streams: &[StreamPlan]) {
+        self.joined = self.joined.next(&piece.image, streams, piece.begin_us);
         (self.piece, self.first_segment, self.has_ended) = (piece, number, false);
-    }
-
-    /// A segment of the asset, in its place.
-    fn give(&mut self, segment: &Arc<Segment>, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
-        self.joined.give(&self.piece.image, segment, local, streams)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 use wirepath_media::image::StreamPlan;
-use wirepath_playback::{Load, Segment, TrainSource};
+use wirepath_playback::{Load, TrainSource};
 
 use super::item::{Following, Item};
 use super::output::OutputSource;
@@ -38,12 +38,8 @@ impl Sequence {
     /// Source that begins with an item, and has packets with the numbers of `streams`.
     pub(crate) fn new(first: Arc<Item>, streams: Vec<StreamPlan>, pool: &BlockingPool) -> Sequence {
         first.begin();
-        let place = Place {
-            item: DropOnPool::new(first, pool),
-            first_segment: 0,
-            joined: Joined::first(&streams, 0),
-            has_ended: false,
-        };
+        let joined = Joined::first(&first.image, &streams, 0);
+        let place = Place { item: DropOnPool::new(first, pool), first_segment: 0, joined, has_ended: false };
         Sequence { streams, place: Mutex::new(place), pool: pool.clone() }
     }
 
@@ -70,7 +66,7 @@ impl TrainSource for Sequence {
             };
             if !place.has_ended {
                 match place.item.image.segment(local, waker) {
-                    Load::Ready(segment) => return Load::Ready(place.give(&segment, local, &self.streams)),
+                    Load::Ready(segment) => return Load::Ready(place.joined.give(&segment, local)),
                     load @ (Load::Pending | Load::Busy) => return load,
                     Load::End => {}
                     Load::Failed(reason) => place.note_failure(&reason),
@@ -80,7 +76,7 @@ impl TrainSource for Sequence {
             match place.item.following(waker) {
                 Following::Item(next) => {
                     next.begin();
-                    place.enter(DropOnPool::new(next, &self.pool), number);
+                    place.enter(DropOnPool::new(next, &self.pool), number, &self.streams);
                 }
                 Following::End => return Load::End,
                 Following::NotYet => return Load::Pending,
@@ -103,9 +99,9 @@ impl TrainSource for Sequence {
 impl Place {
     /// The next item begins with segment `number` of the sequence: where the item before ends, or behind its last
     /// packet if the rest cannot be had.
-    fn enter(&mut self, item: DropOnPool<Arc<Item>>, number: u32) {
+    fn enter(&mut self, item: DropOnPool<Arc<Item>>, number: u32, streams: &[StreamPlan]) {
         let length_us = self.joined.length_us(&self.item.image).max(LEAST_ITEM_US);
-        self.joined = self.joined.next(self.joined.begin_us + length_us);
+        self.joined = self.joined.next(&item.image, streams, self.joined.begin_us + length_us);
         (self.item, self.first_segment, self.has_ended) = (item, number, false);
     }
 
@@ -113,10 +109,5 @@ impl Place {
     fn note_failure(&mut self, reason: &str) {
         self.joined.is_cut = true;
         self.item.fail(if self.joined.is_untouched() { Fault::LeftOut } else { Fault::EndsEarly }, reason);
-    }
-
-    /// A segment of the item, in its place.
-    fn give(&mut self, segment: &Arc<Segment>, local: u32, streams: &[StreamPlan]) -> Arc<Segment> {
-        self.joined.give(&self.item.image, segment, local, streams)
     }
 }
