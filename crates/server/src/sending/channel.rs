@@ -435,7 +435,9 @@ mod tests {
         let options = options(assets.to_vec(), Vec::new());
         let (channel, first) = Channel::open(options, playlist, store, limits, name_of).unwrap();
         let (place, _) = channel.first_place();
-        let (image, place) = channel.next(&Arc::new(formats(&first)), place).await.expect("it repeats");
+        let like = Arc::new(formats(&first));
+        let next = tokio::time::timeout(Duration::from_secs(20), channel.next(&like, place)).await;
+        let (image, place) = next.expect("it is not passed over").expect("it repeats");
         assert!(image.name().ends_with("last.ts") && place.index == 2, "{}", image.name());
         assert_eq!(channel.unplayable().left_out(), 1);
     }
