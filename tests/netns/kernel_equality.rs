@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Objects without a handler of records.
-const OTHERS: [&str; 3] = ["denial", "rewrite", "thin"];
+const OTHERS: [&str; 4] = ["denial", "rewrite", "shown", "thin"];
 
 /// The handler that drops nothing.
 const PASS: &str = "pass";
