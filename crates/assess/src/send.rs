@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::packetization::PacketRange;
 use crate::sent::Sent;
 use crate::subject::PathKind;
-use crate::test_socket::{PATIENCE, TestSocket, Watch};
+use crate::test_socket::{PATIENCE, TestSink, TestSocket, Watch};
 
 /// Source and destination of a run.
 pub(crate) struct Sending<'a> {
@@ -119,8 +119,8 @@ impl<'a> Sending<'a> {
     /// Sends or queues one range.
     #[inline]
     pub(crate) fn stretch(&mut self, stretch: PacketRange, sent: &mut Sent) -> Result<(), Error> {
-        let header_bytes = match (self.case.path, self.socket) {
-            (PathKind::Stream(path), TestSocket::Trains(sink)) => {
+        let header_bytes = match (self.case.path, &self.socket.sink) {
+            (PathKind::Stream(path), TestSink::Trains(sink)) => {
                 let mut rest = Some(self.case.train(stretch, self.start, self.headers));
                 while let Some(train) = rest {
                     let token = self.queue.stretches.len() as u64;
@@ -141,7 +141,7 @@ impl<'a> Sending<'a> {
                 }
                 stretch.packets * HEADER_LENGTH as u64
             }
-            (PathKind::Block(path), TestSocket::Blocks(sink)) => {
+            (PathKind::Block(path), TestSink::Blocks(sink)) => {
                 let mut offset = self.start + stretch.start;
                 let end = offset + stretch.bytes;
                 while offset < end {
@@ -162,7 +162,7 @@ impl<'a> Sending<'a> {
                 sent.longest_train = sent.longest_train.max(stretch.packets as u32);
                 0
             }
-            (_, TestSocket::Frames(socket)) => {
+            (_, TestSink::Frames(socket)) => {
                 let mut rest = Some(self.case.train(stretch, self.start, self.headers));
                 while let Some(train) = rest {
                     match self.frames(train, socket) {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
+use socket2::SockRef;
 use wirepath_datapath::{BlockSink, LoanCounts, LoanSwitch, UdpSink};
 use wirepath_sys::socket::unacknowledged;
 
@@ -38,7 +39,15 @@ const PER_PACKET: u64 = 14 + 20;
 const PER_DATAGRAM: u64 = 8;
 
 /// Socket set up for a path.
-pub(crate) enum TestSocket {
+pub(crate) struct TestSocket {
+    /// Sink of the path.
+    pub(crate) sink: TestSink,
+    /// Address of the peer, which a socket no longer knows when the peer has stopped.
+    peer: String,
+}
+
+/// Sink of a path.
+pub(crate) enum TestSink {
     /// Socket for trains.
     Trains(UdpSink),
     /// Socket for blocks.
@@ -56,45 +65,62 @@ pub(crate) enum Watch<'a> {
 
 /// Evaluates an expression on a sink of either kind; for a connection of packets, which lends nothing, another one.
 macro_rules! of_sink {
-    ($socket:expr, $sink:ident => $ask:expr, $connection:pat => $other:expr) => {
-        match $socket {
-            TestSocket::Trains($sink) => $ask,
-            TestSocket::Blocks($sink) => $ask,
-            TestSocket::Frames($connection) => $other,
+    ($socket:expr, $sink:ident => $ask:expr, _ => $other:expr) => {
+        match &$socket.sink {
+            TestSink::Trains($sink) => $ask,
+            TestSink::Blocks($sink) => $ask,
+            TestSink::Frames(_) => $other,
         }
     };
 }
 
+impl TestSink {
+    fn socket(&self) -> BorrowedFd<'_> {
+        match self {
+            TestSink::Trains(sink) => sink.socket(),
+            TestSink::Blocks(sink) => sink.socket(),
+            TestSink::Frames(connection) => connection.as_fd(),
+        }
+    }
+}
+
 impl TestSocket {
+    pub(crate) fn new(sink: TestSink) -> TestSocket {
+        let peer = SockRef::from(&sink.socket()).peer_addr().ok().and_then(|peer| peer.as_socket());
+        TestSocket { peer: peer.map_or("unknown".to_owned(), |address| address.to_string()), sink }
+    }
+
     pub(crate) fn datagrams(case: &Case, socket: UdpSocket) -> Result<TestSocket, Error> {
         let opened = match case.path {
             PathKind::Stream(path) => UdpSink::new(socket, case.packet_size(), path).map(|sink| {
-                TestSocket::Trains(if case.is_single() { sink.without_segmentation() } else { sink })
+                TestSink::Trains(if case.is_single() { sink.without_segmentation() } else { sink })
             }),
             PathKind::Block(path) => BlockSink::udp(socket, case.packet_size(), path)
                 .map(|sink| sink.with_switch(LoanSwitch::new(case.loans)))
                 .map(|sink| {
                     let sink = if case.is_single() { sink.without_segmentation() } else { sink };
-                    TestSocket::Blocks(Box::new(sink))
+                    TestSink::Blocks(Box::new(sink))
                 }),
             PathKind::Interleaved => return Err(Error::Unable("it sends in a connection only".to_owned())),
         };
-        opened.map_err(|error| Error::Unable(format!("cannot set up its socket: {error}")))
+        let opened = opened.map_err(|error| Error::Unable(format!("cannot set up its socket: {error}")));
+        opened.map(TestSocket::new)
     }
 
     /// Socket for a case over TCP.
     pub(crate) fn stream(case: &Case, socket: TcpStream) -> Result<TestSocket, Error> {
         sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER).doing("setting up a connection")?;
-        match case.path {
+        let sink = match case.path {
             PathKind::Block(path) => {
                 let sink = BlockSink::tcp(socket, path).doing("setting up a connection")?;
-                Ok(TestSocket::Blocks(Box::new(sink.with_switch(LoanSwitch::new(case.loans)))))
+                TestSink::Blocks(Box::new(sink.with_switch(LoanSwitch::new(case.loans))))
             }
             PathKind::Stream(_) | PathKind::Interleaved => {
                 socket.set_nonblocking(true).doing("setting up a connection")?;
-                Ok(TestSocket::Frames(socket))
+                TestSink::Frames(socket)
             }
-        }
+        };
+        Ok(TestSocket::new(sink))
     }
 
     /// Waits until the socket has room.
@@ -177,22 +203,20 @@ impl TestSocket {
     }
 
     fn is_stream(&self) -> bool {
-        match self {
-            TestSocket::Trains(_) => false,
-            TestSocket::Blocks(sink) => sink.is_stream(),
-            TestSocket::Frames(_) => true,
+        match &self.sink {
+            TestSink::Trains(_) => false,
+            TestSink::Blocks(sink) => sink.is_stream(),
+            TestSink::Frames(_) => true,
         }
     }
 
     /// Peer address as text.
     pub(crate) fn peer(&self) -> String {
-        let address =
-            socket2::SockRef::from(&self.socket()).peer_addr().ok().and_then(|peer| peer.as_socket());
-        address.map_or("unknown".to_owned(), |address| address.to_string())
+        self.peer.clone()
     }
 
     fn socket(&self) -> BorrowedFd<'_> {
-        of_sink!(self, sink => sink.socket(), connection => connection.as_fd())
+        self.sink.socket()
     }
 }
 

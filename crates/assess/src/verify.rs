@@ -25,7 +25,7 @@ use crate::sent::Sent;
 use crate::subject::PathKind;
 use crate::test_bed::TestBed;
 use crate::test_files::Media;
-use crate::test_socket::TestSocket;
+use crate::test_socket::{TestSink, TestSocket};
 
 /// Payload bytes that each path sends over each route.
 const VOLUME: u64 = 2 << 20;
@@ -217,9 +217,9 @@ impl Sample<'_> {
         mut receiver: &TcpStream,
         context: &mut SendContext,
     ) -> Result<(), Error> {
-        let (path, sink) = match (self.case.path, socket) {
-            (PathKind::Block(path), TestSocket::Blocks(sink)) => (path, sink),
-            (_, TestSocket::Frames(_)) => return self.frames(socket, receiver, context),
+        let (path, sink) = match (self.case.path, &socket.sink) {
+            (PathKind::Block(path), TestSink::Blocks(sink)) => (path, sink),
+            (_, TestSink::Frames(_)) => return self.frames(socket, receiver, context),
             _ => unreachable!("a socket is made for its case"),
         };
         let mut room_to_read = vec![0; 1 << 20];
