@@ -252,8 +252,7 @@ fn a_million_writes_during_sends_do_not_reach_datagrams() -> Result<()> {
         lender.collect()?;
         were_out += usize::from(lender.out() > 0);
     }
-    // On a busy machine most loans are over when the writes are.
-    ensure!(were_out > ROUNDS / 40, "only after {were_out} rounds of writes a loan was still out");
+    ensure!(were_out > ROUNDS / 10, "only after {were_out} rounds of writes a loan was still out");
     let mut received = vec![0; 1 << 16];
     for (number, expected) in expected.iter().enumerate() {
         let length = receiver.recv(&mut received)?;
