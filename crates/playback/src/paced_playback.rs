@@ -19,10 +19,12 @@ use crate::thread_state::{Playing, ThreadMembership, ThreadState};
 use crate::timetable::{Timetable, begin_us};
 
 mod ending;
+mod pace;
 mod scanning;
 mod slow_client;
 
 use ending::Ending;
+use pace::{Due, Pace};
 
 /// Next step of a playback.
 pub(crate) enum Step {
@@ -78,23 +80,6 @@ pub(crate) struct PacedPlayback {
     is_moved: bool,
 }
 
-/// Departure that leaves now.
-struct Due {
-    departure: Departure,
-    late_us: u64,
-    /// Time of the source before which departures behind it leave with it.
-    end_us: u64,
-}
-
-/// Time at which a departure leaves.
-enum Pace {
-    Now(Due),
-    /// Not now.
-    Later(Step),
-    /// Never, because packets were skipped: another departure is next.
-    Skipped,
-}
-
 /// ONVIF replay parameters of a request to play.
 #[derive(Clone, Copy, Debug, Default)]
 struct Replay {
@@ -103,9 +88,6 @@ struct Replay {
     /// True if packets leave as fast as the connection takes them.
     unpaced: bool,
 }
-
-/// Lateness from which the timetable is shifted, instead of catching up with a burst.
-const LATENESS_LIMIT_US: u64 = 250_000;
 
 /// Most trains sent in a step before other playbacks have theirs. More than one are due only when catching
 /// up.
@@ -304,53 +286,6 @@ impl PacedPlayback {
             }
         }
         Step::At(now_us)
-    }
-
-    /// Begins the timetable if a departure is the first one, and finds when the departure leaves.
-    fn pace(&mut self, departure: Departure, thread: &mut ThreadState, now_us: u64) -> Pace {
-        let has_waited = std::mem::take(&mut self.waits_for_source) && self.waits_at_edge;
-        let burst_us = thread.burst_us.min(self.most_burst_us);
-        if self.playing.is_none() {
-            self.begin(&departure, thread, now_us, burst_us);
-        }
-        if self.playing.is_some()
-            && let Some(scan) = self.scan.as_deref_mut().filter(|scan| scan.is_new)
-        {
-            if scan.is_over(departure.at_us) {
-                scan.return_to_last();
-                return Pace::Later(self.finish());
-            }
-            self.begin_picture(&departure, thread, burst_us);
-        }
-        let Some(Playing { timetable, .. }) = &mut self.playing else { return Pace::Later(Step::Wait) };
-        let behind_us = timetable.behind_us();
-        let due_us = timetable.due_us(departure.at_us, burst_us);
-        let is_back = behind_us > 0 && timetable.behind_us() == 0;
-        let (end_us, length_us) = (timetable.end_us(), timetable.length_us());
-        if is_back {
-            self.note_clock(&departure);
-        }
-        let is_paced = !self.replay.unpaced;
-        if due_us > now_us && is_paced {
-            self.note_on_time();
-            return Pace::Later(Step::At(due_us));
-        }
-        self.progress.set_burst(length_us);
-        let mut late_us = now_us.saturating_sub(due_us);
-        if self.scan.is_some() || !is_paced {
-            // Late pictures are left out; unpaced packets are never late.
-        } else if has_waited {
-            late_us = 0;
-            self.delay(&departure, now_us);
-        } else if self.is_behind() {
-            if self.skip_forward(&departure, late_us, thread) {
-                return Pace::Skipped;
-            }
-        } else if late_us > LATENESS_LIMIT_US {
-            thread.counters.clock_resyncs.increment();
-            self.resync(&departure, now_us);
-        }
-        Pace::Now(Due { departure, late_us, end_us: if is_paced { end_us } else { u64::MAX } })
     }
 
     /// Sends or queues a departure, and those behind it that leave with it.
