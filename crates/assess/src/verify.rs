@@ -158,14 +158,26 @@ impl Sample<'_> {
         receiver: &UdpSocket,
         context: &mut SendContext,
     ) -> Result<(), Error> {
+        self.each_packet(socket, context, |payload, index, _| self.receive(index, payload, receiver))
+    }
+
+    /// Sends all packets, and calls `receive` for each that was sent, with its payload, its number, and the position in
+    /// the file from which its call sent.
+    fn each_packet(
+        &self,
+        socket: &TestSocket,
+        context: &mut SendContext,
+        mut receive: impl FnMut(&[u8], u64, u64) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         for (start, stretches) in &self.parts {
             let mut sending = Sending::new(self.case, self.medium, *start, socket, context, 0);
             for stretch in stretches {
                 sending.stretch(*stretch, &mut Sent::default())?;
-                let payload = &self.payload[(start + stretch.start) as usize..][..stretch.bytes as usize];
+                let position = start + stretch.start;
+                let payload = &self.payload[position as usize..][..stretch.bytes as usize];
                 let packet = self.case.size.map_or(payload.len(), usize::from);
-                for (packet, index) in payload.chunks(packet).zip(stretch.first..) {
-                    self.receive(index, packet, receiver)?;
+                for (payload, index) in payload.chunks(packet).zip(stretch.first..) {
+                    receive(payload, index, position)?;
                 }
             }
         }
@@ -193,22 +205,13 @@ impl Sample<'_> {
         context: &mut SendContext,
     ) -> Result<(), Error> {
         let mut room = Vec::new();
-        for (start, stretches) in &self.parts {
-            let mut sending = Sending::new(self.case, self.medium, *start, socket, context, 0);
-            for stretch in stretches {
-                sending.stretch(*stretch, &mut Sent::default())?;
-                let payload = &self.payload[(start + stretch.start) as usize..][..stretch.bytes as usize];
-                let packet = self.case.size.map_or(payload.len(), usize::from);
-                for (payload, index) in payload.chunks(packet).zip(stretch.first..) {
-                    let mut head = [0; 4];
-                    receiver.read_exact(&mut head).map_err(|error| stuck(*start + stretch.start, &error))?;
-                    room.resize(framed(head, payload.len(), index)?, 0);
-                    receiver.read_exact(&mut room).map_err(|error| stuck(*start + stretch.start, &error))?;
-                    is_payload(payload, headed(&room, index as u32)?, index)?;
-                }
-            }
-        }
-        Ok(())
+        self.each_packet(socket, context, |payload, index, position| {
+            let mut head = [0; 4];
+            receiver.read_exact(&mut head).map_err(|error| stuck(position, &error))?;
+            room.resize(framed(head, payload.len(), index)?, 0);
+            receiver.read_exact(&mut room).map_err(|error| stuck(position, &error))?;
+            is_payload(payload, headed(&room, index as u32)?, index)
+        })
     }
 
     fn stream(
