@@ -72,7 +72,7 @@ fn trains_cost_the_calls_of_their_path() -> Result<()> {
 
 /// Promise: Each path makes the system calls that its page lists, and no allocation.
 fn frames_cost_the_calls_of_their_path() -> Result<()> {
-    /// What a connection holds that nobody reads.
+    /// Number of trains that fit into a connection that nobody reads.
     const HELD: u64 = 4;
     let (medium, headers) = (medium()?, Headers::Generated);
     for path in DataPath::FRAMED.into_iter().map(Some).chain([None]) {

@@ -154,7 +154,7 @@ const RULES: &[Rule] = &[
 /// Tests of every crate may use it.
 const TESTKIT: &str = "wirepath-testkit";
 
-/// What applications use: what any user of the libraries has. Their tests need those of the whole server.
+/// Crates that applications use: those that any user of the libraries has. Their tests need those of the whole server.
 const APPLICATION: &[&str] = &[
     "wirepath-http",
     "wirepath-manual",

@@ -111,7 +111,7 @@ const TABLE_2: [Line; 43] = {
     ]
 };
 
-/// What the lines of streaming over TCP have become: trains in one call.
+/// Lines of streaming over TCP as a server sends it today: trains in one call.
 const TODAY: [Line; 3] = {
     const fn interleaved(size: u64) -> Line {
         Line { transport: Transport::Tcp, path: PathKind::Interleaved, size: Some(size), seconds: None }
