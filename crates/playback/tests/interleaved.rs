@@ -315,6 +315,7 @@ fn connections_move_between_threads() {
 fn a_full_connection_stays_on_its_thread() {
     let playbacks = on_threads(2, DataPath::WireSendfile);
     let client = Client::new(&playbacks, Some(1));
+    client.acknowledge_nothing();
     let session = with_lag(&playbacks, &client, 0, Flood::new(), u64::MAX);
     session.play(&client, None, None);
     wait_for_full(&playbacks);

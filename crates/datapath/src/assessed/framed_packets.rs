@@ -161,13 +161,19 @@ mod tests {
             let (near, mut far) = pair();
             let (mut context, mut sent) = (SendContext::default(), Vec::new());
             let mut rest = Some(train);
+            // Nobody reads during the first call, so it fills the connection.
+            let (begin, begun) = std::sync::mpsc::channel::<()>();
             let reading = std::thread::spawn(move || {
                 let mut bytes = Vec::new();
+                begun.recv().unwrap_err();
                 far.read_to_end(&mut bytes).map(|_| bytes)
             });
+            let mut begin = Some(begin);
             while let Some(train) = rest {
                 let frames = FrameTrain { train, ..frames };
-                match frames.send_by(path, near.as_fd(), &mut context) {
+                let result = frames.send_by(path, near.as_fd(), &mut context);
+                drop(begin.take());
+                match result {
                     Ok(taken) => {
                         let mut left = Vec::new();
                         if taken.bytes > 0 {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use socket2::{SockFilter, SockRef};
 use wirepath_engine::Waker;
 use wirepath_playback::{
     At, ConnectionWriter, Cursor, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSink, Playbacks,
@@ -53,6 +54,13 @@ impl Client {
         let (near, stream) = connect(send_buffer);
         let socket = near.as_fd().try_clone_to_owned().unwrap();
         Client { writer: Arc::new(playbacks.open_writer(socket).unwrap()), near, stream }
+    }
+
+    /// Drops what arrives before TCP sees it, so that a connection that was full once remains full.
+    pub(crate) fn acknowledge_nothing(&self) {
+        /// `BPF_RET | BPF_K` of `linux/bpf_common.h`: keeps 0 bytes.
+        const DROP: SockFilter = SockFilter::new(0x06, 0, 0, 0);
+        SockRef::from(&self.stream).attach_filter(&[DROP]).unwrap();
     }
 
     /// The next frame or response; anything else is an error.
