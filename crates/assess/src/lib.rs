@@ -22,6 +22,7 @@ mod packetization;
 pub mod path_costs;
 mod path_experiment;
 pub mod profile;
+mod programs;
 mod progress;
 mod quantities;
 pub mod relay;

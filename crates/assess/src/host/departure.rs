@@ -13,6 +13,8 @@ use wirepath_sys::device::{self, DeviceName};
 use wirepath_sys::namespace::leave_network;
 use wirepath_sys::socket::set_segment;
 
+use crate::programs;
+
 /// Queueing discipline that may honour departure times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
@@ -139,10 +141,10 @@ fn since_1970() -> Duration {
 
 /// Runs `tc` in the network namespace of the calling thread; fails if `tc` fails.
 fn tc(arguments: &str) -> Result<(), DepartureError> {
-    // The PATH of some users lacks the directories of administration tools.
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let mut command = Command::new("tc");
-    let output = command.env("PATH", path).args(arguments.split_whitespace()).stdin(Stdio::null()).output();
+    let Some(file) = programs::find("tc") else {
+        return Err(DepartureError::Untried("tc is not installed: install the package iproute2".to_owned()));
+    };
+    let output = Command::new(file).args(arguments.split_whitespace()).stdin(Stdio::null()).output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {

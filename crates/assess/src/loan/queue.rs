@@ -42,7 +42,7 @@ const ETHERNET_HEADER: u64 = 14;
 /// Bytes of a send.
 const SIZES: [u32; 9] = [64, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 61_440];
 
-/// Payload to be accepted in a run, and in a quick one.
+/// Maximum payload to be accepted in a run, and in a quick one.
 const VOLUME: u64 = 64 << 20;
 const QUICK_VOLUME: u64 = 16 << 20;
 
@@ -115,7 +115,8 @@ pub(super) fn measure(options: &Options, test_bed: &TestBed, found: &mut Finding
     let floods = kinds.flat_map(|kind| SIZES.map(|size| Flood { kind, size, mtu, runs: Vec::new() }));
     let mut floods: Vec<Flood> = floods.filter(Flood::is_possible).collect();
     floods.sort_by_key(|flood| flood.size);
-    let (memory, volume) = (Memory::new()?, if options.quick { QUICK_VOLUME } else { VOLUME });
+    let (memory, most) = (Memory::new()?, if options.quick { QUICK_VOLUME } else { VOLUME });
+    let volume = most.min(options.volume);
     let outcome = in_turn(found, (0.0, options.runs), &mut floods, |_, flood| {
         let run = flood.run(test_bed, &queue, &memory, volume)?;
         flood.runs.push(run);

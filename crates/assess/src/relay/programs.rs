@@ -1,6 +1,5 @@
 //! Other TCP relays, each configured in a temporary folder according to its manual.
 
-use std::env;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -8,6 +7,7 @@ use std::process::Command;
 
 use super::measured_process::MeasuredProcess;
 use crate::error::{Doing, Error};
+use crate::programs;
 use crate::subject::Program;
 
 /// Folder of nginx' modules on Debian and Ubuntu.
@@ -16,10 +16,7 @@ const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 impl Program {
     /// Path of the program.
     pub(crate) fn find(self) -> Result<PathBuf, Error> {
-        let path = env::var_os("PATH").unwrap_or_default();
-        let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-        let mut files = folders.map(|folder| folder.join(self.name()));
-        files.find(|file| file.is_file()).ok_or_else(|| {
+        programs::find(self.name()).ok_or_else(|| {
             let package = if self == Program::Nginx { "nginx libnginx-mod-stream" } else { self.name() };
             Error::Unable(format!("it is not installed: apt-get install {package}"))
         })

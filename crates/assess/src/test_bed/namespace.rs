@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::{Doing, Error};
+use crate::programs;
 
 /// Network namespace. It lives as long as this value, a thread or process in it, or a socket of it.
 #[derive(Debug)]
@@ -82,10 +83,14 @@ pub(super) fn ip(arguments: &str) -> Result<(), Error> {
 /// Runs a program of iproute2, or `nft`, in the namespace of the calling thread, and returns what it prints; fails
 /// if the program fails.
 pub(super) fn run(program: &str, arguments: &str) -> Result<Vec<u8>, Error> {
-    let mut command = Command::new(program);
-    // The PATH of some users lacks the directories of administration tools.
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    command.env("PATH", path).args(arguments.split_whitespace()).stdin(Stdio::null());
+    let Some(file) = programs::find(program) else {
+        let package = if program == "nft" { "nftables" } else { "iproute2" };
+        return Err(Error::Input(format!(
+            "`{program}`, which sets up the devices of the test bed, is not installed: install the package {package}"
+        )));
+    };
+    let mut command = Command::new(file);
+    command.args(arguments.split_whitespace()).stdin(Stdio::null());
     // Ctrl-C at the terminal is handled by this process: a partly built test bed is useless.
     command.process_group(0);
     match command.output() {
@@ -94,12 +99,6 @@ pub(super) fn run(program: &str, arguments: &str) -> Result<Vec<u8>, Error> {
             doing: format!("{program} {arguments}"),
             source: io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let package = if program == "nft" { "nftables" } else { "iproute2" };
-            Err(Error::Input(format!(
-                "`{program}`, which sets up the devices of the test bed, is not installed: install the package {package}"
-            )))
-        }
         Err(error) => Err(error).doing(&format!("starting `{program}`")),
     }
 }
