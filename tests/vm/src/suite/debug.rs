@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::guests::{CALLER, MODEL, add};
+use super::guests::{CALLER, MODEL, add, of_long_groups};
 use super::planted::{FAULTS, Fault};
 use super::{Numbered, SIDE_BY_SIDE, Suite, shown};
 use crate::debug_kernel;
@@ -88,9 +88,6 @@ impl Debugged {
 /// Tests in which allocations fail: they have a guest of their own, as the random caller has.
 const INJECTED: &str = "injected::";
 
-/// Groups of the smoke test that take longest, which have a guest of their own.
-const LONG_GROUPS: &[&str] = &["wakeups", "limits", "routers"];
-
 /// MiB: KASAN has an eighth of it for itself, and keeps what was freed for a while.
 const MEMORY: u32 = 1536;
 /// A fault needs none; what there is takes time to fill with poison, and to look through.
@@ -154,8 +151,7 @@ impl Suite {
         };
         let mut guests = Vec::new();
         for (what, option) in [("smoke", "--skip"), ("long smoke", "--only")] {
-            let options: Vec<&str> = LONG_GROUPS.iter().flat_map(|name| [option, *name]).collect();
-            guests.push(planned(what, self.with_smoke_test(kernel, what, &options)?));
+            guests.push(planned(what, self.with_smoke_test(kernel, what, &of_long_groups(option))?));
         }
         for (what, arguments) in &model {
             let mut guest = self.with_module(kernel, what)?;

@@ -99,6 +99,10 @@ const HANDLERS: &[&str] = &["kernel_equality::", "kernel_handler::", "kernel_sel
 /// Tests in network namespaces of pacing, by qdiscs that many kernels lack.
 const PACING: &str = "pacing::";
 
+/// Groups of the smoke test that take longest: half of its time. They have a guest of their own, or are left to the
+/// guest of the module.
+const LONG_GROUPS: [&str; 3] = ["wakeups", "limits", "routers"];
+
 /// Objects are poisoned when they are freed, have zones around them, and say who allocated them.
 const CHECKED_SLABS: &str = "slub_debug=FZPU";
 
@@ -137,7 +141,7 @@ impl Suite {
         let seed = setting("WIREPATH_CALLER_SEED", 1)?;
         let (seconds_text, seed) = (seconds.to_string(), seed.to_string());
         let arguments = ["--seconds", &seconds_text, "--seed", &seed, CALLER];
-        let guest = self.with_smoke_test(kernel, "caller", &[])?.rehearse();
+        let guest = self.with_smoke_test(kernel, "caller", &of_long_groups("--skip"))?.rehearse();
         let guest = add(guest, self.model()?, &arguments)?;
         // A second of an emulated guest may take half a minute of a loaded machine.
         let limit = Duration::from_secs(1200 + 30 * seconds);
@@ -216,6 +220,11 @@ impl Suite {
         modules.insert(kernel.release.clone(), module.clone());
         Ok(module)
     }
+}
+
+/// An option of the smoke test, for each of its long groups.
+pub(super) fn of_long_groups(option: &str) -> Vec<&str> {
+    LONG_GROUPS.iter().flat_map(|name| [option, *name]).collect()
 }
 
 /// The module's sources.
