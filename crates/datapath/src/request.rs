@@ -47,6 +47,12 @@ impl<'a> TrainRequest<'a> {
         self.behind.iter().fold(self.train.packets(), |packets, train| packets + train.packets())
     }
 
+    /// Bytes in the file of the train and of those behind it.
+    #[inline]
+    pub(crate) fn length(&self) -> u32 {
+        self.behind.iter().fold(self.train.length, |length, train| length + train.length)
+    }
+
     /// Packets of the train and of those behind it.
     #[inline]
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = Datagram> + use<'a> {
