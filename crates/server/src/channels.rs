@@ -26,10 +26,10 @@ use self::presentation::ChannelPresentation;
 use self::timeline::{Place, Timeline};
 use crate::asset_player::AssetPlayer;
 use crate::images::{Image, Store};
-use crate::rtsp::player::{OpenError, PlaybackFailure, Presentation};
-use crate::sending::{
-    Channel, ChannelOptions, Playlist, PlaylistError, RETRY as LIST_RETRY, SendFailure, open_asset,
+use crate::playlist::{
+    Playlist, PlaylistError, PlaylistWalker, RETRY as LIST_RETRY, WalkOptions, open_asset,
 };
+use crate::rtsp::player::{OpenError, PlaybackFailure, Presentation};
 
 /// Time until the next attempt to find a place while none is known.
 const RETRY: Duration = Duration::from_millis(50);
@@ -77,7 +77,7 @@ pub enum ChannelError {
     Taken(String),
     /// Its list cannot be read.
     #[error("--channel {0}: {1}")]
-    List(String, Box<SendFailure>),
+    List(String, Box<PlaylistError>),
     /// The server lacks the permission to open its list or an asset in it (EACCES).
     #[error("--channel {0}: cannot open {path}: {2}", path = .1.display())]
     Denied(String, PathBuf, io::Error),
@@ -151,7 +151,7 @@ fn nothing_is_on(wait: Option<Duration>) -> PlayError {
 
 /// Channel that runs.
 pub(crate) struct LiveChannel {
-    list: Arc<Channel>,
+    list: Arc<PlaylistWalker>,
     /// The first asset, whose tracks all have, and whose numbers those of sessions are. The last reference to
     /// it closes files, which no engine thread may wait for.
     first: DropOnPool<Arc<Image>>,
@@ -178,9 +178,10 @@ impl Channels {
                 return Err(ChannelError::Taken(channel.name.clone()));
             }
             let is_same = same_name(channel).is_some_and(|slot| slot.options == *channel);
-            let playlist = (!is_same).then(|| channel.playlist()).transpose().map_err(|error| {
-                ChannelError::List(channel.name.clone(), Box::new(SendFailure::Playlist(error)))
-            })?;
+            let playlist = (!is_same)
+                .then(|| channel.playlist())
+                .transpose()
+                .map_err(|error| ChannelError::List(channel.name.clone(), Box::new(error)))?;
             new.push((channel, playlist));
         }
         // Channels begin when all of them are valid.
@@ -340,7 +341,7 @@ struct Opening {
 
 impl Opening {
     /// Logs why the channel has nothing to play, unless that was logged.
-    fn log_once(&self, error: &SendFailure, logged: &mut String) {
+    fn log_once(&self, error: &PlaylistError, logged: &mut String) {
         let error = error.to_string();
         if error != *logged {
             let channel = &self.options.name;
@@ -391,22 +392,15 @@ impl LiveChannel {
         playlist: Playlist,
         store: &Arc<Store>,
         pool: &BlockingPool,
-    ) -> Result<Arc<LiveChannel>, SendFailure> {
+    ) -> Result<Arc<LiveChannel>, PlaylistError> {
         let assets = vec![options.playlist];
-        let options = ChannelOptions {
-            name: options.name,
-            assets,
-            repeats: true,
-            destinations: Vec::new(),
-            is_announced: false,
-            descriptions: Vec::new(),
-        };
+        let options = WalkOptions { name: options.name, assets, repeats: true, takes_tracks: true };
         let limits = PathLimits::for_mtu(PATH_MTU, IPV6_HEADER, USUAL_BURST_US);
         let limits = limits.unwrap_or(store.usual_limits());
         // Clients see names of assets, which must not tell folders of this machine.
         let name_of =
             |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (list, first) = Channel::open(options, playlist, Arc::clone(store), limits, name_of)?;
+        let (list, first) = PlaylistWalker::open(options, playlist, Arc::clone(store), limits, name_of)?;
         let first = DropOnPool::new(first, pool);
         Ok(Arc::new(LiveChannel { list, first, timeline: Timeline::new(pool) }))
     }

@@ -20,6 +20,7 @@ mod link;
 mod memory_limit;
 mod multicast;
 mod played_as;
+mod playlist;
 mod plays;
 mod reload;
 mod rtsp;
@@ -43,11 +44,12 @@ pub use http::{Disposition, FolderCacheControl, FolderDisposition, LibrarySite, 
 pub use images::{HotMemorySize, ImagePolicy};
 pub use library::{Library, LibraryError};
 pub use multicast::MulticastRange;
+pub use playlist::{Entry as PlaylistEntry, ListForm, Playlist, PlaylistError};
 pub use reload::{AccessRules, ReloadError, ReloadableOptions, Reloader};
 pub use rtsp::{RtspOptions, SrtpKeys, port_pairs};
 pub use sending::{
-    ChannelOptions, ChannelStatus, Destination, Form, Interface, ListForm, OutputStatus, Playlist,
-    PlaylistEntry, PlaylistError, PortUse, SendFailure, Sender, SenderOptions,
+    ChannelOptions, ChannelStatus, Destination, Form, Interface, OutputStatus, PortUse, SendFailure, Sender,
+    SenderOptions,
 };
 pub use server::{PopularityKeeper, Server, ServerOptions};
 pub use session_limit::TooManySessions;

@@ -1,15 +1,12 @@
 //! Sending without being asked: channels, each a playlist that goes as one endless stream to destinations.
 
 mod announcement;
-mod channel;
 mod destination;
 mod item;
 mod output;
-mod playlist;
 mod port_table;
 mod running_channel;
 mod sequence;
-mod unplayable;
 
 use std::io;
 use std::path::PathBuf;
@@ -25,17 +22,15 @@ use self::port_table::PortTable;
 use self::running_channel::RunningChannel;
 use crate::core::{CoreOptions, MediaCore};
 use crate::images::{HotMemorySize, ImagePolicy};
+use crate::playlist::{PlaylistError, wait_until};
 use crate::start_error::StartError;
 
-pub(crate) use channel::{Channel, RETRY, formats, open_asset, wait_until};
 pub use destination::{Destination, Form, Interface};
 pub(crate) use item::Item;
 pub(crate) use output::{End, Output, OutputSource};
-pub use playlist::{Entry as PlaylistEntry, ListForm, Playlist, PlaylistError};
 pub use port_table::PortUse;
 pub use running_channel::{ChannelStatus, OutputStatus};
 pub(crate) use sequence::Sequence;
-pub(crate) use unplayable::Fault;
 
 /// Between the last packet and BYE: receivers take BYE for the end at once, and drop packets not yet read.
 pub(crate) const BYE_DELAY: Duration = Duration::from_millis(100);
@@ -86,12 +81,6 @@ pub enum SendFailure {
     /// A list or an asset cannot be sent.
     #[error(transparent)]
     Playlist(#[from] PlaylistError),
-    /// No asset of several can be sent; the error is that of the first.
-    #[error("none of {0} assets can be sent; the first: {1}")]
-    NonePlayable(usize, PlaylistError),
-    /// There is no asset.
-    #[error("nothing to send: name at least one asset")]
-    Nothing,
     /// There is no destination.
     #[error("channel {0} has no destination: add one, such as rtp://239.1.1.1:5004")]
     NoDestination(String),
@@ -148,9 +137,9 @@ impl Sender {
     /// Sends until all channels are over or `stop` is done; answers with the errors of outputs that failed.
     pub async fn run(&self, stop: impl Future<Output = ()>) -> Vec<String> {
         let (mut outputs, mut starting) = (JoinSet::new(), JoinSet::new());
-        for RunningChannel { channel, first, not_before_s, outputs: all, .. } in &self.channels {
+        for RunningChannel { playlist, first, not_before_s, outputs: all, .. } in &self.channels {
             if let Some(first) = first.lock().take() {
-                starting.spawn(Arc::clone(channel).feed(first));
+                starting.spawn(running_channel::feed(Arc::clone(playlist), first));
             }
             let (begun, not_before_s) = (all.clone(), *not_before_s);
             starting.spawn(async move {
@@ -185,7 +174,7 @@ impl Sender {
 
     /// Has all playlists read again, each at its next joint.
     pub fn reload(&self) {
-        self.channels.iter().for_each(|channel| channel.channel.reload());
+        self.channels.iter().for_each(|channel| channel.playlist.reload());
     }
 
     /// State of all channels.

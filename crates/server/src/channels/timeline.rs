@@ -11,7 +11,7 @@ use wirepath_playback::Cursor;
 
 use super::LiveChannel;
 use crate::images::{Failure, Image, Progress};
-use crate::sending::{Fault, RETRY, formats, wait_until};
+use crate::playlist::{Fault, RETRY, formats, wait_until};
 
 /// Least time from the beginning of an asset to that of the next: a list of empty files must not keep a thread busy.
 const LEAST_LENGTH_US: u64 = 100_000;

@@ -7,9 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use wirepath_engine::Waker;
 
-use super::playlist::Entry;
-use super::unplayable::{Fault, UnplayableEntries};
 use crate::images::Image;
+use crate::playlist::{Entry, Fault, UnplayableEntries};
 
 /// Item of a channel.
 pub(crate) struct Item {

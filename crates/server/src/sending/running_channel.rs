@@ -11,17 +11,16 @@ use wirepath_datapath::DataPath;
 use wirepath_media::image::PathLimits;
 
 use super::announcement::Announcer;
-use super::channel::Channel;
 use super::destination::{Destination, Form};
 use super::item::Item;
 use super::output::Output;
-use super::playlist::Playlist;
 use super::port_table::PortTable;
 use super::sequence::Sequence;
 use super::{ChannelOptions, SendFailure};
 use crate::core::MediaCore;
 use crate::describe::describe;
 use crate::images::{LimitsError, Store};
+use crate::playlist::{Playlist, PlaylistWalker, RETRY, WalkOptions, formats};
 
 /// State of a channel.
 #[derive(Clone, Debug, Serialize)]
@@ -54,7 +53,7 @@ pub struct OutputStatus {
 /// A channel that is sent.
 pub(crate) struct RunningChannel {
     name: String,
-    pub(crate) channel: Arc<Channel>,
+    pub(crate) playlist: Arc<PlaylistWalker>,
     /// The first item, until it begins: an item has those behind it.
     pub(crate) first: Mutex<Option<Arc<Item>>>,
     /// Earliest time of the first asset, in seconds since 1970.
@@ -74,11 +73,14 @@ impl RunningChannel {
         let name = options.name.clone();
         let playlist = Playlist::load(&options.assets, options.repeats)?;
         let limits = common_limits(&options, &core.store)?;
-        let ChannelOptions { destinations, descriptions, is_announced, .. } = options.clone();
+        let ChannelOptions { assets, repeats, destinations, descriptions, is_announced, .. } = options;
+        let takes_tracks = takes_tracks(&destinations);
+        let options = WalkOptions { name: name.clone(), assets, repeats, takes_tracks };
         let name_of = |path: &Path| path.to_string_lossy().into_owned();
-        let (channel, image) = Channel::open(options, playlist, Arc::clone(&core.store), limits, name_of)?;
-        let (place, not_before_s) = channel.first_place();
-        let first = Item::of(image, channel.unplayable(), place.entry);
+        let (playlist, image) =
+            PlaylistWalker::open(options, playlist, Arc::clone(&core.store), limits, name_of)?;
+        let (place, not_before_s) = playlist.first_place();
+        let first = Item::of(image, playlist.unplayable(), place.entry);
         let is_movie = !first.image.plan().recipe.is_transport_stream();
         let mut outputs = Vec::new();
         for destination in &destinations {
@@ -104,7 +106,7 @@ impl RunningChannel {
         });
         let announcers = announcers.collect::<Result<_, _>>()?;
         let first = Mutex::new(Some(first));
-        Ok(RunningChannel { name, channel, first, not_before_s, outputs, announcers })
+        Ok(RunningChannel { name, playlist, first, not_before_s, outputs, announcers })
     }
 
     /// Its state.
@@ -123,6 +125,40 @@ impl RunningChannel {
         });
         ChannelStatus { channel: self.name.clone(), outputs: outputs.collect() }
     }
+}
+
+/// Opens each item when the one before it begins, until the list is over.
+pub(super) async fn feed(playlist: Arc<PlaylistWalker>, first: Arc<Item>) {
+    let (mut place, _) = playlist.first_place();
+    let like = Arc::new(formats(&first.image));
+    let mut item = first;
+    let mut before: Option<Arc<Item>> = None;
+    let mut failures = 0;
+    loop {
+        item.wait_for_begin().await;
+        let before = before.replace(Arc::clone(&item));
+        let has_failed = before.as_ref().is_some_and(|before| before.has_failed());
+        failures = if has_failed { failures + 1 } else { 0 };
+        if let Some(before) = before {
+            before.note_end();
+        }
+        if failures >= playlist.length() {
+            failures = 0;
+            tokio::time::sleep(RETRY).await;
+        }
+        let Some((image, found)) = playlist.next(&like, place).await else {
+            return item.follow(None);
+        };
+        place = found;
+        let next = Item::of(image, playlist.unplayable(), place.entry.clone());
+        item.follow(Some(Arc::clone(&next)));
+        item = next;
+    }
+}
+
+/// Returns whether all destinations take tracks: without RTP, they take transport streams only.
+fn takes_tracks(destinations: &[Destination]) -> bool {
+    destinations.iter().all(|destination| destination.form == Form::Rtp)
 }
 
 /// Limits of packets that fit the paths to all destinations.
@@ -165,4 +201,20 @@ fn write_descriptions(described: &[(&Destination, Vec<u8>)], files: Vec<PathBuf>
         fs::write(&file, text).map_err(|error| SendFailure::Write(file, error))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: A list of movies and transport streams plays by tracks, unless a destination takes transport streams only.
+    #[test]
+    fn all_destinations_must_take_tracks() {
+        let take = |destinations: &[&str]| {
+            let destinations = destinations.iter().map(|to| to.parse().unwrap());
+            takes_tracks(&destinations.collect::<Vec<Destination>>())
+        };
+        let (rtp, udp) = ("rtp://127.0.0.1:5004", "udp://127.0.0.1:5004");
+        assert!(take(&[rtp, rtp]) && !take(&[rtp, udp]) && !take(&[udp]));
+    }
 }

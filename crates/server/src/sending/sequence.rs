@@ -9,8 +9,8 @@ use wirepath_playback::{Load, TrainSource};
 
 use super::item::{Following, Item};
 use super::output::OutputSource;
-use super::unplayable::Fault;
 use crate::joined::Joined;
+use crate::playlist::Fault;
 
 /// Least time from the beginning of an item to the next one: a list of empty files must not keep a thread busy.
 const LEAST_ITEM_US: u64 = 100_000;

@@ -12,10 +12,9 @@ use wirepath_media::ts::synthetic::Sample;
 use wirepath_playback::{Departure, Load, TrainSource};
 
 use super::item::Item;
-use super::playlist::{Entry, Playlist};
 use super::sequence::Sequence;
-use super::unplayable::{Fault, UnplayableEntries};
 use crate::images::{Image, ImageFolder, ImagePolicy, Store, StoreOptions};
+use crate::playlist::{Entry, Fault, Playlist, UnplayableEntries};
 
 /// An image of a transport stream of so many packets, and the store that packs it.
 fn image(folder: &tempfile::TempDir, packets: u64) -> (Arc<Store>, Arc<Image>) {

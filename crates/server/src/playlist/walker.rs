@@ -1,4 +1,4 @@
-//! A channel: opens the items of its playlist one after the other, each before it is needed.
+//! Walks over a playlist: opens its assets one after another, each before it is needed.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,11 +15,8 @@ use wirepath_engine::catch_panic;
 use wirepath_media::container::is_movie;
 use wirepath_media::image::PathLimits;
 
-use super::destination::Form;
-use super::item::Item;
-use super::playlist::{Entry, Playlist};
+use super::list::{Entry, Playlist, PlaylistError};
 use super::unplayable::{Fault, UnplayableEntries};
-use super::{ChannelOptions, SendFailure};
 use crate::formats::Formats;
 use crate::images::{Image, Store};
 use crate::played_as::PlayedAs;
@@ -27,8 +24,20 @@ use crate::played_as::PlayedAs;
 /// Time until the next attempt after nothing of a whole list could be opened, or sent.
 pub(crate) const RETRY: Duration = Duration::from_secs(5);
 
-/// Channel.
-pub(crate) struct Channel {
+/// What a walk is over.
+pub(crate) struct WalkOptions {
+    /// Name of the channel, in messages.
+    pub(crate) name: String,
+    /// Assets and playlists, in order.
+    pub(crate) assets: Vec<PathBuf>,
+    /// True if the first asset follows the last, whatever a list says.
+    pub(crate) repeats: bool,
+    /// True if transport streams may be played by their tracks.
+    pub(crate) takes_tracks: bool,
+}
+
+/// Walk over the playlist of a channel.
+pub(crate) struct PlaylistWalker {
     name: String,
     repeats: bool,
     /// Assets and playlists, in order.
@@ -71,17 +80,17 @@ pub(crate) struct ListPlace {
     pub(crate) entry: Entry,
 }
 
-impl Channel {
-    /// A channel whose list was read, and its first item: that of the first asset that can be sent. Others
-    /// are left out with a warning, now and in each round. Waits for storage.
+impl PlaylistWalker {
+    /// A walk over a list that was read, and the image of the first asset that can be played. Others are left out with a
+    /// warning, now and in each round. Waits for storage.
     pub(crate) fn open(
-        options: ChannelOptions,
+        options: WalkOptions,
         playlist: Playlist,
         store: Arc<Store>,
         limits: PathLimits,
         name_of: NameOf,
-    ) -> Result<(Arc<Channel>, Arc<Image>), SendFailure> {
-        let played_as = played_as(&options, &playlist);
+    ) -> Result<(Arc<PlaylistWalker>, Arc<Image>), PlaylistError> {
+        let played_as = played_as(options.takes_tracks, &playlist);
         if played_as == PlayedAs::Tracks && !playlist.is_demuxed {
             tracing::info!(
                 channel = options.name,
@@ -100,10 +109,10 @@ impl Channel {
         let playlist = Mutex::new(playlist);
         let is_changed = AtomicBool::new(false);
         let changed = Notify::new();
-        let ChannelOptions { name, repeats, assets, .. } = options;
+        let WalkOptions { name, repeats, assets, .. } = options;
         let assets = Mutex::new(assets);
         let waits_until_s = AtomicU64::new(first.entry.not_before_s.unwrap_or(0));
-        let channel = Channel {
+        let walker = PlaylistWalker {
             name,
             repeats,
             assets,
@@ -118,7 +127,7 @@ impl Channel {
             first,
             unplayable: Arc::new(unplayable),
         };
-        Ok((Arc::new(channel), image))
+        Ok((Arc::new(walker), image))
     }
 
     /// The place of the first asset, and its earliest time in seconds since 1970.
@@ -154,35 +163,6 @@ impl Channel {
         self.changed.notify_waiters();
     }
 
-    /// Opens each item when the one before it begins, until the list is over.
-    pub(crate) async fn feed(self: Arc<Self>, first: Arc<Item>) {
-        let (mut place, _) = self.first_place();
-        let like = Arc::new(formats(&first.image));
-        let mut item = first;
-        let mut before: Option<Arc<Item>> = None;
-        let mut failures = 0;
-        loop {
-            item.wait_for_begin().await;
-            let before = before.replace(Arc::clone(&item));
-            let has_failed = before.as_ref().is_some_and(|before| before.has_failed());
-            failures = if has_failed { failures + 1 } else { 0 };
-            if let Some(before) = before {
-                before.note_end();
-            }
-            if failures >= self.length() {
-                failures = 0;
-                tokio::time::sleep(RETRY).await;
-            }
-            let Some((image, found)) = self.next(&like, place).await else {
-                return item.follow(None);
-            };
-            place = found;
-            let next = Item::of(image, &self.unplayable, place.entry.clone());
-            item.follow(Some(Arc::clone(&next)));
-            item = next;
-        }
-    }
-
     /// The next image and its place; none at the end of the list.
     pub(crate) async fn next(
         self: &Arc<Self>,
@@ -191,8 +171,8 @@ impl Channel {
     ) -> Option<(Arc<Image>, ListPlace)> {
         let mut failures = 0;
         loop {
-            let (channel, like, before) = (Arc::clone(self), Arc::clone(like), place.clone());
-            let opened = tokio::task::spawn_blocking(move || channel.open_after(&like, before)).await;
+            let (walker, like, before) = (Arc::clone(self), Arc::clone(like), place.clone());
+            let opened = tokio::task::spawn_blocking(move || walker.open_after(&like, before)).await;
             let (image, found) = match opened {
                 Ok(found) => found?,
                 Err(error) if error.is_panic() => {
@@ -306,7 +286,7 @@ fn first(
     store: &Store,
     form: (PathLimits, PlayedAs),
     name_of: NameOf,
-) -> Result<(ListPlace, Arc<Image>), SendFailure> {
+) -> Result<(ListPlace, Arc<Image>), PlaylistError> {
     let mut failure = None;
     for (index, entry) in playlist.entries.iter().enumerate() {
         match open(store, entry, form, name_of) {
@@ -329,10 +309,10 @@ fn first(
         }
     }
     let several = |error| match playlist.entries.len() {
-        1 => SendFailure::Playlist(error),
-        count => SendFailure::NonePlayable(count, error),
+        1 => error,
+        count => PlaylistError::NonePlayable(count, Box::new(error)),
     };
-    Err(failure.map_or(SendFailure::Nothing, several))
+    Err(failure.map_or(PlaylistError::Nothing, several))
 }
 
 /// Opens a file of a list. A pipe of this name is not waited for. Waits for storage.
@@ -342,9 +322,8 @@ pub(crate) fn open_asset(path: &Path) -> io::Result<File> {
 }
 
 /// Form in which a channel plays transport streams: by their tracks if a list asks for it, or if there are movies
-/// among them, unless a destination takes them without RTP. Waits for storage.
-fn played_as(options: &ChannelOptions, playlist: &Playlist) -> PlayedAs {
-    let takes_tracks = options.destinations.iter().all(|destination| destination.form == Form::Rtp);
+/// among them and tracks can be taken. Waits for storage.
+fn played_as(takes_tracks: bool, playlist: &Playlist) -> PlayedAs {
     match playlist.is_demuxed || (takes_tracks && is_mixed(playlist)) {
         true => PlayedAs::Tracks,
         false => PlayedAs::Stored,
@@ -400,19 +379,6 @@ mod tests {
 
     use super::*;
     use crate::images::{ImageFolder, ImagePolicy, StoreOptions};
-    use crate::sending::Destination;
-
-    /// Options of a channel with these assets.
-    fn options(assets: Vec<PathBuf>, destinations: Vec<Destination>) -> ChannelOptions {
-        ChannelOptions {
-            name: "news".to_owned(),
-            assets,
-            repeats: true,
-            destinations,
-            is_announced: false,
-            descriptions: Vec::new(),
-        }
-    }
 
     /// Promise: A channel goes on past an asset whose opening panics.
     #[tokio::test]
@@ -432,14 +398,15 @@ mod tests {
         };
         let playlist = Playlist::load(&assets, true).unwrap();
         let limits = store.usual_limits();
-        let options = options(assets.to_vec(), Vec::new());
-        let (channel, first) = Channel::open(options, playlist, store, limits, name_of).unwrap();
-        let (place, _) = channel.first_place();
+        let (name, assets) = ("news".to_owned(), assets.to_vec());
+        let options = WalkOptions { name, assets, repeats: true, takes_tracks: true };
+        let (walker, first) = PlaylistWalker::open(options, playlist, store, limits, name_of).unwrap();
+        let (place, _) = walker.first_place();
         let like = Arc::new(formats(&first));
-        let next = tokio::time::timeout(Duration::from_secs(20), channel.next(&like, place)).await;
+        let next = tokio::time::timeout(Duration::from_secs(20), walker.next(&like, place)).await;
         let (image, place) = next.expect("it is not passed over").expect("it repeats");
         assert!(image.name().ends_with("last.ts") && place.index == 2, "{}", image.name());
-        assert_eq!(channel.unplayable().left_out(), 1);
+        assert_eq!(walker.unplayable().left_out(), 1);
     }
 
     /// Promise: A list of movies and transport streams plays by tracks, unless a destination takes transport streams only.
@@ -451,17 +418,14 @@ mod tests {
         {
             fs::write(folder.path().join(name), bytes).unwrap();
         }
-        let form = |names: &[&str], is_demuxed, destinations: &[&str]| {
+        let form = |names: &[&str], is_demuxed, takes_tracks| {
             let assets: Vec<PathBuf> = names.iter().map(|name| folder.path().join(name)).collect();
             let playlist = Playlist { is_demuxed, ..Playlist::load(&assets, true).unwrap() };
-            let destinations = destinations.iter().map(|to| to.parse().unwrap()).collect();
-            played_as(&options(assets, destinations), &playlist)
+            played_as(takes_tracks, &playlist)
         };
-        let (rtp, udp) = ("rtp://127.0.0.1:5004", "udp://127.0.0.1:5004");
-        assert_eq!(form(&["gone", "short", "b.mp4", "a.ts"], false, &[]), PlayedAs::Tracks);
-        assert_eq!(form(&["a.ts", "b.mp4"], false, &[rtp]), PlayedAs::Tracks);
-        assert_eq!(form(&["a.ts", "b.mp4"], false, &[rtp, udp]), PlayedAs::Stored);
-        assert_eq!(form(&["a.ts", "short"], false, &[]), PlayedAs::Stored);
-        assert_eq!(form(&["a.ts"], true, &[]), PlayedAs::Tracks);
+        assert_eq!(form(&["gone", "short", "b.mp4", "a.ts"], false, true), PlayedAs::Tracks);
+        assert_eq!(form(&["a.ts", "b.mp4"], false, false), PlayedAs::Stored);
+        assert_eq!(form(&["a.ts", "short"], false, true), PlayedAs::Stored);
+        assert_eq!(form(&["a.ts"], true, true), PlayedAs::Tracks);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use super::playlist::{Entry, Playlist};
+use super::list::{Entry, Playlist};
 
 /// Most faults of an entry that are logged until it is played or the list is read again.
 const MOST_LOGGED: usize = 4;

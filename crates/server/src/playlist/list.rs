@@ -75,6 +75,12 @@ pub enum PlaylistError {
     /// An asset is no file that can be read.
     #[error("{0}")]
     Asset(String),
+    /// No asset of several can be played; the error is that of the first.
+    #[error("none of {0} assets can be sent; the first: {1}")]
+    NonePlayable(usize, Box<PlaylistError>),
+    /// There is no asset.
+    #[error("nothing to send: name at least one asset")]
+    Nothing,
 }
 
 impl Playlist {
