@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::mapping::Mapping;
+
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
@@ -46,9 +48,19 @@ impl Default for RecentBlocks {
 }
 
 impl RecentBlocks {
+    /// Prefetches the cache lines of a range of a mapping, except those in remembered blocks; nothing if the range is
+    /// not within the mapping.
+    #[inline]
+    pub(crate) fn prefetch_range(&mut self, mapping: &Mapping, range: Range<usize>) {
+        if let Ok(vector) = mapping.vector(range) {
+            let start = vector.iov_base.addr();
+            self.prefetch(start..start + vector.iov_len);
+        }
+    }
+
     /// Prefetches the cache lines of addresses, except those in remembered blocks.
     #[inline]
-    pub(crate) fn prefetch(&mut self, addresses: Range<usize>) {
+    fn prefetch(&mut self, addresses: Range<usize>) {
         for number in addresses.start / BLOCK..addresses.end.div_ceil(BLOCK) {
             if self.remember(number) {
                 let start = number * BLOCK;

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::checked;
 use crate::control::empty_message;
+use crate::cpu::RecentBlocks;
 use crate::mapping::Mapping;
 use crate::send::FLAGS;
 
@@ -35,6 +36,7 @@ pub struct Frame {
 pub struct FrameGather {
     heads: Box<[[u8; HEAD_LIMIT]]>,
     vectors: Box<[libc::iovec]>,
+    prefetched: RecentBlocks,
 }
 
 // SAFETY: the pointers inside are rewritten at the start of each call and mean nothing between calls, so the
@@ -47,11 +49,19 @@ impl Default for FrameGather {
         FrameGather {
             heads: vec![[0; HEAD_LIMIT]; MAXIMUM_FRAMES].into(),
             vectors: vec![empty; 2 * MAXIMUM_FRAMES].into(),
+            prefetched: RecentBlocks::default(),
         }
     }
 }
 
 impl FrameGather {
+    /// Prefetches a range of the mapping whose parts are about to be sent, as
+    /// [`Gather::prefetch`](crate::gather::Gather::prefetch) does.
+    #[inline]
+    pub fn prefetch(&mut self, mapping: &Mapping, range: Range<usize>) {
+        self.prefetched.prefetch_range(mapping, range);
+    }
+
     /// Sends the frames one after the other, as many of their bytes as a stream socket takes; returns the
     /// number of bytes. Never blocks.
     ///

@@ -70,10 +70,7 @@ impl Gather {
     /// which reads ahead. A hint: bytes beyond the end of the file or the mapping are left out.
     #[inline]
     pub fn prefetch(&mut self, mapping: &Mapping, range: Range<usize>) {
-        if let Ok(vector) = mapping.vector(range) {
-            let start = vector.iov_base.addr();
-            self.prefetched.prefetch(start..start + vector.iov_len);
-        }
+        self.prefetched.prefetch_range(mapping, range);
     }
 
     /// Sends all datagrams as one buffer, which the kernel cuts into datagrams of the size set by

@@ -74,6 +74,7 @@ impl FrameTrain<'_> {
     pub fn send(&self, socket: BorrowedFd<'_>, context: &mut SendContext) -> Result<TakenFrames, SendError> {
         let train = self.train.up_to(MAXIMUM_FRAMES as u32);
         let frames = (0..train.packets()).map(|index| self.frame(index));
+        context.frames.prefetch(&self.file.mapping, train.extent().in_memory());
         let sent = context.frames.send(socket, &self.file.mapping, frames);
         let sent = sent.map_err(|error| failed("sendmsg", errno_of(&error)))?;
         let framing = train.packets() as usize * HEAD_LIMIT;
