@@ -11,8 +11,9 @@ use libtest_mimic::Trial;
 use tempfile::TempDir;
 use wirepath_tests::loss::unless_overloaded;
 use wirepath_tests::movie::Movie;
-use wirepath_tests::playback::describe;
+use wirepath_tests::playback::{Playback, describe, ensure_bytes};
 use wirepath_tests::process::{Process, find, run};
+use wirepath_tests::rtp::Received;
 use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, frames, require, trials};
@@ -27,6 +28,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         },
         playing_from_now_on_begins_near_the_end_of_the_newest => || {
             unless_overloaded(playing_from_now_on_begins_near_the_end_of_the_newest)
+        },
+        transport_streams_are_played_while_they_are_written => || {
+            unless_overloaded(transport_streams_are_played_while_they_are_written)
         },
         ffmpeg_plays_what_ffmpeg_records => || unless_overloaded(ffmpeg_plays_what_ffmpeg_records),
     ]
@@ -121,6 +125,37 @@ fn a_session_goes_on_into_recordings_that_are_written() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An archive of transport streams plays up to the one that is being written, and into the next one.
+fn transport_streams_are_played_while_they_are_written() -> Result<()> {
+    let clip = clips::constant(SECONDS)?;
+    let folder = clips::folder(&[("cam/2026-11-23T10-00-00.ts", clip.as_path())])?;
+    let clip = fs::read(&clip).context("reading the clip")?;
+    let (begin, rest) = clip.split_at(clip.len() / 3);
+    let path = |name: &str| folder.path().join("cam").join(name);
+    fs::write(path("2026-11-23T10-00-03.ts"), begin).context("recording")?;
+    let server = Server::of(folder.path()).with(["--archive", "cam"]).start()?;
+    let mut playback = Playback::set_up(server.rtsp, "cam")?;
+    let description = &playback.description;
+    ensure!(description.contains("a=range:clock=20261123T100000Z-\r\n"), "{description}");
+    playback.play(None)?;
+    // Bytes wait for the next clock reference, which comes each 0.1 s at least.
+    let wait_for = |playback: &Playback, bytes: usize| {
+        let most = |received: &Received| received.payload.len() + 60_000 > bytes;
+        playback.receiver.wait_for("packet", Deadline::seconds(20.0), most).map(drop)
+    };
+    wait_for(&playback, clip.len() + begin.len())?;
+    append(&path("2026-11-23T10-00-03.ts"), rest)?;
+    wait_for(&playback, 2 * clip.len())?;
+    fs::write(path("2026-11-23T10-00-06.ts"), begin).context("beginning a recording")?;
+    let begun = Instant::now();
+    wait_for(&playback, 2 * clip.len() + begin.len())?;
+    let waited = begun.elapsed().as_secs_f64();
+    ensure!(waited < 8.0, "the next recording was played after {waited} s");
+    append(&path("2026-11-23T10-00-06.ts"), rest)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &clip.repeat(3))
+}
+
 /// A time in seconds since 1970 as in `Range: clock=`.
 fn clock(seconds: u64) -> Result<String> {
     let date = run("date", ["-u", "-d", &format!("@{seconds}"), "+%Y%m%dT%H%M%SZ"], 10.0)?;
@@ -161,7 +196,7 @@ fn playing_from_now_on_begins_near_the_end_of_the_newest() -> Result<()> {
     wait_for(&movie, before + (SECONDS as usize - begun_s as usize) * 25)
 }
 
-/// Promise: ffmpeg plays an archive from now on while ffmpeg records it, across files.
+/// Promise: ffmpeg plays an archive while ffmpeg records it, across files.
 fn ffmpeg_plays_what_ffmpeg_records() -> Result<()> {
     require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
     let folder = wirepath_tests::process::open_folder()?;

@@ -217,7 +217,7 @@ impl ArchiveFolder {
         if recordings.all().last() != Some(recording) {
             return Ok(Some(RecordingFile { asset, is_live: false }));
         }
-        let is_live = match self.store.is_recording(&asset.file, Follow::Recent) {
+        let is_live = match self.store.is_recording(&asset.file, self.played_as, Follow::Recent) {
             Ok(is_live) => is_live,
             Err(StoreError::NotPlayable(_)) => false, // its beginning may not be written yet
             Err(error) => {

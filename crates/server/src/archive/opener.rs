@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use wirepath_media::image::PathLimits;
 
 use super::first_search::FirstSearch;
-use super::folder::ArchiveFolder;
+use super::folder::{ArchiveFolder, RecordingFile};
 use super::recordings::{Recording, Recordings};
 use crate::formats::Formats;
 use crate::images::{Follow, Image, StoreError};
@@ -226,8 +226,8 @@ impl Opener {
 
     /// Opens a recording, if it can be played. Only a recording that is at fault itself is left out.
     fn open(&self, recording: &Recording, all: &Recordings, like: Option<&Formats>) -> Attempt {
-        let asset = match self.folder.open(recording, all) {
-            Ok(Some(file)) => file.asset,
+        let RecordingFile { asset, is_live } = match self.folder.open(recording, all) {
+            Ok(Some(file)) => file,
             Ok(None) => return Attempt::Growing,
             Err(FindError::NotFound) => return Attempt::LeftOut, // it is gone
             Err(error @ FindError::Forbidden) => {
@@ -249,7 +249,7 @@ impl Opener {
             &name,
             self.limits,
             self.folder.form(),
-            Follow::Recent,
+            if is_live { Follow::Recent } else { Follow::Growing },
         ) {
             Ok(image) => image,
             Err(StoreError::NotPlayable(why)) => {

@@ -23,7 +23,8 @@ pub(crate) enum Follow {
     Nothing,
     /// Fragmented MP4 files to which a recorder still appends.
     Growing,
-    /// The same, and those that a recorder has just finished: it may go on with another file.
+    /// For the newest recording of an archive: also those that a recorder has just finished, since it may go on with
+    /// another file, and transport streams as they are stored, which do not tell whether they are finished.
     Recent,
 }
 

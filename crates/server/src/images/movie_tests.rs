@@ -14,6 +14,7 @@ use wirepath_media::mp4::synthetic::{self, Layout, SampleShape, SampleTrack, aud
 use wirepath_media::payload::Format;
 use wirepath_media::payload::depacketize::{Packet, depacketize};
 use wirepath_media::rtp::{HEADER_LENGTH, Header, without_padding};
+use wirepath_media::ts::synthetic::Sample;
 use wirepath_playback::{At, Load, Segment, TrainSource};
 
 use super::*;
@@ -260,7 +261,8 @@ fn a_recording_that_was_just_finished_may_be_continued() {
     recording.extend(b"\0\0\0\x18mfra\0\0\0\x10mfro\0\0\0\0\0\0\0\x18");
     fs::write(&path, &recording).unwrap();
     let store = store(&folder, ImagePolicy::None);
-    let is_recording = |follow| store.is_recording(&File::open(&path).unwrap(), follow).unwrap();
+    let is_recording =
+        |follow| store.is_recording(&File::open(&path).unwrap(), PlayedAs::Stored, follow).unwrap();
     assert!(!is_recording(Follow::Growing) && is_recording(Follow::Recent));
     let image = follow(&store, &path, Follow::Recent);
     assert!(!packets(&image).is_empty(), "it is complete at once");
@@ -269,6 +271,32 @@ fn a_recording_that_was_just_finished_may_be_continued() {
     File::open(&path).unwrap().set_modified(hour_ago).unwrap();
     assert!(!is_recording(Follow::Recent));
     assert!(!follow(&store, &path, Follow::Recent).may_be_continued());
+}
+
+/// Promise: A transport stream that was just changed is followed for archives only; others get an index of it.
+#[test]
+fn transport_streams_are_followed_for_archives() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, ImagePolicy::None);
+    let stream = Sample { packets: 20_000, ..Sample::default() }.stream();
+    let [copied, recorded] = ["copied.ts", "recorded.ts"].map(|name| folder.path().join(name));
+    fs::write(&copied, &stream.bytes).unwrap();
+    let image = follow(&store, &copied, Follow::Growing);
+    assert!(image.duration_us().is_some());
+    assert!(segment(&image, 0).is_some() && image.is_sent_from_asset() && !image.may_be_continued());
+
+    let (begun, rest) = stream.bytes.split_at(stream.bytes.len() / 2);
+    fs::write(&recorded, begun).unwrap();
+    let image = follow(&store, &recorded, Follow::Recent);
+    wait_until_packed(&image);
+    assert!(image.grows_with_recording() && image.duration_us().is_none());
+    let parts = image.segment_count();
+    File::options().append(true).open(&recorded).unwrap().write_all(rest).unwrap();
+    assert!(segment(&image, parts as u32).is_some(), "it has grown");
+    image.note_successor();
+    let payloads =
+        packets(&image).iter().flat_map(|packet| packet[HEADER_LENGTH..].to_vec()).collect::<Vec<u8>>();
+    assert!(payloads == stream.payload, "other bytes");
 }
 
 /// Promise: Sessions of a recording that is rewritten get nothing of the new recording; the next request does.

@@ -22,7 +22,7 @@ use wirepath_media::ts::PACKET_LENGTH;
 
 use super::asset_reader::AssetReader;
 use super::error::{StoreError, identity, io_error};
-use super::follow::{Follow, LONGEST_QUIET, age, quiet};
+use super::follow::{Follow, LONGEST_QUIET, QUIET, age, quiet};
 use super::image::Image;
 use super::image_folder::Draft;
 use super::memory_budget::MemoryBudget;
@@ -78,7 +78,7 @@ pub(super) fn recipe(asset: &File, limits: PathLimits, played_as: PlayedAs) -> R
 pub(super) struct Examined {
     pub(super) summary: Summary,
     pub(super) streams: Streams,
-    /// True if a recorder still appends fragments. The duration is not known then.
+    /// True if a recorder still appends to it. The duration is not known then.
     pub(super) is_recorded: bool,
 }
 
@@ -96,7 +96,10 @@ pub(super) fn examine(
     if recipe.is_transport_stream() {
         let (ssrc, sequence, timestamp) = random_numbers()?;
         let streams = StreamPlan::transport_stream(ssrc, sequence, timestamp).into();
-        return Ok(Examined { summary: estimate(asset, size, memory)?, streams, is_recorded: false });
+        let is_recorded = follow == Follow::Recent && age(identity) < QUIET;
+        let estimate = estimate(asset, size, memory)?;
+        let duration_us = estimate.duration_us.filter(|_| !is_recorded);
+        return Ok(Examined { summary: Summary { duration_us, ..estimate }, streams, is_recorded });
     }
     let playable = playable_movie(asset, size, recipe, memory)?;
     let streams = playable.streams(random_numbers)?.ok_or_else(|| not_playable("it has no track"))?;
@@ -119,8 +122,13 @@ pub(super) fn is_recording(
     memory: &MemoryBudget,
     follow: Follow,
 ) -> Result<bool, StoreError> {
-    if recipe.is_transport_stream() || identity.size == 0 || age(identity) >= LONGEST_QUIET {
+    if identity.size == 0 || age(identity) >= LONGEST_QUIET {
         return Ok(false);
+    }
+    if recipe.is_transport_stream() {
+        // Fails while too little is written to tell that it is one.
+        estimate_of(asset, identity.size, ESTIMATE_LENGTHS[0], memory)?;
+        return Ok(follow == Follow::Recent && age(identity) < QUIET);
     }
     let playable = playable_movie(asset, identity.size, recipe, memory)?;
     Ok(is_recorded(asset, identity, &playable.movie, memory, follow))
@@ -308,7 +316,7 @@ pub(super) struct Packing {
     writer: Option<Writer>,
     /// Bytes that the file may have.
     length_bound: u64,
-    /// Mark of the last fragment of a recording, as the packer read it.
+    /// Mark of the last fragment of a recording, or of the last bytes of a transport stream, as the packer read them.
     mark: Option<Mark>,
 }
 
@@ -359,9 +367,9 @@ impl Packing {
         self.packer.end_growth();
     }
 
-    /// Returns whether the last fragment, or before the first the description of the tracks, is where it was: a file
-    /// that was written anew has other bytes there.
-    pub(super) fn has_same_fragments(&self, asset: &File) -> Result<bool, StoreError> {
+    /// Returns whether the last fragment, or before the first the description of the tracks, or the last bytes of a
+    /// transport stream, are where they were: a file that was written anew has other bytes there.
+    pub(super) fn has_same_bytes(&self, asset: &File) -> Result<bool, StoreError> {
         let Some(mark) = &self.mark else { return Ok(true) };
         Ok(mark.is_of(&read_at_most(asset, mark.extent.offset, mark.extent.length as usize)?))
     }

@@ -220,8 +220,13 @@ impl Store {
     }
 
     /// Returns whether an asset is a recording to follow. Waits for storage.
-    pub(crate) fn is_recording(&self, asset: &File, follow: Follow) -> Result<bool, StoreError> {
-        let (identity, recipe) = (identity(asset)?, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
+    pub(crate) fn is_recording(
+        &self,
+        asset: &File,
+        played_as: PlayedAs,
+        follow: Follow,
+    ) -> Result<bool, StoreError> {
+        let (identity, recipe) = (identity(asset)?, packing::recipe(asset, USUAL_LIMITS, played_as)?);
         packing::is_recording(asset, identity, recipe, &self.estimates, follow)
     }
 
@@ -455,7 +460,8 @@ impl Store {
             packing::examine(&request.asset, identity, recipe, &self.estimates, request.follow)?;
         summary.warn(request.name, 0);
         let plan = Plan { identity, recipe, streams };
-        let layout = self.first_layout(&summary);
+        // An index refers to a file of a fixed length.
+        let layout = if is_recorded { Layout::Image } else { self.first_layout(&summary) };
         if !recipe.is_transport_stream() && layout == Layout::Image {
             self.folder.check_length(packing::first_length(&plan))?;
         }

@@ -1,4 +1,4 @@
-//! An image of a file to which a recorder appends fragments while it is packed and played.
+//! An image of a file to which a recorder appends while it is packed and played.
 
 use std::time::Duration;
 
@@ -147,7 +147,7 @@ impl Image {
 
 impl Recording {
     /// Time without a change of the file after which the recording is finished. Recorders write nothing while they
-    /// collect a fragment.
+    /// collect a fragment or fill a buffer.
     fn quiet(&self) -> Duration {
         let fragments = self.packed.map(|packed| packed.fragments);
         match self.has_successor {

@@ -1,4 +1,4 @@
-//! Recordings: fragmented MP4 files whose images grow with them.
+//! Recordings: files to which a recorder appends, and whose images grow with them.
 //!
 //! Packing continues where it was: its job leaves the queue when all that the recorder has written is packed, and
 //! returns to the queue when the file has changed.
@@ -167,7 +167,7 @@ impl Store {
         let Some(packing) = &mut recording.job.begun else { return None };
         if now != recording.seen {
             image.note_behind();
-            match packing.has_same_fragments(&recording.job.asset) {
+            match packing.has_same_bytes(&recording.job.asset) {
                 Ok(true) if now.size >= image.identity().size => {}
                 Ok(_) => {
                     self.submit_again(self.end_early(recording.job));
