@@ -26,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_session_goes_on_into_recordings_that_are_written => || {
             unless_overloaded(a_session_goes_on_into_recordings_that_are_written)
         },
+        a_recording_that_comes_later_is_played => || unless_overloaded(a_recording_that_comes_later_is_played),
         playing_from_now_on_begins_near_the_end_of_the_newest => || {
             unless_overloaded(playing_from_now_on_begins_near_the_end_of_the_newest)
         },
@@ -122,6 +123,24 @@ fn a_session_goes_on_into_recordings_that_are_written() -> Result<()> {
     ensure!(counts == (3, 0), "images packed and failed: {counts:?}");
     let left_out = bed.server.status()?["archives"][0]["left_out"].as_array().map(Vec::len);
     ensure!(left_out == Some(0), "{left_out:?} are left out");
+    Ok(())
+}
+
+/// Promise: A session plays a recording that comes while it plays the last one, though none was written at its start.
+fn a_recording_that_comes_later_is_played() -> Result<()> {
+    let clip = clips::fragmented(SECONDS)?;
+    let folder = clips::folder(&[("cam/2026-11-23T10-00-00.mp4", clip.as_path())])?;
+    let server = Server::of(folder.path()).with(["--archive", "cam"]).start()?;
+    let mut movie = Movie::set_up(server.rtsp, "cam")?;
+    movie.play(Some("npt=0-"))?;
+    wait_for(&movie, PICTURES / 2)?;
+    // That none follows was found when the recording was begun, more than a second ago.
+    let later = folder.path().join("cam/2026-11-23T10-00-03.mp4");
+    fs::copy(&clip, &later).context("copying the clip")?;
+    fs::File::open(&later)?.set_modified(fs::metadata(&clip)?.modified()?)?;
+    let tracks = movie.to_the_end(Deadline::seconds(20.0))?;
+    ensure!(pictures(&tracks[0]) == 2 * PICTURES, "{} pictures", pictures(&tracks[0]));
+    ensure!(tracks.iter().all(|received| received.gaps().is_empty()), "there are gaps");
     Ok(())
 }
 
