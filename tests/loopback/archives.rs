@@ -433,11 +433,11 @@ fn many_bad_recordings_do_not_hide_the_good_ones() -> Result<()> {
     ensure_bytes(&received, &fs::read(&clip)?)
 }
 
-/// Promise: An archive whose only recording is still being written gets 503 with the reason, and plays later.
+/// Promise: An archive whose only recording is written and cannot be followed gets 503 with the reason, and plays later.
 fn an_archive_whose_only_recording_is_being_written_says_so() -> Result<()> {
-    let clip = clips::constant(2)?;
-    let folder = folder(&[("2026-11-23T10-00-00.ts", clip.clone())])?;
-    let recording = fs::File::open(folder.path().join("cam/2026-11-23T10-00-00.ts"))?;
+    let clip = clips::live_matroska(2)?;
+    let folder = folder(&[("2026-11-23T10-00-00.mkv", clip.clone())])?;
+    let recording = fs::File::open(folder.path().join("cam/2026-11-23T10-00-00.mkv"))?;
     recording.set_modified(std::time::SystemTime::now())?;
     let server = serve(&folder, &[])?;
     let accept = [("Accept", "application/sdp")];

@@ -30,6 +30,7 @@ mod http;
 mod http_fields;
 mod interleaved;
 mod limits;
+mod live_archives;
 mod load;
 mod load_http;
 mod loans;
@@ -114,6 +115,7 @@ const TOGETHER: &[fn() -> Vec<Trial>] = &[
     http_fields::trials,
     interleaved::trials,
     limits::trials,
+    live_archives::trials,
     load::trials,
     load_http::trials,
     loans::trials,

@@ -66,13 +66,13 @@ impl Recording {
     }
 }
 
-fn append(path: &PathBuf, bytes: &[u8]) -> Result<()> {
+pub(crate) fn append(path: &PathBuf, bytes: &[u8]) -> Result<()> {
     let mut file = OpenOptions::new().append(true).open(path).context("opening the recording")?;
     file.write_all(bytes).context("recording")
 }
 
 /// Boxes before the fragments, the fragments, and what follows them.
-fn parts(clip: &[u8]) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn parts(clip: &[u8]) -> Result<Vec<Vec<u8>>> {
     let (mut parts, mut at) = (vec![Vec::new()], 0);
     while let Some(rest) = clip.get(at..).filter(|rest| !rest.is_empty()) {
         let length = rest.first_chunk().map(|length| u32::from_be_bytes(*length) as usize);
@@ -95,7 +95,7 @@ fn packets(received: &Received) -> Result<Vec<(&[u8], bool)>> {
 }
 
 /// Pictures that came.
-fn pictures(received: &Received) -> usize {
+pub(crate) fn pictures(received: &Received) -> usize {
     received.packets.iter().filter(|packet| packet.marker).count()
 }
 

@@ -15,11 +15,16 @@ use wirepath_tests::server::Server;
 use wirepath_tests::tls::Certificate;
 use wirepath_tests::{Deadline, clients, clips, frames, process, require, trials};
 
+use crate::recordings::{append, parts};
+
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         packets_of_movies_have_the_wall_clock_and_flags,
         packets_of_transport_streams_have_the_wall_clock,
         an_unreadable_recording_ends_a_section,
+        a_replay_goes_on_into_recordings_that_are_written => || {
+            unless_overloaded(a_replay_goes_on_into_recordings_that_are_written)
+        },
         without_rate_control_packets_come_as_fast_as_they_are_read,
         an_immediate_play_replaces_the_active_one,
         intra_frames_alone_are_played,
@@ -194,6 +199,36 @@ fn packets_of_transport_streams_have_the_wall_clock() -> Result<()> {
     ensure!(count(|extension| extension.end) >= 2 && count(|extension| extension.terminal) >= 1, "no E");
     let last = extensions[extensions.len() - 1];
     ensure!(last.terminal && (11.7..12.4).contains(&last.seconds), "{last:?}");
+    Ok(())
+}
+
+/// Promise: A replay goes on into recordings that are written; only the last access units of all are terminal.
+fn a_replay_goes_on_into_recordings_that_are_written() -> Result<()> {
+    let clip = clips::fragmented(3)?;
+    let parts = parts(&std::fs::read(&clip).context("reading the clip")?)?;
+    let (server, folder) = archive(&[("2026-11-23T10-00-00.mp4", clip)])?;
+    let path = |name: &str| folder.path().join("cam").join(name);
+    let (written, next) = (path("2026-11-23T10-00-03.mp4"), path("2026-11-23T10-00-06.mp4"));
+    std::fs::write(&written, parts[..2].concat()).context("recording")?;
+    let mut movie = Movie::set_up_with(server.rtsp, "cam", &[REPLAY])?;
+    movie.play(Some("clock=20261123T100000Z-"))?;
+    let most = |received: &Received| pictures(received).len() >= 3 * 25 - 12;
+    movie.tracks[0].wait_for("pictures", Deadline::seconds(20.0), most)?;
+    for part in &parts[2..4] {
+        append(&written, part)?;
+    }
+    // Two segments of the recording are held until it is known what follows them.
+    std::fs::write(&next, parts.concat()).context("recording")?;
+    let tracks = movie.to_the_end(Deadline::seconds(40.0))?;
+    ensure!(pictures(&tracks[0]).len() == 9 * 25, "{} pictures", pictures(&tracks[0]).len());
+    for received in &tracks {
+        ensure!(received.gaps().is_empty() && received.errors.is_empty(), "gaps: {:?}", received.gaps());
+        let last = received.packets.last().context("no packets")?.timestamp;
+        for (packet, extension) in received.packets.iter().zip(extensions(received)?) {
+            let is_last = packet.timestamp == last;
+            ensure!(extension.terminal == is_last && extension.end == is_last, "{extension:?} of {packet:?}");
+        }
+    }
     Ok(())
 }
 

@@ -7,10 +7,13 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 use tempfile::TempDir;
 use wirepath_tests::http::Response;
+use wirepath_tests::loss::unless_overloaded;
 use wirepath_tests::rtp::{Received, Receiver};
 use wirepath_tests::rtsp::{Client, parameter};
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clips, trials};
+use wirepath_tests::{Deadline, clips, process, trials};
+
+use crate::recordings::{append, parts, pictures};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -21,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         one_address_does_not_take_all_groups,
         all_tracks_of_a_movie_go_to_the_group,
         sessions_of_a_channel_share_one_sender,
+        a_recording_is_sent_from_now_on => || unless_overloaded(a_recording_is_sent_from_now_on),
     ]
 }
 
@@ -280,5 +284,36 @@ fn all_tracks_of_a_movie_go_to_the_group() -> Result<()> {
     }
     let status: Value = bed.server.status()?;
     ensure!(status["sessions"][0]["tracks"].as_array().is_some_and(|tracks| tracks.len() == 2), "{status}");
+    Ok(())
+}
+
+/// Promise: Sessions that request multicast of a recording get it from now on, by one sender, up to its end.
+fn a_recording_is_sent_from_now_on() -> Result<()> {
+    let parts = parts(&std::fs::read(clips::fragmented(6)?).context("reading the clip")?)?;
+    let folder = process::open_folder()?;
+    let path = folder.path().join("film.mp4");
+    std::fs::write(&path, parts[..5].concat()).context("recording")?;
+    let first = Ipv4Addr::new(239, 255, 77, 121);
+    let option = format!("{first}:{PORT}?interface=127.0.0.1");
+    let server = Server::of(folder.path()).with(["--multicast", &option]).start()?;
+    let receiver = Receiver::join(first, PORT)?;
+    let mut members = Vec::new();
+    for _ in 0..2 {
+        let mut member = Member::set_up(&server, "film.mp4", "/track1")?;
+        let answer = member.succeed("PLAY", &[("Range", "npt=0-")])?;
+        ensure!(answer.header("range") == Some("npt=now-"), "{answer:?}");
+        members.push(member);
+    }
+    // Of four seconds, playing begins between the second and the fourth.
+    let some = |received: &Received| pictures(received) >= 13;
+    receiver.wait_for("pictures", Deadline::seconds(20.0), some)?;
+    for part in &parts[5..] {
+        append(&path, part)?;
+    }
+    let received = receiver.to_the_end(Deadline::seconds(20.0))?;
+    let count = pictures(&received);
+    ensure!(received.gaps().is_empty(), "gaps: {:?}", received.gaps());
+    ensure!((50..=100).contains(&count), "{count} pictures of the last seconds");
+    ensure!(server.status()?["sessions"][0]["asset"].as_str().is_some_and(|name| name == "film.mp4"));
     Ok(())
 }

@@ -53,7 +53,7 @@ use crate::container;
 use crate::image::{
     Description, End, NewSegment, PayloadRecipe, Plan, PlanError, TransportStreamDescription,
 };
-use crate::mp4::Fragments;
+use crate::mp4::{Fragments, Mark};
 use crate::track::Extent;
 use crate::ts::{Deframer, Event, NoClock, NotTransportStream, Packets, Survey, TICKS_PER_SECOND, Warnings};
 use cutter::Cutter;
@@ -123,7 +123,7 @@ pub enum Wanted {
 pub struct Packed {
     /// Departure of the last train in microseconds.
     pub until_us: u64,
-    /// Fragments that were read.
+    /// Fragments that were read; of a transport stream, the parts that were found together.
     pub fragments: Fragments,
 }
 
@@ -135,9 +135,13 @@ pub fn packer(plan: Plan) -> Result<Box<dyn Pack>, PlanError> {
     })
 }
 
-/// Returns the packer for the payload of a plan of an asset that may still grow. Only fragmented MP4 files grow.
+/// Returns the packer for the payload of a plan of an asset that may still grow. Only transport streams, as they are
+/// stored, and fragmented MP4 files grow.
 pub fn growing_packer(plan: Plan) -> Result<Box<dyn Pack>, PlanError> {
-    Ok(Box::new(MoviePacker::growing(plan)?))
+    Ok(match plan.recipe.payload {
+        PayloadRecipe::TransportStream { .. } => Box::new(Packer::growing(plan)?),
+        PayloadRecipe::Tracks { .. } => Box::new(MoviePacker::growing(plan)?),
+    })
 }
 
 /// Packs one transport stream.
@@ -151,6 +155,33 @@ pub struct Packer {
     pushed: u64,
     /// True after the first segment.
     has_segment: bool,
+    /// Present while the asset may grow.
+    growth: Option<Growth>,
+}
+
+/// Growth of an asset.
+#[derive(Debug, Default)]
+struct Growth {
+    /// Mark of the bytes that were pushed last.
+    mark: Option<Mark>,
+    /// Departure of the last train before the asset grew last, in microseconds.
+    begin_us: Option<u64>,
+    /// Longest part that was found together, except the first one, in microseconds.
+    longest_us: u64,
+}
+
+impl Growth {
+    /// Length of the part that was found last, whose last train departs at this time.
+    fn last_us(&self, until_us: u64) -> u64 {
+        self.begin_us.map_or(0, |begin_us| until_us.saturating_sub(begin_us))
+    }
+
+    /// All that the asset has is packed, up to a train that departs at this time.
+    fn packed(&self, until_us: u64) -> Packed {
+        let last_us = self.last_us(until_us);
+        let longest_us = self.longest_us.max(last_us);
+        Packed { until_us, fragments: Fragments { last: None, mark: self.mark, last_us, longest_us } }
+    }
 }
 
 /// Error of an asset that cannot be packed.
@@ -188,9 +219,10 @@ pub enum Error {
 impl Pack for Packer {
     fn wanted(&self) -> Wanted {
         let most = if self.has_segment { WANTED_LENGTH } else { FIRST_WANTED_LENGTH };
-        match self.size.saturating_sub(self.pushed) {
-            0 => Wanted::End,
-            left => Wanted::Bytes(Extent { offset: self.pushed, length: left.min(most) }),
+        match (self.size.saturating_sub(self.pushed), &self.growth) {
+            (0, Some(growth)) => Wanted::Growth(growth.packed(self.packing.cutter.until_us())),
+            (0, None) => Wanted::End,
+            (left, _) => Wanted::Bytes(Extent { offset: self.pushed, length: left.min(most) }),
         }
     }
 
@@ -200,6 +232,19 @@ impl Pack for Packer {
 
     fn pop(&mut self) -> Result<Option<NewSegment>, Error> {
         Ok(Self::pop(self))
+    }
+
+    fn grow(&mut self, size: u64) {
+        let until_us = self.packing.cutter.until_us();
+        if let Some(growth) = self.growth.as_mut().filter(|_| size > self.size) {
+            growth.longest_us = growth.longest_us.max(growth.last_us(until_us));
+            growth.begin_us = Some(until_us);
+            self.size = size;
+        }
+    }
+
+    fn end_growth(&mut self) {
+        self.growth = None;
     }
 
     fn packed_bytes(&self) -> u64 {
@@ -229,12 +274,21 @@ impl Packer {
             warnings: Warnings::default(),
         };
         let size = plan.identity.size;
-        Ok(Self { deframer: Deframer::new(), packing, size, pushed: 0, has_segment: false })
+        Ok(Self { deframer: Deframer::new(), packing, size, pushed: 0, has_segment: false, growth: None })
+    }
+
+    /// Packer at the start of an asset to which a recorder may still append. The plan has the length that the asset
+    /// has so far.
+    pub fn growing(plan: Plan) -> Result<Self, PlanError> {
+        Ok(Self { growth: Some(Growth::default()), ..Self::new(plan)? })
     }
 
     /// Takes the next bytes of the asset. Call [`Packer::pop`] after each call until there are no more
     /// segments.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if let Some(growth) = &mut self.growth {
+            growth.mark = Some(Mark::of_last(bytes, self.pushed));
+        }
         self.pushed += bytes.len() as u64;
         for mut piece in bytes.chunks(PIECE_LENGTH) {
             while let Some(event) = self.deframer.next(&mut piece)? {
@@ -248,7 +302,12 @@ impl Packer {
     /// Removes and returns the next finished segment. Segments are cut one at a time, because a long stretch
     /// without a clock reference leaves many of them to cut.
     pub fn pop(&mut self) -> Option<NewSegment> {
-        let segment = self.packing.cutter.cut(&mut self.packing.map);
+        let Packing { cutter, map, .. } = &mut self.packing;
+        let is_at_edge = self.growth.is_some() && self.pushed >= self.size;
+        let segment = match cutter.cut(map) {
+            None if is_at_edge => cutter.cut_early(map),
+            segment => segment,
+        };
         if segment.is_none() {
             self.packing.shrink();
         }
@@ -335,6 +394,8 @@ fn microseconds(ticks: u64) -> u64 {
     ticks / (TICKS_PER_SECOND / 1_000_000)
 }
 
+#[cfg(test)]
+mod growth_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

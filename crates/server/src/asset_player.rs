@@ -13,16 +13,16 @@ use wirepath_media::image::StreamPlan;
 use wirepath_media::sdp::Description;
 use wirepath_net::is_out_of_descriptors;
 use wirepath_playback::{
-    self as playback, Cursor, Pictures, PlayError, PlayRequest, PlaybackOptions, PlaybackSink, Playbacks,
-    Position, Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
+    self as playback, Pictures, PlayError, PlayRequest, PlaybackOptions, PlaybackSink, Playbacks, Position,
+    Progress, StreamProgress, StreamSink, Timestamps, TrainSource,
 };
 
 use crate::admission::Admission;
 use crate::burst_limits::BurstLimits;
 use crate::describe::describe;
 use crate::images::{
-    FolderError, HotMemory, HotSession, Image, LimitsError, Progress as ImageProgress, SeekResult, Store,
-    StoreError,
+    FolderError, Follow, HotMemory, HotSession, Image, LimitsError, Progress as ImageProgress, SeekResult,
+    Store, StoreError,
 };
 use crate::library::{Asset, FindError, Found, Library};
 use crate::multicast::{AssetMedia, MulticastGroups};
@@ -138,7 +138,8 @@ impl AssetPlayer {
         let asset = Arc::new(asset.file);
         let name = String::from_utf8_lossy(path.as_bytes()).into_owned();
         let limits = self.store.usual_limits();
-        let image = self.store.image_to_follow(client, Arc::clone(&asset), &name, limits, played_as);
+        let image =
+            self.store.image_to_follow(client, Arc::clone(&asset), &name, limits, played_as, Follow::Growing);
         let image = image.map_err(open_error)?;
         let asset = DropOnPool::new(asset, self.playbacks.engine().pool());
         Ok(Arc::new(AssetPresentation { name, client, played_as, asset, image, player: self }))
@@ -220,8 +221,11 @@ impl AssetPresentation {
         let (store, asset, name, client) =
             (Arc::clone(&self.player.store), Arc::clone(&self.asset), self.name.clone(), self.client);
         let played_as = self.played_as;
-        blocking(move || store.image_to_follow(client, asset, &name, limits, played_as).map_err(open_error))
-            .await
+        blocking(move || {
+            let image = store.image_to_follow(client, asset, &name, limits, played_as, Follow::Growing);
+            image.map_err(open_error)
+        })
+        .await
     }
 }
 
@@ -267,7 +271,7 @@ impl SessionPlayback for ImagePlayback {
             SeekResult::BeyondEnd => reply(Err(PlayError::BeyondEnd)),
             SeekResult::NotYet => {
                 let (image, playback) = (Arc::clone(&self.image), Arc::clone(&self.playback));
-                let search = async move { locate(&image, from_us).await };
+                let search = async move { image.place_at(from_us).await };
                 self.waiting.start_at(search, move |place| match place {
                     Ok(cursor) => playback.play_as(PlayRequest { from: Some(cursor), ..request }, reply),
                     Err(error) => reply(Err(error)),
@@ -321,26 +325,6 @@ impl SessionPlayback for ImagePlayback {
 
     fn count_play(&self) {
         self.plays.count(self.image.name());
-    }
-}
-
-/// Locates a time after the image has grown so far.
-pub(crate) async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
-    let mut progress = image.progress();
-    let _waiting = image.wait_for_seek();
-    loop {
-        let now = progress.borrow_and_update().clone();
-        match (image.locate(at_us), now) {
-            (SeekResult::At(cursor), _) => return Ok(cursor),
-            (SeekResult::BeyondEnd, _) => return Err(PlayError::BeyondEnd),
-            (SeekResult::NotYet, ImageProgress::Failed(failure)) => {
-                return Err(PlayError::Source(Arc::clone(&failure.reason)));
-            }
-            (SeekResult::NotYet, _) => {}
-        }
-        if progress.changed().await.is_err() {
-            return Err(PlayError::Over);
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod asset_reader;
 mod demand;
 mod error;
+mod follow;
 mod hot;
 mod image;
 mod image_folder;
@@ -29,6 +30,7 @@ mod work_queue;
 
 pub(crate) use error::LimitsError;
 pub use error::StoreError;
+pub(crate) use follow::Follow;
 pub use hot::HotMemorySize;
 pub(crate) use hot::{HotCounts, HotMemory, HotOptions, HotSession};
 pub use image::Image;

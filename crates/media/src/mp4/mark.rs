@@ -2,10 +2,11 @@
 
 use crate::track::Extent;
 
-/// Most bytes of a box by which it is recognized.
+/// Most bytes by which a file is recognized.
 const MOST_BYTES: u64 = 4096;
 
-/// Checksum of the first bytes of a box as they were read. A file that was written anew has other bytes there.
+/// Checksum of bytes as they were read, such as the first ones of a box. A file that was written anew has other bytes
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Where these bytes are.
@@ -14,11 +15,17 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Mark of a box that begins at `offset`.
+    /// Mark of the first of these bytes, such as a box, which begin at `offset`.
     pub(super) fn of(bytes: &[u8], offset: u64) -> Self {
         let length = MOST_BYTES.min(bytes.len() as u64);
         let extent = Extent { offset, length };
         Self { extent, checksum: crc32c::crc32c(&bytes[..length as usize]) }
+    }
+
+    /// Mark of the last of these bytes, which begin at `offset`.
+    pub(crate) fn of_last(bytes: &[u8], offset: u64) -> Self {
+        let before = bytes.len().saturating_sub(MOST_BYTES as usize);
+        Self::of(&bytes[before..], offset + before as u64)
     }
 
     /// Returns whether these are the bytes of the extent that were read.

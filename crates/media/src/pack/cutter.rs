@@ -34,6 +34,8 @@ pub(super) struct Cutter {
     packed: VecDeque<NewSegment>,
     /// Number of segments closed.
     closed: usize,
+    /// Departure of the last train in them, in microseconds.
+    until_us: u64,
     /// True if the asset has ended and its last packets are not cut yet.
     ends: bool,
 }
@@ -83,6 +85,7 @@ impl Cutter {
             segment: OpenSegment::default(),
             packed: VecDeque::new(),
             closed: 0,
+            until_us: 0,
             ends: false,
         }
     }
@@ -112,6 +115,20 @@ impl Cutter {
             self.add_rest(map);
         }
         self.packed.pop_front()
+    }
+
+    /// Completes the segment with the trains that no packet can be added to, if there are any, and returns it: nothing
+    /// more can be cut for now.
+    pub(super) fn cut_early(&mut self, map: &mut PayloadMap) -> Option<NewSegment> {
+        if !self.segment.trains.is_empty() {
+            self.close_segment(map);
+        }
+        self.packed.pop_front()
+    }
+
+    /// Departure of the last train in segments, in microseconds.
+    pub(super) fn until_us(&self) -> u64 {
+        self.until_us
     }
 
     /// Ends the asset, all of which is timed. The last packet may be shorter.
@@ -201,6 +218,7 @@ impl Cutter {
     fn close_segment(&mut self, map: &mut PayloadMap) {
         let OpenSegment { first_packet, data_length, trains, starts } = std::mem::take(&mut self.segment);
         let packets: u32 = trains.iter().map(TrainRecord::packets).sum();
+        self.until_us = trains.last().map_or(self.until_us, |train| train.departure_us);
         let payload = u64::from(data_length) - u64::from(packets) * HEADER_LENGTH as u64;
         let payload = map.take(payload / PACKET_LENGTH as u64);
         self.segment.first_packet = first_packet + u64::from(packets);

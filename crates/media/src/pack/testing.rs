@@ -57,8 +57,8 @@ pub(crate) fn pack_movie(asset: &[u8], plan: Plan) -> Result<(Vec<u8>, Summary),
     pack_growing(asset, plan, packer, &[]).map(|(file, summary, _)| (file, summary))
 }
 
-/// Packs a movie that is in memory into an image. Of an asset that grows, the packer finds these lengths, one
-/// after the other, and then all of it. Returns the number of bytes that the packer read, too.
+/// Packs an asset that is in memory into an image. Of one that grows, the packer finds these lengths, one after the
+/// other, and then all of it. Returns the number of bytes that the packer read, too.
 pub(crate) fn pack_growing(
     asset: &[u8],
     plan: Plan,
@@ -91,6 +91,7 @@ pub(crate) fn pack_growing(
             Wanted::End => end = Some(packer.finish()?),
         }
     }
+    writer.set_identity(Identity { size: known as u64, ..plan.identity });
     let summary = writer.finish(end.expect("it has ended"));
     file.resize(summary.header.table.offset as usize, 0);
     file.extend(&summary.table_bytes);

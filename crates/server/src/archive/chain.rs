@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 use wirepath_media::image::StreamPlan;
@@ -20,6 +21,9 @@ const LEAST_GAP_US: i64 = 1_500_000;
 /// recording may have begun already.
 const KEPT: usize = 3;
 
+/// Time for which no recording is searched again after none was found.
+const END_KNOWN: Duration = Duration::from_secs(1);
+
 /// Recordings in the order in which they are played.
 pub(super) struct Chain {
     /// Number of the seek.
@@ -35,8 +39,8 @@ pub(super) enum Following {
     /// It is not opened yet.
     Unknown,
     Known(Opened),
-    /// There is none.
-    End,
+    /// There was none at this time.
+    End(Instant),
 }
 
 /// Recording at its place.
@@ -108,7 +112,7 @@ impl Chain {
         let next_us = match (self.pieces.get(index + 1), &self.following) {
             (Some(next), _) => next.start_us,
             (None, Following::Known(next)) => next.start_us,
-            (None, Following::End) => return Some(Join::End),
+            (None, Following::End(_)) => return Some(Join::End),
             (None, Following::Unknown) => return None,
         };
         let is_gap = self.pieces.get(index)?.gap_us(next_us) > LEAST_GAP_US;
@@ -128,6 +132,16 @@ impl Chain {
             drop(DropOnPool::new(next.image, pool));
         }
         NextCheck::PassedOver
+    }
+
+    /// Forgets that no recording followed, if that was found some time ago. Returns whether it did: the next one is to
+    /// be searched again.
+    pub(super) fn forget_end(&mut self) -> bool {
+        let is_old = matches!(self.following, Following::End(found) if found.elapsed() >= END_KNOWN);
+        if is_old {
+            self.following = Following::Unknown;
+        }
+        is_old
     }
 
     /// Start of the recording behind which the next one is searched.

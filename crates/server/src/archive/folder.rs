@@ -18,7 +18,7 @@ use super::folder_tree::{FolderTree, TreeCheck, TreeLimits};
 use super::name_pattern::NamePattern;
 use super::recordings::{Recording, Recordings};
 use crate::formats::Formats;
-use crate::images::{Store, StoreError};
+use crate::images::{Follow, Store, StoreError};
 use crate::library::{Asset, FindError, Library};
 use crate::played_as::PlayedAs;
 
@@ -31,7 +31,7 @@ const CHECK_WAIT: Duration = Duration::from_millis(100);
 /// Longest wait of a request for the first check.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 
-/// Time after the last change of the newest recording, in seconds, from which it is complete.
+/// Time after the last change of the newest recording, in seconds, from which it is complete if it cannot be followed.
 const COMPLETE_AFTER_S: i64 = 10;
 
 /// Most pages of recordings that are made at a time: each examines up to a thousand files.
@@ -82,6 +82,13 @@ pub(super) enum Length {
     Unknown,
     /// The recording cannot be played.
     NotPlayable,
+}
+
+/// Open file of a recording.
+pub(super) struct RecordingFile {
+    pub(super) asset: Asset,
+    /// True if a recorder appends to it, or has just finished it, and may go on with another one.
+    pub(super) is_live: bool,
 }
 
 /// An archive at a check of its folders.
@@ -194,28 +201,42 @@ impl ArchiveFolder {
         Ok(recordings)
     }
 
-    /// Opens a recording; none while it is being written, which is true of the newest one only. Waits for
-    /// storage.
-    pub(crate) fn open(
+    /// Opens a recording; none while it is being written and cannot be followed, which is true of the newest one only.
+    /// Waits for storage.
+    pub(super) fn open(
         &self,
         recording: &Recording,
         recordings: &Recordings,
-    ) -> Result<Option<Asset>, FindError> {
+    ) -> Result<Option<RecordingFile>, FindError> {
         let path = match self.path.is_empty() {
             true => recording.name.to_vec(),
             false => [self.path.as_bytes(), &recording.name].join(&b'/'),
         };
         let path = AssetPath::from_decoded(&path).map_err(|_| FindError::NotFound)?;
         let asset = self.library.find_file(&path)?;
-        let is_newest = recordings.all().last() == Some(recording);
+        if recordings.all().last() != Some(recording) {
+            return Ok(Some(RecordingFile { asset, is_live: false }));
+        }
+        let is_live = match self.store.is_recording(&asset.file, self.played_as, Follow::Recent) {
+            Ok(is_live) => is_live,
+            Err(StoreError::NotPlayable(_)) => false, // its beginning may not be written yet
+            Err(error) => {
+                self.note_failure(recording, &error);
+                false
+            }
+        };
         let modified_s = asset.version.identity.mtime_ns / 1_000_000_000;
         let age_s = i64::try_from(now_s()).unwrap_or(i64::MAX).saturating_sub(modified_s);
-        Ok((!is_newest || age_s >= COMPLETE_AFTER_S).then_some(asset))
+        Ok((is_live || age_s >= COMPLETE_AFTER_S).then_some(RecordingFile { asset, is_live }))
     }
 
     /// Length of a recording. Waits for storage.
     pub(super) fn length(&self, recording: &Recording, recordings: &Recordings) -> Result<Length, FindError> {
-        let asset = self.open(recording, recordings)?.ok_or(FindError::NotFound)?;
+        let RecordingFile { asset, is_live } =
+            self.open(recording, recordings)?.ok_or(FindError::NotFound)?;
+        if is_live {
+            return Ok(Length::Unknown);
+        }
         let identity = asset.version.identity;
         let known = self.lengths.lock().get(&recording.name).filter(|(known, _)| *known == identity).copied();
         let duration_us = match known {
@@ -284,7 +305,7 @@ impl ArchiveFolder {
         recording: &Recording,
         recordings: &Recordings,
     ) -> Result<Option<Arc<Formats>>, FindError> {
-        let Some(asset) = self.open(recording, recordings)? else { return Ok(None) };
+        let Some(RecordingFile { asset, .. }) = self.open(recording, recordings)? else { return Ok(None) };
         let identity = asset.version.identity;
         if self.is_unplayable(recording, identity) {
             return Ok(None);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use wirepath_media::image::PathLimits;
 
 use super::first_search::FirstSearch;
-use super::folder::ArchiveFolder;
+use super::folder::{ArchiveFolder, RecordingFile};
 use super::recordings::{Recording, Recordings};
 use crate::formats::Formats;
-use crate::images::{Image, StoreError};
+use crate::images::{Follow, Image, StoreError};
 use crate::library::FindError;
 
 /// Most recordings that are tried in one search after a time.
@@ -63,7 +63,7 @@ pub(super) enum First {
     Found(Opened),
     /// No recording can be played.
     None,
-    /// The only recordings that may be played are being written.
+    /// The only recordings that may be played are being written, and cannot be followed.
     Growing,
     /// None was found in a request's time; the search continues with the next request.
     NotYet,
@@ -92,7 +92,7 @@ enum Attempt {
     Opened(Opened),
     /// It is gone, or cannot be played with the others.
     LeftOut,
-    /// It is being written.
+    /// It is being written, and cannot be followed.
     Growing,
     Later(OpenFailure),
 }
@@ -226,8 +226,8 @@ impl Opener {
 
     /// Opens a recording, if it can be played. Only a recording that is at fault itself is left out.
     fn open(&self, recording: &Recording, all: &Recordings, like: Option<&Formats>) -> Attempt {
-        let asset = match self.folder.open(recording, all) {
-            Ok(Some(asset)) => asset,
+        let RecordingFile { asset, is_live } = match self.folder.open(recording, all) {
+            Ok(Some(file)) => file,
             Ok(None) => return Attempt::Growing,
             Err(FindError::NotFound) => return Attempt::LeftOut, // it is gone
             Err(error @ FindError::Forbidden) => {
@@ -243,12 +243,13 @@ impl Opener {
             return Attempt::LeftOut;
         }
         let name = self.folder.name_of(recording);
-        let image = match self.folder.store().image_for(
-            Some(self.client),
+        let image = match self.folder.store().image_to_follow(
+            self.client,
             Arc::new(asset.file),
             &name,
             self.limits,
             self.folder.form(),
+            if is_live { Follow::Recent } else { Follow::Growing },
         ) {
             Ok(image) => image,
             Err(StoreError::NotPlayable(why)) => {

@@ -1,7 +1,9 @@
 //! A session's playback of an archive: it converts ranges to the archive's time, and plays its source.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use tokio::time::timeout;
 use wirepath_media::image::StreamPlan;
 use wirepath_playback::{
     self as playback, AccessUnits, IntraPictures, PlayError, PlayRequest, Playbacks, Position, Progress,
@@ -10,14 +12,22 @@ use wirepath_playback::{
 
 use super::opener::{Opened, Opener, RETRIES, RETRY, Search};
 use super::source::ArchiveSource;
-use crate::asset_player::{locate, socket_error, stream_sink};
+use crate::asset_player::{socket_error, stream_sink};
 use crate::formats::Formats;
 use crate::images::Image;
 use crate::plays::Plays;
 use crate::rtsp::player::{
-    MediaSink, OpenError, PlayRange, PlaybackFailure, ReplayPlay, Reply, SessionPlayback, TrackSource,
+    BoxFuture, MediaSink, OpenError, PlayRange, PlaybackFailure, ReplayPlay, Reply, SessionPlayback,
+    TrackSource,
 };
 use crate::waiting_play::WaitingPlay;
+
+/// Longest time in which the newest part of a recording is searched, less than that of a request: a long recording is
+/// packed up to there first. Its beginning is played if that takes longer.
+const NEWEST_LIMIT: Duration = Duration::from_secs(6);
+
+/// Largest difference between the server's clock and others by which a time is not in the future.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(10);
 
 /// Playback of one session.
 pub(super) struct ArchivePlayback {
@@ -73,7 +83,17 @@ pub(super) fn with_replay(sink: StreamSink, image: &Image) -> StreamSink {
     StreamSink { replay: Some(units), ..sink }
 }
 
-/// Locates a time in microseconds since 1970: finds its recording, and the position in it.
+/// Time at which a client begins that plays a recording from now on, in microseconds from its beginning; none if it is
+/// not recorded.
+async fn live_us(image: &Image) -> Option<u64> {
+    match image.newest_us().await {
+        None if image.may_be_continued() => Some(image.last_start_us(u64::MAX)),
+        newest_us => newest_us,
+    }
+}
+
+/// Locates a time in microseconds since 1970: finds its recording, and the position in it. Up to the present, a time
+/// behind the end of what is recorded is where a client begins that plays from now on.
 async fn seek(
     opener: &Opener,
     like: &Formats,
@@ -81,11 +101,11 @@ async fn seek(
     until_us: Option<i64>,
 ) -> Result<(Opened, playback::Cursor), PlayError> {
     let mut search = find(opener, from_us, like, |opener, from_us, like| opener.at(from_us, like)).await?;
-    let mut failures = 0;
+    let (mut failures, mut before) = (0, None);
     loop {
         let opened = match search {
             Search::Found(opened) => opened,
-            Search::End => return Err(PlayError::BeyondEnd),
+            Search::End => return newest(before.filter(|_| !is_future(from_us))).await,
             Search::Later(_, error) if failures == RETRIES => {
                 return Err(PlayError::Source(format!("a recording cannot be opened: {error}").into()));
             }
@@ -102,7 +122,7 @@ async fn seek(
             }
         };
         let local_us = from_us.saturating_sub(opened.start_us).max(0).unsigned_abs();
-        match locate(&opened.image, local_us).await {
+        match opened.image.place_at(local_us).await {
             Ok(place) if until_us.is_none_or(|until_us| opened.start_us < until_us) => {
                 return Ok((opened, place));
             }
@@ -110,11 +130,28 @@ async fn seek(
             // The time is in a gap: the next recording follows.
             Err(PlayError::BeyondEnd) => {
                 let start_us = opened.start_us;
+                before = Some(opened);
                 search = find(opener, start_us, like, |opener, time, like| opener.after(time, like)).await?;
             }
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Returns whether a time, in microseconds since 1970, is in the future, by a clock that may differ a little from the
+/// server's.
+fn is_future(time_us: i64) -> bool {
+    let latest = SystemTime::now() + CLOCK_DIFFERENCE;
+    let latest_us = latest.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    i64::try_from(latest_us).is_ok_and(|latest_us| time_us > latest_us)
+}
+
+/// The position in the last recording from which it is played from now on.
+async fn newest(last: Option<Opened>) -> Result<(Opened, playback::Cursor), PlayError> {
+    let opened = last.ok_or(PlayError::BeyondEnd)?;
+    let at_us = live_us(&opened.image).await.ok_or(PlayError::BeyondEnd)?;
+    let place = opened.image.place_at(at_us).await?;
+    Ok((opened, place))
 }
 
 /// A search on a thread that may wait for storage.
@@ -155,6 +192,16 @@ impl SessionPlayback for ArchivePlayback {
 
     fn clock_origin_us(&self) -> Option<i64> {
         Some(self.origin_us)
+    }
+
+    fn newest_us(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(async {
+            let search = find(&self.opener, i64::MAX, &self.like, Opener::at).await.ok()?;
+            let Search::Found(newest) = search else { return None };
+            let live_us = timeout(NEWEST_LIMIT, live_us(&newest.image)).await.unwrap_or(Some(0))?;
+            let start_us = newest.start_us.saturating_sub(self.origin_us).max(0).unsigned_abs();
+            Some(start_us + live_us)
+        })
     }
 
     fn source(&self, track: u8) -> TrackSource {

@@ -4,6 +4,7 @@
 //! of the old chain until it is told to switch.
 
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -79,7 +80,7 @@ impl ArchiveSource {
     pub(super) fn go_on(&self, until_us: Option<i64>) {
         let mut state = self.state.lock();
         state.until_us = until_us;
-        if matches!(state.chain.following, Following::End) {
+        if matches!(state.chain.following, Following::End(_)) {
             // New recordings may exist by now.
             state.chain.following = Following::Unknown;
             self.wanted.notify_one();
@@ -102,6 +103,22 @@ impl ArchiveSource {
         matches!(state.chain.following, Following::Unknown).then_some((state.chain.epoch, end_us))
     }
 
+    /// Returns whether a recorder writes the last recording of a chain, or may go on behind it.
+    fn is_live(&self, epoch: u32) -> bool {
+        let state = self.state.lock();
+        let last = state.chain.pieces.back().filter(|_| state.chain.epoch == epoch);
+        last.is_some_and(|last| last.image.may_be_continued())
+    }
+
+    /// Has the next recording searched again if none was found some time ago. Returns whether it does.
+    fn search_again(&self, chain: &mut Chain) -> bool {
+        let is_sought = chain.forget_end();
+        if is_sought {
+            self.wanted.notify_one();
+        }
+        is_sought
+    }
+
     /// Passes over the recording after the last one if it begins in the range, and nothing of it can be read.
     fn check_next(&self, chain: &mut Chain, until_us: Option<i64>, waker: Option<&Waker>) -> NextCheck {
         let is_in_range = |next: &Opened| until_us.is_none_or(|until_us| next.start_us < until_us);
@@ -119,6 +136,9 @@ impl ArchiveSource {
     fn follow(&self, epoch: u32, following: Following) {
         let mut state = self.state.lock();
         if state.chain.epoch == epoch && matches!(state.chain.following, Following::Unknown) {
+            if let (Following::Known(_), Some(last)) = (&following, state.chain.pieces.back()) {
+                last.image.note_successor();
+            }
             state.chain.following = following;
             for waiter in state.waiters.drain(..) {
                 waiter.wake();
@@ -134,7 +154,7 @@ fn wait(waiters: &mut Vec<Waker>, waker: Option<&Waker>) -> Load {
     Load::Pending
 }
 
-/// Opens each recording when the previous one begins. Ends with the source.
+/// Opens each recording when the previous one begins, or as soon as there is one. Ends with the source.
 pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Formats) {
     let Some(wanted) = source.upgrade().map(|source| Arc::clone(&source.wanted)) else { return };
     let folder = Arc::clone(&opener.folder);
@@ -150,6 +170,8 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
         };
         let mut failures = 0;
         let following = loop {
+            // Asked before the search, which may miss a recording that is begun meanwhile.
+            let is_live = source.upgrade().is_some_and(|source| source.is_live(epoch));
             let (opener, like) = (opener.clone(), like.clone());
             let search = tokio::task::spawn_blocking(move || opener.after(after_us, &like)).await;
             match search {
@@ -163,10 +185,11 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
                     failures += 1;
                     tokio::time::sleep(RETRY).await;
                 }
-                Ok(Ok(Search::End | Search::NotYet(_) | Search::Later(..))) => break Following::End,
+                Ok(Ok(Search::End)) if is_live && is_wanted() => tokio::time::sleep(RETRY).await,
+                Ok(Ok(Search::End | Search::NotYet(_) | Search::Later(..))) => break ended(),
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "an archive cannot be read: a session ends with its recording");
-                    break Following::End;
+                    break ended();
                 }
                 Err(error) if error.is_panic() => {
                     if failures == 0 {
@@ -177,7 +200,7 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
                         );
                     }
                     if failures == RETRIES || !is_wanted() {
-                        break Following::End;
+                        break ended();
                     }
                     failures += 1;
                     tokio::time::sleep(RETRY).await;
@@ -189,6 +212,11 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
             source.follow(epoch, following);
         }
     }
+}
+
+/// No recording follows at present.
+fn ended() -> Following {
+    Following::End(Instant::now())
 }
 
 impl Drop for ArchiveSource {
@@ -227,6 +255,9 @@ impl TrainSource for ArchiveSource {
                         Err(None) => continue, // it has changed meanwhile
                     };
                     if is_last && matches!(rest, Rest::None | Rest::Segment(_)) {
+                        if self.search_again(chain) {
+                            return wait(waiters, waker);
+                        }
                         match self.check_next(chain, *until_us, waker) {
                             NextCheck::Waiting(load) => return load,
                             NextCheck::PassedOver => return wait(waiters, waker),
@@ -255,6 +286,9 @@ impl TrainSource for ArchiveSource {
             if !is_last {
                 return Load::Failed("a recording was changed while it was played".into());
             }
+            if self.search_again(chain) {
+                return wait(waiters, waker);
+            }
             match std::mem::replace(&mut chain.following, Following::Unknown) {
                 Following::Known(next) if until_us.is_some_and(|until_us| next.start_us >= until_us) => {
                     chain.following = Following::Known(next);
@@ -264,8 +298,8 @@ impl TrainSource for ArchiveSource {
                     chain.push(next, number, self.gaps, &self.streams, &self.pool);
                     self.wanted.notify_one();
                 }
-                Following::End => {
-                    chain.following = Following::End;
+                Following::End(found) => {
+                    chain.following = Following::End(found);
                     return Load::End;
                 }
                 Following::Unknown => return wait(waiters, waker),
@@ -296,6 +330,20 @@ impl TrainSource for ArchiveSource {
 
     fn is_growing(&self) -> bool {
         false
+    }
+
+    fn is_at_edge(&self, number: u32) -> bool {
+        let (epoch, number) = epoch::split(number);
+        let mut state = self.state.lock();
+        let chain = Some(&mut state.chain).filter(|chain| chain.epoch == epoch);
+        let Some((piece, is_last)) = chain.and_then(|chain| chain.piece(number)) else { return false };
+        // The last access units before a gap are marked, so a segment waits for two more.
+        let awaited = number - piece.first_segment + if self.has_clock { 2 } else { 0 };
+        match piece.image.has_segment(awaited) {
+            Some(true) => false,
+            Some(false) => is_last && piece.image.is_recorded(),
+            None => piece.image.grows_with_recording(),
+        }
     }
 
     fn forget(&self, waker: &Waker) {

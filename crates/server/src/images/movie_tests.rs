@@ -3,9 +3,10 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::matroska::synthetic as matroska;
@@ -13,6 +14,7 @@ use wirepath_media::mp4::synthetic::{self, Layout, SampleShape, SampleTrack, aud
 use wirepath_media::payload::Format;
 use wirepath_media::payload::depacketize::{Packet, depacketize};
 use wirepath_media::rtp::{HEADER_LENGTH, Header, without_padding};
+use wirepath_media::ts::synthetic::Sample;
 use wirepath_playback::{At, Load, Segment, TrainSource};
 
 use super::*;
@@ -88,6 +90,13 @@ fn segment(image: &Image, number: u32) -> Option<Arc<Segment>> {
         }
         std::thread::yield_now();
     }
+}
+
+/// Opens the image of a recording that it may follow.
+fn follow(store: &Store, path: &Path, follow: Follow) -> Arc<Image> {
+    let (asset, client) = (Arc::new(File::open(path).unwrap()), [127, 0, 0, 1].into());
+    let limits = store.usual_limits();
+    store.image_to_follow(client, asset, "film.mp4", limits, PlayedAs::Stored, follow).unwrap()
 }
 
 /// Waits until all that a recorder has written is packed.
@@ -171,11 +180,8 @@ fn a_recording_has_one_image() {
     let mut recorder = File::create(folder.path().join("film.mp4")).unwrap();
     recorder.write_all(begun).unwrap();
     let store = store(&folder, ImagePolicy::None);
-    let open = || {
-        let asset = Arc::new(File::open(folder.path().join("film.mp4")).unwrap());
-        let client = [127, 0, 0, 1].into();
-        store.image_to_follow(client, asset, "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
-    };
+    let path = folder.path().join("film.mp4");
+    let open = || follow(&store, &path, Follow::Growing);
     let image = open();
     assert_eq!((image.duration_us(), segment(&image, 0).is_some()), (None, true));
     let half = rest.len() / 2;
@@ -203,7 +209,7 @@ fn a_recording_has_one_image() {
     assert_eq!((again.counts().found, again.counts().packed), (1, 0));
 }
 
-/// Promise: Channels and archives, which do not follow recordings, never get an image that grows.
+/// Promise: Channels, which do not follow recordings, never get an image that grows.
 #[test]
 fn a_growing_image_is_for_those_that_follow() {
     let folder = tempfile::tempdir().unwrap();
@@ -212,11 +218,7 @@ fn a_growing_image_is_for_those_that_follow() {
     fs::write(&path, &whole[..whole.len() / 3]).unwrap();
     let store = store(&folder, ImagePolicy::None);
     let asset = || Arc::new(File::open(&path).unwrap());
-    let follow = || {
-        let client = [127, 0, 0, 1].into();
-        store.image_to_follow(client, asset(), "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
-    };
-    let growing = follow();
+    let growing = follow(&store, &path, Follow::Growing);
     let other = store.image(asset(), "film.mp4", store.usual_limits()).unwrap();
     assert!(!Arc::ptr_eq(&growing, &other));
     let sent = of_stream(&packets(&other), other.plan().streams[0].ssrc);
@@ -225,9 +227,76 @@ fn a_growing_image_is_for_those_that_follow() {
     assert!((60..100).contains(&pictures), "{pictures} pictures");
     assert_eq!(*other.progress().borrow(), Progress::Complete);
     assert!(matches!(*growing.progress().borrow(), Progress::Growing { .. }));
-    assert!(Arc::ptr_eq(&growing, &follow()), "the recording has another image");
+    assert!(Arc::ptr_eq(&growing, &follow(&store, &path, Follow::Recent)), "the recording has another image");
     let again = store.image(asset(), "film.mp4", store.usual_limits()).unwrap();
     assert!(Arc::ptr_eq(&other, &again));
+}
+
+/// Promise: A recording whose recorder has begun another file is finished half a second and a fragment after its last
+/// change.
+#[test]
+fn a_recording_with_a_successor_is_finished_soon() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = bytes(&movie(Layout::Fragments));
+    let path = folder.path().join("film.mp4");
+    fs::write(&path, &whole[..whole.len() / 3]).unwrap();
+    let store = store(&folder, ImagePolicy::None);
+    let image = follow(&store, &path, Follow::Growing);
+    wait_until_packed(&image);
+    assert!(image.may_be_continued());
+    let noted = Instant::now();
+    image.note_successor();
+    assert!(!packets(&image).is_empty());
+    assert_eq!(*image.progress().borrow(), Progress::Complete);
+    // The last fragments are as long as seven pictures.
+    assert!(noted.elapsed() < Duration::from_secs(5), "{:?}", noted.elapsed());
+}
+
+/// Promise: Archives follow recordings that were just finished, too, since the next one may be begun.
+#[test]
+fn a_recording_that_was_just_finished_may_be_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mp4");
+    let mut recording = bytes(&movie(Layout::Fragments));
+    recording.extend(b"\0\0\0\x18mfra\0\0\0\x10mfro\0\0\0\0\0\0\0\x18");
+    fs::write(&path, &recording).unwrap();
+    let store = store(&folder, ImagePolicy::None);
+    let is_recording =
+        |follow| store.is_recording(&File::open(&path).unwrap(), PlayedAs::Stored, follow).unwrap();
+    assert!(!is_recording(Follow::Growing) && is_recording(Follow::Recent));
+    let image = follow(&store, &path, Follow::Recent);
+    assert!(!packets(&image).is_empty(), "it is complete at once");
+    assert!(!image.grows_with_recording() && image.may_be_continued());
+    let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    File::open(&path).unwrap().set_modified(hour_ago).unwrap();
+    assert!(!is_recording(Follow::Recent));
+    assert!(!follow(&store, &path, Follow::Recent).may_be_continued());
+}
+
+/// Promise: A transport stream that was just changed is followed for archives only; others get an index of it.
+#[test]
+fn transport_streams_are_followed_for_archives() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder, ImagePolicy::None);
+    let stream = Sample { packets: 20_000, ..Sample::default() }.stream();
+    let [copied, recorded] = ["copied.ts", "recorded.ts"].map(|name| folder.path().join(name));
+    fs::write(&copied, &stream.bytes).unwrap();
+    let image = follow(&store, &copied, Follow::Growing);
+    assert!(image.duration_us().is_some());
+    assert!(segment(&image, 0).is_some() && image.is_sent_from_asset() && !image.may_be_continued());
+
+    let (begun, rest) = stream.bytes.split_at(stream.bytes.len() / 2);
+    fs::write(&recorded, begun).unwrap();
+    let image = follow(&store, &recorded, Follow::Recent);
+    wait_until_packed(&image);
+    assert!(image.grows_with_recording() && image.duration_us().is_none());
+    let parts = image.segment_count();
+    File::options().append(true).open(&recorded).unwrap().write_all(rest).unwrap();
+    assert!(segment(&image, parts as u32).is_some(), "it has grown");
+    image.note_successor();
+    let payloads =
+        packets(&image).iter().flat_map(|packet| packet[HEADER_LENGTH..].to_vec()).collect::<Vec<u8>>();
+    assert!(payloads == stream.payload, "other bytes");
 }
 
 /// Promise: Sessions of a recording that is rewritten get nothing of the new recording; the next request does.
@@ -238,10 +307,7 @@ fn a_recording_that_is_written_anew_has_another_image() {
     let path = folder.path().join("film.mp4");
     fs::write(&path, &whole[..whole.len() / 3]).unwrap();
     let store = store(&folder, ImagePolicy::None);
-    let open = || {
-        let (asset, client) = (Arc::new(File::open(&path).unwrap()), [127, 0, 0, 1].into());
-        store.image_to_follow(client, asset, "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
-    };
+    let open = || follow(&store, &path, Follow::Growing);
     let image = open();
     wait_until_packed(&image);
     let pictures = |image: &Image| {
@@ -272,10 +338,7 @@ fn a_recording_without_a_fragment_may_be_written_anew() {
     let begin = whole.windows(4).position(|kind| kind == b"moof").unwrap() - 4;
     fs::write(&path, &whole[..begin]).unwrap();
     let store = store(&folder, ImagePolicy::None);
-    let open = || {
-        let (asset, client) = (Arc::new(File::open(&path).unwrap()), [127, 0, 0, 1].into());
-        store.image_to_follow(client, asset, "film.mp4", store.usual_limits(), PlayedAs::Stored).unwrap()
-    };
+    let open = || follow(&store, &path, Follow::Growing);
     let image = open();
     wait_until_packed(&image);
     let mut anew = movie(Layout::Fragments);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use wirepath_datapath::MappedFile;
 use wirepath_media::container::{Movie, MovieReader, is_movie};
@@ -22,6 +22,7 @@ use wirepath_media::ts::PACKET_LENGTH;
 
 use super::asset_reader::AssetReader;
 use super::error::{StoreError, identity, io_error};
+use super::follow::{Follow, LONGEST_QUIET, QUIET, age, quiet};
 use super::image::Image;
 use super::image_folder::Draft;
 use super::memory_budget::MemoryBudget;
@@ -46,11 +47,6 @@ thread_local! {
 
 /// Reason why packing ended before the end of the asset.
 const CHANGED: &str = "the asset was changed while it was being packed";
-
-/// Time without a change after which a recording is finished. Recorders write nothing while they collect a
-/// fragment, so the length of the longest one is added, up to a limit.
-const QUIET: Duration = Duration::from_secs(10);
-const MOST_FRAGMENT: Duration = Duration::from_secs(20);
 
 /// Most segments of a recording: one for each growth, ten in a second if a recorder never rests, and for each at
 /// most 250 bytes of memory.
@@ -82,29 +78,32 @@ pub(super) fn recipe(asset: &File, limits: PathLimits, played_as: PlayedAs) -> R
 pub(super) struct Examined {
     pub(super) summary: Summary,
     pub(super) streams: Streams,
-    /// True if a recorder still appends fragments. The duration is not known then.
+    /// True if a recorder still appends to it. The duration is not known then.
     pub(super) is_recorded: bool,
 }
 
-/// Description and streams of an asset that is not packed yet. `follows`: an asset that is recorded is to be
-/// recognized. Waits until memory for the estimate is free.
+/// Description and streams of an asset that is not packed yet. `follow`: recordings to recognize. Waits until memory
+/// for the estimate is free.
 pub(super) fn examine(
     asset: &File,
     identity: Identity,
     recipe: Recipe,
     memory: &MemoryBudget,
-    follows: bool,
+    follow: Follow,
 ) -> Result<Examined, StoreError> {
     let size = identity.size;
     check_size(size)?;
     if recipe.is_transport_stream() {
         let (ssrc, sequence, timestamp) = random_numbers()?;
         let streams = StreamPlan::transport_stream(ssrc, sequence, timestamp).into();
-        return Ok(Examined { summary: estimate(asset, size, memory)?, streams, is_recorded: false });
+        let is_recorded = follow == Follow::Recent && age(identity) < QUIET;
+        let estimate = estimate(asset, size, memory)?;
+        let duration_us = estimate.duration_us.filter(|_| !is_recorded);
+        return Ok(Examined { summary: Summary { duration_us, ..estimate }, streams, is_recorded });
     }
     let playable = playable_movie(asset, size, recipe, memory)?;
     let streams = playable.streams(random_numbers)?.ok_or_else(|| not_playable("it has no track"))?;
-    let is_recorded = follows && is_recorded(asset, identity, &playable.movie, memory);
+    let is_recorded = is_recorded(asset, identity, &playable.movie, memory, follow);
     let duration_us = match recipe.is_demuxed() {
         _ if is_recorded => None,
         // Its tracks do not say it, but its clock does, if there is one.
@@ -115,22 +114,41 @@ pub(super) fn examine(
     Ok(Examined { summary, streams, is_recorded })
 }
 
-/// Returns whether a recorder still appends fragments to a movie, as far as the file shows it.
-fn is_recorded(asset: &File, identity: Identity, movie: &Movie, memory: &MemoryBudget) -> bool {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let modified = Duration::from_nanos(identity.mtime_ns.max(0).unsigned_abs());
-    let age = now.saturating_sub(modified);
-    if !movie.may_grow() || age >= QUIET + MOST_FRAGMENT {
+/// Returns whether an asset is a recording to follow. Waits until memory is free.
+pub(super) fn is_recording(
+    asset: &File,
+    identity: Identity,
+    recipe: Recipe,
+    memory: &MemoryBudget,
+    follow: Follow,
+) -> Result<bool, StoreError> {
+    if identity.size == 0 || age(identity) >= LONGEST_QUIET {
+        return Ok(false);
+    }
+    if recipe.is_transport_stream() {
+        // Fails while too little is written to tell that it is one.
+        estimate_of(asset, identity.size, ESTIMATE_LENGTHS[0], memory)?;
+        return Ok(follow == Follow::Recent && age(identity) < QUIET);
+    }
+    let playable = playable_movie(asset, identity.size, recipe, memory)?;
+    Ok(is_recorded(asset, identity, &playable.movie, memory, follow))
+}
+
+/// Returns whether a movie is a recording to follow, as far as the file shows it.
+fn is_recorded(
+    asset: &File,
+    identity: Identity,
+    movie: &Movie,
+    memory: &MemoryBudget,
+    follow: Follow,
+) -> bool {
+    let is_recent = || age(identity) < quiet(first_fragment_us(asset, movie, memory).unwrap_or(0));
+    if follow == Follow::Nothing || !movie.may_grow() || age(identity) >= LONGEST_QUIET {
         return false;
     }
     let tail = read_at_most(asset, identity.size.saturating_sub(16), 16);
-    !tail.is_ok_and(|tail| has_fragment_index(&tail))
-        && age < quiet(first_fragment_us(asset, movie, memory).unwrap_or(0))
-}
-
-/// Time without a change after which a recording with fragments of this length is finished.
-pub(super) fn quiet(fragment_us: u64) -> Duration {
-    QUIET + Duration::from_micros(fragment_us).min(MOST_FRAGMENT)
+    let is_finished = tail.is_ok_and(|tail| has_fragment_index(&tail));
+    (follow == Follow::Recent || !is_finished) && is_recent()
 }
 
 /// Length of the first fragment of a movie in microseconds; `None` if the file does not have one. Waits until
@@ -298,7 +316,7 @@ pub(super) struct Packing {
     writer: Option<Writer>,
     /// Bytes that the file may have.
     length_bound: u64,
-    /// Mark of the last fragment of a recording, as the packer read it.
+    /// Mark of the last fragment of a recording, or of the last bytes of a transport stream, as the packer read them.
     mark: Option<Mark>,
 }
 
@@ -349,9 +367,9 @@ impl Packing {
         self.packer.end_growth();
     }
 
-    /// Returns whether the last fragment, or before the first the description of the tracks, is where it was: a file
-    /// that was written anew has other bytes there.
-    pub(super) fn has_same_fragments(&self, asset: &File) -> Result<bool, StoreError> {
+    /// Returns whether the last fragment, or before the first the description of the tracks, or the last bytes of a
+    /// transport stream, are where they were: a file that was written anew has other bytes there.
+    pub(super) fn has_same_bytes(&self, asset: &File) -> Result<bool, StoreError> {
         let Some(mark) = &self.mark else { return Ok(true) };
         Ok(mark.is_of(&read_at_most(asset, mark.extent.offset, mark.extent.length as usize)?))
     }
@@ -544,7 +562,7 @@ mod tests {
         let asset = tempfile::tempfile().unwrap();
         for recipe in [limits.tracks(), limits.demuxed(), limits.transport_stream()] {
             assert!(length_bound(&Plan { identity, recipe, streams }) > size);
-            match examine(&asset, identity, recipe, &MemoryBudget::new(1 << 20), true) {
+            match examine(&asset, identity, recipe, &MemoryBudget::new(1 << 20), Follow::Growing) {
                 Err(StoreError::NotPlayable(reason)) => assert!(reason.contains("are played"), "{reason}"),
                 other => panic!("{:?}", other.map(|examined| examined.summary)),
             }

@@ -18,6 +18,7 @@ use wirepath_media::image::{Description, Header, Identity, Layout, PathLimits, P
 use wirepath_net::{ClientLimits, Permit};
 
 use super::error::{LimitsError, StoreError, identity, io_error};
+use super::follow::Follow;
 use super::image::{Damage, Image};
 use super::image_folder::{Draft, FolderError, ImageFolder, is_full};
 use super::key::Key;
@@ -200,11 +201,11 @@ impl Store {
         limits: PathLimits,
         played_as: PlayedAs,
     ) -> Result<Arc<Image>, StoreError> {
-        let follows = false;
-        self.open_image(Opening { client, asset, name, follows }, limits, played_as)
+        let follow = Follow::Nothing;
+        self.open_image(Opening { client, asset, name, follow }, limits, played_as)
     }
 
-    /// The same as it is stored, but the image of a fragmented MP4 file that is being recorded grows with it.
+    /// The same, but the image of a recording grows with it.
     pub(crate) fn image_to_follow(
         &self,
         client: IpAddr,
@@ -212,9 +213,21 @@ impl Store {
         name: &str,
         limits: PathLimits,
         played_as: PlayedAs,
+        follow: Follow,
     ) -> Result<Arc<Image>, StoreError> {
-        let (client, follows) = (Some(client), true);
-        self.open_image(Opening { client, asset, name, follows }, limits, played_as)
+        let client = Some(client);
+        self.open_image(Opening { client, asset, name, follow }, limits, played_as)
+    }
+
+    /// Returns whether an asset is a recording to follow. Waits for storage.
+    pub(crate) fn is_recording(
+        &self,
+        asset: &File,
+        played_as: PlayedAs,
+        follow: Follow,
+    ) -> Result<bool, StoreError> {
+        let (identity, recipe) = (identity(asset)?, packing::recipe(asset, USUAL_LIMITS, played_as)?);
+        packing::is_recording(asset, identity, recipe, &self.estimates, follow)
     }
 
     fn open_image(
@@ -223,13 +236,13 @@ impl Store {
         limits: PathLimits,
         played_as: PlayedAs,
     ) -> Result<Arc<Image>, StoreError> {
-        let Opening { client, asset, name, follows } = opening;
+        let Opening { client, asset, name, follow } = opening;
         read_only_as_told(&asset);
         let identity = identity(&asset)?;
         let key = self.key(&asset, identity, limits, played_as)?;
         let open_lock = self.open.lock().open_lock(key);
         let _alone = open_lock.lock();
-        let known = self.open.lock().find(key, identity, follows, Instant::now());
+        let known = self.open.lock().find(key, identity, follow != Follow::Nothing, Instant::now());
         let image = match known {
             Some(known) => {
                 let image = known?;
@@ -239,7 +252,7 @@ impl Store {
                 image
             }
             None => {
-                let request = Request { client, asset, name, key, identity, follows };
+                let request = Request { client, asset, name, key, identity, follow };
                 let image = match self.stored(&request)? {
                     Some(image) => image,
                     None => self.pack(request)?,
@@ -260,7 +273,7 @@ impl Store {
             return Ok(Some(duration_us));
         }
         let (identity, recipe) = (identity(asset)?, packing::recipe(asset, USUAL_LIMITS, PlayedAs::Stored)?);
-        let examined = packing::examine(asset, identity, recipe, &self.estimates, false)?;
+        let examined = packing::examine(asset, identity, recipe, &self.estimates, Follow::Nothing)?;
         Ok(examined.summary.duration_us)
     }
 
@@ -444,10 +457,11 @@ impl Store {
         let permit = request.client.map(|client| self.admit_packing(client)).transpose()?;
         let (identity, recipe) = (request.identity, request.key.recipe);
         let Examined { summary, streams, is_recorded } =
-            packing::examine(&request.asset, identity, recipe, &self.estimates, request.follows)?;
+            packing::examine(&request.asset, identity, recipe, &self.estimates, request.follow)?;
         summary.warn(request.name, 0);
         let plan = Plan { identity, recipe, streams };
-        let layout = self.first_layout(&summary);
+        // An index refers to a file of a fixed length.
+        let layout = if is_recorded { Layout::Image } else { self.first_layout(&summary) };
         if !recipe.is_transport_stream() && layout == Layout::Image {
             self.folder.check_length(packing::first_length(&plan))?;
         }
@@ -600,8 +614,7 @@ struct Request<'a> {
     name: &'a str,
     key: Key,
     identity: Identity,
-    /// True if the image of a recording grows with it.
-    follows: bool,
+    follow: Follow,
 }
 
 /// An asset to open: for a client, under a name, and as in a [`Request`].
@@ -609,7 +622,7 @@ struct Opening<'a> {
     client: Option<IpAddr>,
     asset: Arc<File>,
     name: &'a str,
-    follows: bool,
+    follow: Follow,
 }
 
 /// Closes expired images even without requests, and stores the popularity, until the store has ended.

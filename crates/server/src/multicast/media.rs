@@ -1,7 +1,9 @@
 //! Media of a group: the traits of media and of their source, and an asset as media.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::time::timeout;
 use wirepath_engine::BlockingPool;
 use wirepath_media::image::StreamPlan;
 use wirepath_playback::{Cursor, PlayError};
@@ -54,7 +56,10 @@ pub(crate) trait GroupSource: OutputSource {
     fn wait_for_start(self: Arc<Self>) -> Option<BoxFuture<'static, Result<Cursor, PlayError>>>;
 }
 
-/// An asset, from its beginning to its end.
+/// Longest time in which the newest part of a recording is searched: its beginning is sent if that takes longer.
+const NEWEST_LIMIT: Duration = Duration::from_secs(8);
+
+/// An asset, from its beginning to its end; while it is recorded, from its newest part on.
 pub(crate) struct AssetMedia(pub(crate) Arc<Image>);
 
 impl GroupMedia for AssetMedia {
@@ -71,7 +76,11 @@ impl GroupMedia for AssetMedia {
     }
 
     fn is_live(&self) -> bool {
-        false
+        self.0.grows_with_recording()
+    }
+
+    fn asset(&self) -> Option<&str> {
+        Some(self.0.name())
     }
 
     fn source(&self, streams: Vec<StreamPlan>, pool: &BlockingPool) -> Arc<dyn GroupSource> {
@@ -83,6 +92,13 @@ impl GroupMedia for AssetMedia {
 
 impl GroupSource for Sequence {
     fn wait_for_start(self: Arc<Self>) -> Option<BoxFuture<'static, Result<Cursor, PlayError>>> {
-        None
+        let image = self.image();
+        image.grows_with_recording().then(|| {
+            let start = async move {
+                let newest_us = timeout(NEWEST_LIMIT, image.newest_us()).await.unwrap_or(None);
+                image.place_at(newest_us.unwrap_or(0)).await
+            };
+            Box::pin(start) as BoxFuture<'static, _>
+        })
     }
 }

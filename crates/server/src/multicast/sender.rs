@@ -18,8 +18,8 @@ use crate::waiting_play::WaitingPlay;
 /// Longest time for which packets leave ahead of their departure; members cannot change it.
 const MOST_BURST_US: u64 = 20_000;
 
-/// Sender to a group. It plays while any member plays: an asset from where it rested to its end, a channel from the
-/// channel's position.
+/// Sender to a group. It plays while any member plays: an asset from where it rested to its end, a channel or a
+/// recording that grows from now on.
 pub(super) struct GroupSender {
     media: Box<dyn GroupMedia>,
     source: Arc<dyn GroupSource>,

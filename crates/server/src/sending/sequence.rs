@@ -9,6 +9,7 @@ use wirepath_playback::{Load, TrainSource};
 
 use super::item::{Following, Item};
 use super::output::OutputSource;
+use crate::images::Image;
 use crate::joined::Joined;
 use crate::playlist::Fault;
 
@@ -43,6 +44,11 @@ impl Sequence {
         Sequence { streams, place: Mutex::new(place), pool: pool.clone() }
     }
 
+    /// Image of the item at which the playback is.
+    pub(crate) fn image(&self) -> Arc<Image> {
+        Arc::clone(&self.place.lock().item.image)
+    }
+
     /// Returns whether the item behind the one that was given away is not known yet.
     #[cfg(test)]
     pub(crate) fn is_waiting_for_item(&self) -> bool {
@@ -53,7 +59,7 @@ impl Sequence {
 
 impl OutputSource for Sequence {
     fn asset(&self) -> String {
-        self.place.lock().item.image.name().to_owned()
+        self.image().name().to_owned()
     }
 }
 
@@ -85,8 +91,13 @@ impl TrainSource for Sequence {
     }
 
     fn read_ahead_us(&self) -> u64 {
-        let image = Arc::clone(&self.place.lock().item.image);
-        image.read_ahead_us()
+        self.image().read_ahead_us()
+    }
+
+    fn is_at_edge(&self, number: u32) -> bool {
+        let place = self.place.lock();
+        let local = number.checked_sub(place.first_segment).filter(|_| !place.has_ended);
+        local.is_some_and(|local| TrainSource::is_at_edge(&*place.item.image, local))
     }
 
     fn forget(&self, waker: &Waker) {

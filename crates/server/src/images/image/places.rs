@@ -1,8 +1,9 @@
 //! Positions at which a playback can begin.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use wirepath_playback::{At, Cursor};
+use wirepath_playback::{At, Cursor, PlayError};
 
 use super::Image;
 use crate::images::progress::{Progress, SeekResult};
@@ -72,6 +73,26 @@ impl Image {
         let after = state.slots.partition_point(|slot| slot.entry.first_departure_us <= at_us);
         let segment = after.saturating_sub(1) as u32;
         SeekResult::At(Cursor { segment, at: At::Time(at_us) })
+    }
+
+    /// Start position for a time in microseconds from the start, once the image has grown so far.
+    pub(crate) async fn place_at(&self, at_us: u64) -> Result<Cursor, PlayError> {
+        let mut progress = self.progress();
+        let _waiting = self.wait_for_seek();
+        loop {
+            let now = progress.borrow_and_update().clone();
+            match (self.locate(at_us), now) {
+                (SeekResult::At(cursor), _) => return Ok(cursor),
+                (SeekResult::BeyondEnd, _) => return Err(PlayError::BeyondEnd),
+                (SeekResult::NotYet, Progress::Failed(failure)) => {
+                    return Err(PlayError::Source(Arc::clone(&failure.reason)));
+                }
+                (SeekResult::NotYet, _) => {}
+            }
+            if progress.changed().await.is_err() {
+                return Err(PlayError::Over);
+            }
+        }
     }
 
     /// The first position at or after a time at which a decoder can begin, and its departure, both in

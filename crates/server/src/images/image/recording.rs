@@ -1,27 +1,57 @@
-//! An image of a file to which a recorder appends fragments while it is packed and played.
+//! An image of a file to which a recorder appends while it is packed and played.
+
+use std::time::Duration;
 
 use wirepath_media::image::Identity;
 use wirepath_media::pack::Packed;
 
 use super::Image;
 use super::state::Recording;
+use crate::images::follow::{age, quiet, quiet_before_successor};
 use crate::images::progress::Progress;
 
 impl Image {
     /// From now on, follows a file that grows. Called before the image is packed.
     pub(in crate::images) fn follow(&self) {
-        self.state.lock().recording =
-            Some(Recording { identity: self.plan.identity, packed: None, is_behind: false });
+        self.state.lock().recording = Some(Recording {
+            identity: self.plan.identity,
+            packed: None,
+            is_behind: false,
+            has_successor: false,
+        });
     }
 
     /// Returns whether the image was packed while its asset was written.
-    pub(in crate::images) fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         self.state.lock().recording.is_some()
     }
 
     /// Returns whether the image still grows with its asset.
-    pub(in crate::images) fn grows_with_recording(&self) -> bool {
+    pub(crate) fn grows_with_recording(&self) -> bool {
         self.is_recorded() && matches!(*self.progress.borrow(), Progress::Growing { .. })
+    }
+
+    /// Returns whether the recorder may begin another file behind this one: it wrote this one lately.
+    pub(crate) fn may_be_continued(&self) -> bool {
+        let Some(recording) = self.state.lock().recording else { return false };
+        match *self.progress.borrow() {
+            Progress::Growing { .. } => true,
+            Progress::Complete => age(recording.identity) < recording.quiet(),
+            Progress::Failed(_) => false,
+        }
+    }
+
+    /// Notes that the recorder has begun another file: nothing is awaited behind the last fragment of this one.
+    pub(crate) fn note_successor(&self) {
+        if let Some(recording) = &mut self.state.lock().recording {
+            recording.has_successor = true;
+        }
+    }
+
+    /// Time without a change of the file after which the recording is finished.
+    pub(in crate::images) fn quiet(&self) -> Duration {
+        let recording = self.state.lock().recording;
+        recording.map_or(Duration::ZERO, |recording| recording.quiet())
     }
 
     /// Version of the asset: of a recording, the last one of which the packer knows.
@@ -95,7 +125,7 @@ impl Image {
     }
 
     /// Departure of the last random access point at or before a time; 0 if there is none.
-    fn last_start_us(&self, at_us: u64) -> u64 {
+    pub(crate) fn last_start_us(&self, at_us: u64) -> u64 {
         let starts = &self.state.lock().starts;
         let before = starts.partition_point(|start| start.departure_us <= at_us);
         before.checked_sub(1).and_then(|index| starts.get(index)).map_or(0, |start| start.departure_us)
@@ -112,5 +142,18 @@ impl Image {
     /// Number of segments.
     pub(in crate::images) fn segment_count(&self) -> usize {
         self.state.lock().slots.len()
+    }
+}
+
+impl Recording {
+    /// Time without a change of the file after which the recording is finished. Recorders write nothing while they
+    /// collect a fragment or fill a buffer.
+    fn quiet(&self) -> Duration {
+        let fragments = self.packed.map(|packed| packed.fragments);
+        match self.has_successor {
+            // Not by the longest fragment: one with a gap in its times would count for ever.
+            true => quiet_before_successor(fragments.map_or(0, |fragments| fragments.last_us)),
+            false => quiet(fragments.map_or(0, |fragments| fragments.longest_us)),
+        }
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct Recording {
     pub(super) packed: Option<Packed>,
     /// True if the file has changed since then.
     pub(super) is_behind: bool,
+    /// True if its recorder has begun another file.
+    pub(super) has_successor: bool,
 }
 
 impl Recording {

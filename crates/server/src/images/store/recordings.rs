@@ -1,4 +1,4 @@
-//! Recordings: fragmented MP4 files whose images grow with them.
+//! Recordings: files to which a recorder appends, and whose images grow with them.
 //!
 //! Packing continues where it was: its job leaves the queue when all that the recorder has written is packed, and
 //! returns to the queue when the file has changed.
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use std::{io, mem};
 
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use super::Store;
 use super::job::Job;
 use super::places::{Place, Places};
 use crate::images::error::{StoreError, io_error};
-use crate::images::packing::quiet;
+use crate::images::follow::age;
 use crate::images::work_queue::Work;
 use crate::library;
 
@@ -41,7 +41,6 @@ pub(super) struct Recordings {
 /// Recording whose packing waits for growth.
 struct Recording {
     job: Job,
-    packed: Packed,
     /// Version at the last poll, and the time of its last change.
     seen: Identity,
     changed: Instant,
@@ -96,11 +95,9 @@ impl Store {
             let Some(place) = self.place_for(&job) else { return job.goal.fail(&StoreError::Busy) };
             job.place = Some(place);
             // The file may have rested since before it was requested.
-            let modified = Duration::from_nanos(seen.mtime_ns.max(0).unsigned_abs());
-            let age = SystemTime::UNIX_EPOCH.checked_add(modified).and_then(|time| time.elapsed().ok());
-            changed = changed.checked_sub(age.unwrap_or_default()).unwrap_or(changed);
+            changed = changed.checked_sub(age(seen)).unwrap_or(changed);
         }
-        let recording = Recording { job, packed, seen, changed, rests_since: None };
+        let recording = Recording { job, seen, changed, rests_since: None };
         self.recordings.waiting.lock().push_back(recording);
         // Fails only while the store is dropped.
         _ = self.recordings.signal.send(());
@@ -170,7 +167,7 @@ impl Store {
         let Some(packing) = &mut recording.job.begun else { return None };
         if now != recording.seen {
             image.note_behind();
-            match packing.has_same_fragments(&recording.job.asset) {
+            match packing.has_same_bytes(&recording.job.asset) {
                 Ok(true) if now.size >= image.identity().size => {}
                 Ok(_) => {
                     self.submit_again(self.end_early(recording.job));
@@ -183,8 +180,7 @@ impl Store {
             }
             (recording.seen, recording.changed) = (now, Instant::now());
         }
-        let is_over =
-            !is_linked || recording.changed.elapsed() >= quiet(recording.packed.fragments.longest_us);
+        let is_over = !is_linked || recording.changed.elapsed() >= image.quiet();
         if !self.open.lock().is_wanted(image, Instant::now()) {
             // It is packed on for the next client, if the file still grows then.
             recording.rests_since.get_or_insert_with(Instant::now);

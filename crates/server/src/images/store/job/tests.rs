@@ -8,6 +8,7 @@ use wirepath_playback::{Load, TrainSource};
 
 use super::*;
 use crate::images::error::identity;
+use crate::images::follow::Follow;
 use crate::images::image_folder::ImageFolder;
 use crate::images::progress::{Failure, Progress};
 use crate::images::store::Request;
@@ -41,7 +42,7 @@ impl Fixture {
             name: "clip.ts",
             key,
             identity,
-            follows: false,
+            follow: Follow::Nothing,
         };
         let plan = image::Plan { identity, recipe, streams: StreamPlan::transport_stream(1, 2, 3).into() };
         let image = self.store.new_image(&request, plan, Summary::default(), Layout::Image);
