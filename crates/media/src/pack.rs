@@ -91,6 +91,11 @@ pub trait Pack: Send {
     /// those of the finished asset; only segments may end earlier.
     fn grow(&mut self, _size: u64) {}
 
+    /// The same for an asset that was not looked at for a while: what is found now was not written together.
+    fn grow_after_rest(&mut self, size: u64) {
+        self.grow(size);
+    }
+
     /// Continues after [`Wanted::Growth`]: the asset is finished.
     fn end_growth(&mut self) {}
 
@@ -164,16 +169,17 @@ pub struct Packer {
 struct Growth {
     /// Mark of the bytes that were pushed last.
     mark: Option<Mark>,
-    /// Departure of the last train before the asset grew last, in microseconds.
+    /// Departure of the last train before the asset grew last, in microseconds; none if that was not written together.
     begin_us: Option<u64>,
     /// Longest part that was found together, except the first one, in microseconds.
     longest_us: u64,
 }
 
 impl Growth {
-    /// Length of the part that was found last, whose last train departs at this time.
+    /// Length of the part that was found last, whose last train departs at this time; that of the longest one before if
+    /// it is not known.
     fn last_us(&self, until_us: u64) -> u64 {
-        self.begin_us.map_or(0, |begin_us| until_us.saturating_sub(begin_us))
+        self.begin_us.map_or(self.longest_us, |begin_us| until_us.saturating_sub(begin_us))
     }
 
     /// All that the asset has is packed, up to a train that departs at this time.
@@ -240,6 +246,13 @@ impl Pack for Packer {
             growth.longest_us = growth.longest_us.max(growth.last_us(until_us));
             growth.begin_us = Some(until_us);
             self.size = size;
+        }
+    }
+
+    fn grow_after_rest(&mut self, size: u64) {
+        self.grow(size);
+        if let Some(growth) = &mut self.growth {
+            growth.begin_us = None;
         }
     }
 

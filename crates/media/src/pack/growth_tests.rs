@@ -51,6 +51,49 @@ proptest! {
     }
 }
 
+/// Packs on until all that the asset has is packed.
+fn pack_on(packer: &mut Box<dyn Pack>, asset: &[u8]) -> (Vec<NewSegment>, Packed) {
+    let mut segments = Vec::new();
+    loop {
+        while let Some(segment) = packer.pop().expect("a good stream") {
+            segments.push(segment);
+        }
+        match packer.wanted() {
+            Wanted::Bytes(wanted) => {
+                let bytes = &asset[wanted.offset as usize..wanted.end() as usize];
+                packer.take(bytes).expect("it is good");
+            }
+            Wanted::Nothing => {}
+            Wanted::Growth(packed) => return (segments, packed),
+            Wanted::End => panic!("it still grows"),
+        }
+    }
+}
+
+/// Promise: A recording is played from now on, also after a time without viewers.
+#[test]
+fn what_was_written_in_a_rest_is_no_part() {
+    let bytes = Sample { packets: 8000, ..Sample::default() }.stream().bytes;
+    let mut plan = plan(bytes.len());
+    plan.identity.size = 0;
+    let mut packer = growing_packer(plan).expect("a plan that can be followed");
+    let mut grow = |part: usize, after_rest: bool| {
+        let size = (bytes.len() * part / 16) as u64;
+        match after_rest {
+            true => packer.grow_after_rest(size),
+            false => packer.grow(size),
+        }
+        pack_on(&mut packer, &bytes).1
+    };
+    let (first, second) = (grow(1, false), grow(2, false));
+    let longest_us = first.until_us.max(second.until_us - first.until_us);
+    let rested = grow(14, true);
+    assert!(rested.until_us - second.until_us > 10 * longest_us, "much was written meanwhile");
+    assert_eq!((rested.fragments.last_us, rested.fragments.longest_us), (longest_us, longest_us));
+    let next = grow(15, false);
+    assert_eq!(next.fragments.last_us, next.until_us - rested.until_us);
+}
+
 /// Promise: What a recorder has written of a transport stream is played, but for what follows the last clock reference.
 #[test]
 fn the_edge_is_near_the_end() {
@@ -61,21 +104,8 @@ fn the_edge_is_near_the_end() {
     let (mut packets, mut before_us) = (0, 0);
     for length in (1..=8).map(|part| part * stream.bytes.len() / 8) {
         packer.grow(length as u64);
-        let packed = loop {
-            while let Some(segment) = packer.pop().expect("a good stream") {
-                packets += segment.trains.iter().map(TrainRecord::packets).sum::<u32>();
-            }
-            match packer.wanted() {
-                Wanted::Bytes(wanted) => {
-                    packer
-                        .take(&stream.bytes[wanted.offset as usize..wanted.end() as usize])
-                        .expect("it is good");
-                }
-                Wanted::Nothing => {}
-                Wanted::Growth(packed) => break packed,
-                Wanted::End => panic!("it still grows"),
-            }
-        };
+        let (segments, packed) = pack_on(&mut packer, &stream.bytes);
+        packets += segments.iter().flat_map(|segment| &segment.trains).map(TrainRecord::packets).sum::<u32>();
         let last = u64::from(packets) * 7;
         let end_us = stream.departures[(length / PACKET_LENGTH).min(7999)] / 27;
         assert!(packed.until_us <= end_us && end_us - packed.until_us < 200_000, "{packed:?} of {end_us}");

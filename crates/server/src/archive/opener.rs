@@ -256,6 +256,8 @@ impl Opener {
                 self.folder.mark_unplayable(recording, identity, &why);
                 return Attempt::LeftOut;
             }
+            // A transport stream that is not written any more has an index, which takes less room.
+            Err(error) if error.exceeds_cache() && is_live => return Attempt::Growing,
             Err(error) if error.exceeds_cache() => {
                 match self.has_usual_limits() {
                     true => self.folder.mark_unplayable(recording, identity, &error.public()),

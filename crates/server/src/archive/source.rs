@@ -168,7 +168,7 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
             let wanted = source.upgrade().and_then(|source| source.wanted());
             wanted.is_some_and(|(wanted, _)| wanted == epoch)
         };
-        let mut failures = 0;
+        let (mut failures, mut is_logged) = (0, false);
         let following = loop {
             // Asked before the search, which may miss a recording that is begun meanwhile.
             let is_live = source.upgrade().is_some_and(|source| source.is_live(epoch));
@@ -187,6 +187,13 @@ pub(super) async fn feed(source: Weak<ArchiveSource>, opener: Opener, like: Form
                 }
                 Ok(Ok(Search::End)) if is_live && is_wanted() => tokio::time::sleep(RETRY).await,
                 Ok(Ok(Search::End | Search::NotYet(_) | Search::Later(..))) => break ended(),
+                Ok(Err(error)) if is_live && is_wanted() => {
+                    if !is_logged {
+                        tracing::warn!(%error, "an archive cannot be read: it is tried again while its recording grows");
+                    }
+                    is_logged = true;
+                    tokio::time::sleep(RETRY).await;
+                }
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "an archive cannot be read: a session ends with its recording");
                     break ended();

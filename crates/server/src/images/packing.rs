@@ -362,6 +362,11 @@ impl Packing {
         self.packer.grow(size);
     }
 
+    /// The same after nobody looked at the recording for a while.
+    pub(super) fn grow_after_rest(&mut self, size: u64) {
+        self.packer.grow_after_rest(size);
+    }
+
     /// Continues with a recording that is finished.
     pub(super) fn end_growth(&mut self) {
         self.packer.end_growth();

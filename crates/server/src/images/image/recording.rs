@@ -124,9 +124,14 @@ impl Image {
         }
     }
 
-    /// Departure of the last random access point at or before a time; 0 if there is none.
+    /// Departure of the last random access point at or before a time; 0 if there is none. Without pictures every packet
+    /// is a random access point.
     pub(crate) fn last_start_us(&self, at_us: u64) -> u64 {
+        let last_us = self.last_departure_us();
         let starts = &self.state.lock().starts;
+        if starts.is_empty() {
+            return at_us.min(last_us);
+        }
         let before = starts.partition_point(|start| start.departure_us <= at_us);
         before.checked_sub(1).and_then(|index| starts.get(index)).map_or(0, |start| start.departure_us)
     }

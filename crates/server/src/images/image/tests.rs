@@ -167,6 +167,16 @@ fn a_waiting_playback_is_woken_when_the_segment_changes() {
     assert!(matches!(image.segment(1, Some(&second)), Load::End));
 }
 
+/// Promise: A recording is played from now on, also one without pictures.
+#[test]
+fn without_pictures_every_packet_is_a_random_access_point() {
+    let (image, _damaged) = image();
+    assert_eq!(image.last_start_us(u64::MAX), 0, "nothing is packed");
+    let entry = |first_departure_us| SegmentEntry { first_departure_us, ..ENTRY };
+    assert!(image.grow(0, &[0, 2_000_000, 4_000_000].map(entry), &[], false));
+    assert_eq!([3_000_000, u64::MAX].map(|at_us| image.last_start_us(at_us)), [3_000_000, 4_000_000]);
+}
+
 /// Promise: Packing is urgent if a session waits or will soon wait for it, not for a DESCRIBE or a pause.
 ///
 /// The first turn is another matter: see `Job`.

@@ -16,7 +16,8 @@ pub enum ImagePolicy {
     Auto,
     /// All that are played.
     All,
-    /// None, except for assets whose payload is not contiguous. Existing images are used.
+    /// None, except for assets whose payload is not contiguous, and recordings that are followed. Existing images are
+    /// used.
     None,
     /// All opened assets, at once: packing ahead of time. No index is made.
     AtOnce,

@@ -119,8 +119,10 @@ impl Store {
                 let mut waiting = self.recordings.waiting.lock();
                 let resting = waiting.iter().enumerate();
                 let resting = resting.filter_map(|(index, recording)| Some((recording.rests_since?, index)));
-                let (_, index) = resting.min()?;
-                waiting.get(index).filter(|recording| self.abandons(recording))?;
+                let mut resting: Vec<_> = resting.collect();
+                resting.sort_unstable();
+                let is_abandoned = |index: &usize| waiting.get(*index).is_some_and(|one| self.abandons(one));
+                let index = resting.into_iter().map(|(_, index)| index).find(is_abandoned)?;
                 waiting.remove(index)?
             };
             evicted.job.goal.fail(&StoreError::Stopped);
@@ -173,9 +175,13 @@ impl Store {
                     self.submit_again(self.end_early(recording.job));
                     return None;
                 }
-                Err(error) => {
+                Err(error) if recording.changed.elapsed() < image.quiet() => {
                     tracing::debug!(asset = image.name(), %error, "reading a recording failed; it is tried again");
                     return Some(recording);
+                }
+                Err(error) => {
+                    recording.job.goal.fail(&error);
+                    return None;
                 }
             }
             (recording.seen, recording.changed) = (now, Instant::now());
@@ -190,9 +196,12 @@ impl Store {
             }
             return Some(recording);
         }
-        recording.rests_since = None;
+        let has_rested = recording.rests_since.take().is_some();
         if now != image.identity() {
-            packing.grow(now.size);
+            match has_rested {
+                true => packing.grow_after_rest(now.size),
+                false => packing.grow(now.size),
+            }
             image.note_version(now);
         } else if is_over {
             packing.end_growth();
