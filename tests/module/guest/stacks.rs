@@ -4,8 +4,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use libtest_mimic::Trial;
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use wirepath_module_tests::content::Content;
 use wirepath_tests::namespace::{CLIENT, Link, Namespace, SERVER};
 use wirepath_tests::process::find;
@@ -192,6 +193,24 @@ fn through_cake() -> Result<()> {
 }
 
 fn through(test: &str, queues: &[&str]) -> Result<()> {
+    std::thread::scope(|scope| {
+        let tested = scope.spawn(|| {
+            stay_on_this_processor()?;
+            through_each(test, queues)
+        });
+        tested.join().map_err(|_| anyhow!("the thread of the test panicked"))?
+    })
+}
+
+/// Keeps the calling thread, and those that it starts, on one processor. A queue's timer runs on the processor that set
+/// it, and veth delivers through a backlog of each processor, so packets of a thread that moves may overtake each other.
+fn stay_on_this_processor() -> Result<()> {
+    let mut processors = CpuSet::new();
+    processors.set(sched_getcpu());
+    sched_setaffinity(None, &processors).context("choosing a processor")
+}
+
+fn through_each(test: &str, queues: &[&str]) -> Result<()> {
     let link = Link::new()?;
     let (near, far) = both_protocols(&link)?;
     for queue in queues {
