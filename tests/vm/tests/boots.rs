@@ -164,7 +164,8 @@ fn guest_of(kernel: &Kernel, name: &str) -> Result<Ready> {
     let qemu = qemu.expect("it is required");
     let machine = Path::new(env!("CARGO_BIN_EXE_wirepath-vm"));
     let guest = Guest::new(&format!("boots {name}"), kernel, machine)?;
-    Ok(Ready { qemu, guest }.limited(300))
+    // Emulated and behind other programs, a guest that does nothing may take minutes.
+    Ok(Ready { qemu, guest }.limited(1200))
 }
 
 /// The same with the module of faults.
