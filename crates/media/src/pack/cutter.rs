@@ -117,8 +117,8 @@ impl Cutter {
         self.packed.pop_front()
     }
 
-    /// Completes the segment with the trains that no packet can be added to, if there are any, and returns it: nothing
-    /// more can be cut for now.
+    /// Cuts at the end of what the asset has so far: completes the segment with the trains to which no packet can be added,
+    /// if there are any, and returns it.
     pub(super) fn cut_early(&mut self, map: &mut PayloadMap) -> Option<NewSegment> {
         if !self.segment.trains.is_empty() {
             self.close_segment(map);

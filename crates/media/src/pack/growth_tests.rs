@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::testing::{Read, pack, pack_growing, plan, read};
 use super::*;
-use crate::image::{Start, TrainRecord};
+use crate::image::TrainRecord;
 use crate::ts::synthetic::Sample;
 use crate::ts::{Framing, PACKET_LENGTH};
 
@@ -16,15 +16,6 @@ fn packed_growing(asset: &[u8], lengths: &[usize]) -> (Read, u64) {
     let packer = growing_packer(plan).expect("a plan that can be followed");
     let (image, _, bytes_read) = pack_growing(asset, plan, packer, later).expect("it can be packed");
     (read(&image).expect("an image as it should be"), bytes_read)
-}
-
-/// Trains without their places in segments.
-fn trains(image: &Read) -> Vec<TrainRecord> {
-    image.trains.iter().flatten().map(|train| TrainRecord { offset: 0, ..*train }).collect()
-}
-
-fn starts(image: &Read) -> Vec<u64> {
-    image.table.starts.iter().map(|Start { departure_us, .. }| *departure_us).collect()
 }
 
 proptest! {
@@ -44,8 +35,8 @@ proptest! {
         let (grown, bytes_read) = packed_growing(&asset, &lengths);
         prop_assert_eq!(bytes_read, asset.len() as u64, "each byte is read once");
         prop_assert_eq!(&grown.packets, &whole.packets);
-        prop_assert_eq!(trains(&grown), trains(&whole));
-        prop_assert_eq!(starts(&grown), starts(&whole));
+        prop_assert_eq!(grown.trains_without_places(), whole.trains_without_places());
+        prop_assert_eq!(grown.starts_us(), whole.starts_us());
         prop_assert_eq!(grown.header.duration_us, whole.header.duration_us);
         prop_assert_eq!(&grown.table.description, &whole.table.description);
     }

@@ -114,6 +114,16 @@ impl Read {
     pub(crate) fn payload(&self) -> Vec<u8> {
         self.packets.iter().flat_map(|packet| &packet[HEADER_LENGTH..]).copied().collect()
     }
+
+    /// All trains, without their places in segments.
+    pub(crate) fn trains_without_places(&self) -> Vec<TrainRecord> {
+        self.trains.iter().flatten().map(|train| TrainRecord { offset: 0, ..*train }).collect()
+    }
+
+    /// Departures of the random access points, in microseconds.
+    pub(crate) fn starts_us(&self) -> Vec<u64> {
+        self.table.starts.iter().map(|start| start.departure_us).collect()
+    }
 }
 
 /// Reads an image, and compares its RTP headers with those generated from its trains.

@@ -24,7 +24,7 @@ use crate::played_as::PlayedAs;
 /// Time until the next attempt after nothing of a whole list could be opened, or sent.
 pub(crate) const RETRY: Duration = Duration::from_secs(5);
 
-/// What a walk is over.
+/// Playlist of a walk, and the form in which its assets are played.
 pub(crate) struct WalkOptions {
     /// Name of the channel, in messages.
     pub(crate) name: String,

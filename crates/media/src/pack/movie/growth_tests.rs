@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::tests::{fill, plan, samples, shapes, track};
 use super::*;
 use crate::container::Movie;
-use crate::image::{Start, TrainRecord};
+use crate::image::TrainRecord;
 use crate::mp4::synthetic::{File, Layout, atom};
 use crate::pack::testing::{Read, pack_growing, pack_movie, read};
 use crate::payload::Format;
@@ -38,14 +38,10 @@ fn packed_growing(bytes: &[u8], lengths: &[usize]) -> (Read, u64) {
     (read(&image).expect("an image as it should be"), bytes_read)
 }
 
-/// Trains without their places in segments.
+/// Trains without their places and marks of starts.
 fn trains(image: &Read) -> Vec<TrainRecord> {
-    let trains = image.trains.iter().flatten();
-    trains.map(|train| TrainRecord { offset: 0, start: false, ..*train }).collect()
-}
-
-fn starts(image: &Read) -> Vec<u64> {
-    image.table.starts.iter().map(|Start { departure_us, .. }| *departure_us).collect()
+    let trains = image.trains_without_places().into_iter();
+    trains.map(|train| TrainRecord { start: false, ..train }).collect()
 }
 
 proptest! {
@@ -68,7 +64,7 @@ proptest! {
         let (grown, _) = packed_growing(&bytes, &lengths);
         prop_assert_eq!(&grown.packets, &whole.packets);
         prop_assert_eq!(trains(&grown), trains(&whole));
-        prop_assert_eq!(starts(&grown), starts(&whole));
+        prop_assert_eq!(grown.starts_us(), whole.starts_us());
         prop_assert_eq!(grown.header.duration_us, whole.header.duration_us);
         prop_assert_eq!(&grown.table.description, &whole.table.description);
     }
